@@ -42,7 +42,7 @@ class FilesCollector:
     ledger: str
     logs: Mapping[str, LogRule] = field(default_factory=dict)
     back: timedelta = timedelta(days=3)
-    ahead: timedelta = timedelta(hours=1)
+    ahead: timedelta = timedelta(hours=27)
     zone: str = "UTC"
     settle: timedelta = timedelta(seconds=10)
     patience: timedelta = timedelta(minutes=15)

@@ -12,45 +12,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.files.ledger_tables import (
+    BETWEEN,
+    BY_INODE,
+    LATE,
+    TABLES,
+    TAKEN,
+    UNSEEN,
+    WAITING,
+)
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead, MessageHead
-from pipeline.files.stamp import FileStamp, WaitingFile
+from pipeline.files.stamp import FileStamp, KnownFile, WaitingFile
 
-TABLES = (
-    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS entries (first INTEGER PRIMARY KEY, until INTEGER, kind TEXT,"
-    " body TEXT)",
-    "CREATE TABLE IF NOT EXISTS taken (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
-    " modified INTEGER, changed INTEGER, digest TEXT, rows INTEGER, part TEXT, at REAL,"
-    " sweep INTEGER, shard TEXT, first INTEGER, late INTEGER) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS taken_by_inode ON taken (inode)",
-    "CREATE INDEX IF NOT EXISTS taken_by_first ON taken (first)",
-    "CREATE INDEX IF NOT EXISTS taken_late ON taken (at) WHERE late",
-    "CREATE TABLE IF NOT EXISTS waiting (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
-    " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
-    " part TEXT, looked INTEGER) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS columns (shard TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS hours_left (part TEXT PRIMARY KEY, changed INTEGER,"
-    " newest INTEGER) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
-)
 START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
-TAKEN = (
-    "SELECT path, inode, size, modified, changed, digest FROM taken"
-    " WHERE path IN (SELECT value FROM json_each(?))"
-)
-WAITING = (
-    "SELECT path, inode, size, modified, changed, first, since, why, told FROM waiting"
-    " WHERE path IN (SELECT value FROM json_each(?))"
-)
-ROWS = (
-    "SELECT shard, part, COUNT(*), SUM(rows), SUM(CASE WHEN late THEN rows ELSE 0 END), MIN(at),"
-    " MAX(at) FROM taken WHERE {} GROUP BY shard, part ORDER BY shard, part"
-)
-BETWEEN, LATE = ROWS.format("first >= ? AND first < ? AND rows"), ROWS.format("late AND at >= ?")
 AT_ONCE = 500  # paths in one question
 
 
@@ -179,35 +158,27 @@ class Ledger:
             db.execute("INSERT INTO beats VALUES (?, ?)", (number, _meta(db, "asked")))
         return number
 
-    def taken(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStamp, str]]:
-        """Those of *paths* that were taken: with the stamp they had last, and the digest."""
-        found = {}
+    def taken(self, paths: Sequence[str]) -> Mapping[str, KnownFile]:
+        """Those of *paths* that were taken."""
         with self._asked() as db:
-            for some in _some(paths):
-                for path, *stamp, digest in db.execute(TAKEN, (_json_array(some),)):
-                    found[path] = FileStamp(*stamp), digest
-        return found
+            rows = [row for some in _some(paths) for row in db.execute(TAKEN, (_json_array(some),))]
+        return dict(map(_known, rows))
 
     def waiting(self, paths: Sequence[str]) -> Mapping[str, WaitingFile]:
         """Those of *paths* that were seen and are not taken."""
-        found = {}
         with self._asked() as db:
-            for some in _some(paths):
-                for path, *stamp, first, since, why, told in db.execute(
-                    WAITING, (_json_array(some),)
-                ):
-                    found[path] = WaitingFile(FileStamp(*stamp), first, since, why, bool(told))
-        return found
+            every = (db.execute(WAITING, (_json_array(some),)) for some in _some(paths))
+            return dict(_waiting(row) for rows in every for row in rows)
 
-    def twin(self, found: FileStamp, digest: str) -> str | None:
-        """The path under which the very file was taken that has another now; None if it was not."""
+    def by_inode(self, inode: int, log: str) -> Sequence[tuple[str, KnownFile]]:
+        """Files of *log*, by path, that had this inode when they were seen last."""
         with self._asked() as db:
-            row = db.execute(
-                "SELECT path FROM taken WHERE inode = ? AND size = ? AND modified = ?"
-                " AND digest = ?",
-                (found.inode, found.size, found.modified, digest),
-            ).fetchone()
-        return None if row is None else str(row[0])
+            return [_known(row) for row in db.execute(BY_INODE, (inode, f"{log}/", f"{log}/"))]
+
+    def unseen(self, sweep: int) -> Mapping[str, WaitingFile]:
+        """Files that wait, by path, and were not seen in *sweep* or later."""
+        with self._asked() as db:
+            return dict(map(_waiting, db.execute(UNSEEN, (sweep,))))
 
     def wait(self, part: str, sweep: int, files: Mapping[str, WaitingFile]) -> None:
         """Remember files of a partition as they were seen in *sweep*."""
@@ -245,6 +216,11 @@ class Ledger:
             if told is not None:
                 _add(db, "fault", told, 1)
 
+    def forget_unseen(self, sweep: int) -> None:
+        """Forget those: their folders went, or are out of range."""
+        with self._writing() as db:
+            db.execute("DELETE FROM waiting WHERE looked < ?", (sweep,))
+
     def waits(self) -> Mapping[str, int]:
         """Partition -> how many files wait in it."""
         with self._asked() as db:
@@ -269,6 +245,7 @@ class Ledger:
                 first = _meta(db, "end")
                 if one.rows:
                     _add(db, "rows", one, one.rows)
+                db.execute("DELETE FROM taken WHERE path = ? AND rows = 0", (one.path,))
                 db.execute(
                     "INSERT INTO taken VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
@@ -291,6 +268,11 @@ class Ledger:
     def seen_again(self, path: str, stamp: FileStamp, digest: str) -> None:
         """A file that was taken has another stamp now, and is known by that from here on."""
         with self._writing() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO rewritten SELECT path FROM taken WHERE path = ?"
+                " AND digest <> ?",
+                (path, digest),
+            )
             db.execute(
                 "UPDATE taken SET inode = ?, size = ?, modified = ?, changed = ?, digest = ?"
                 " WHERE path = ?",
@@ -366,6 +348,16 @@ class Ledger:
             self._db.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", start)
             self._db.execute("COMMIT")
         return self._db
+
+
+def _known(row: Sequence[Any]) -> tuple[str, KnownFile]:
+    path, *stamp, digest, rows, changed = row
+    return path, KnownFile(FileStamp(*stamp), digest, rows, bool(changed))
+
+
+def _waiting(row: Sequence[Any]) -> tuple[str, WaitingFile]:
+    path, *stamp, first, since, why, told = row
+    return path, WaitingFile(FileStamp(*stamp), first, since, why, bool(told))
 
 
 def _json_array(paths: Sequence[str]) -> str:

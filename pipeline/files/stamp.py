@@ -43,6 +43,19 @@ class WaitingFile:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file that was taken with so many ``rows``, by the stamp and the digest that it has now.
+
+    ``changed``: they are not those with which it was taken.
+    """
+
+    stamp: FileStamp
+    digest: str
+    rows: int
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Patience:
     """A file must stay alike for ``settle``; one that is not whole is told after ``limit``."""
 

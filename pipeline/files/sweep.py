@@ -30,13 +30,15 @@ from pipeline.files.content import (
 )
 from pipeline.files.layout import HourPartition, LogRule, PartitionRange, is_finished
 from pipeline.files.ledger import Ledger, TakenFile
+from pipeline.files.listing import FoundFile, files, folders
 from pipeline.files.message import ColumnsHead, FaultHead
-from pipeline.files.stamp import Due, FileStamp, Patience, WaitingFile, due, overdue
+from pipeline.files.stamp import Due, KnownFile, Patience, WaitingFile, due, overdue
 from pipeline.model import ShardId
 
 CHUNK = 500  # files that are looked at, and taken, at once
 CHANGED = "it was changed after it was taken"
-UNREAD = "nothing of it was read again: what is new in it belongs into a file of another name"
+UNREAD = "nothing of it was read again: write what is new in it into another file"
+RENAMED = "was taken, then changed and renamed: write what is new in it into another file"
 TOO_LATE = "they were not taken: make `back` longer, or put them into an hour in range"
 COARSE = 2.0  # seconds: a folder's own time may stand still for less, though files come
 log = structlog.get_logger(__name__)
@@ -64,20 +66,6 @@ class SweepRules:
         return self.logs.get(name, LogRule())
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file of a partition by its name, as a look finds it."""
-
-    part: HourPartition
-    name: str
-    stamp: FileStamp
-
-    @property
-    def path(self) -> str:
-        """Below the base."""
-        return f"{self.part.path}/{self.name}"
-
-
 @dataclass(eq=False)
 class FileSweep:
     """Sweeps ``base`` into ``ledger``; one process at a time, whoever comes first."""
@@ -93,7 +81,7 @@ class FileSweep:
     _deep: float = float("-inf")
     _first: int = -1
     _columns: dict[str, ColumnsHead] = field(default_factory=dict)
-    _inodes: dict[int, tuple[tuple[int, int, str], str]] = field(default_factory=dict)
+    _inodes: dict[int, tuple[str, KnownFile]] = field(default_factory=dict)
 
     def advance(self) -> None:
         """Go on with the sweep, or begin the next, for no longer than the budget.
@@ -148,6 +136,7 @@ class FileSweep:
             yield
         if whole:
             yield from self._left(now)
+        self._unseen(number, now)
         self.ledger.end_sweep(number)
         self._deep = began if whole else self._deep
 
@@ -158,10 +147,10 @@ class FileSweep:
 
     def _hours(self, wanted: Callable[[str], bool]) -> Iterator[HourPartition]:
         """Of every log those of the days that are *wanted*."""
-        for name in _folders(self.base):
+        for name in folders(self.base):
             if is_finished(name, self.rules.unfinished):
-                for day in filter(wanted, _folders(self.base / name)):
-                    for hour in _folders(self.base / name / day):
+                for day in filter(wanted, folders(self.base / name)):
+                    for hour in folders(self.base / name / day):
                         yield HourPartition(name, day, hour)
 
     def _left(self, now: datetime) -> Iterator[None]:
@@ -173,7 +162,10 @@ class FileSweep:
             if known is None and part.path in self._quiet:
                 known = (self._quiet.pop(part.path)[0],) * 2  # as it was when it was looked at
             if known is None or known[0] != changed:
-                found = [(one.stamp.changed, one.path) for one in self._files(part)]
+                found = [
+                    (one.stamp.changed, one.path)
+                    for one in files(self.base, part, self.rules.unfinished)
+                ]
                 newest = max([changed, *(at for at, _ in found)])
                 new = [path for at, path in found if known is not None and at > known[1]]
                 self.ledger.leave(part.path, changed, newest, self._came_after(part, new))
@@ -191,13 +183,14 @@ class FileSweep:
     def _require_logs(self) -> None:
         """Where all logs are gone that were there, their disk is."""
         known = {ShardId.parse(shard).relation for shard in self.ledger.columns()}
-        if not self.base.is_dir() or (known and known.isdisjoint(_folders(self.base))):
+        if not self.base.is_dir() or (known and known.isdisjoint(folders(self.base))):
             what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
             raise UnreachableError(f"files in {self.base}: {what}; is its disk mounted?")
 
     def _changed(self, part: HourPartition) -> int:
+        """When its server last changed the folder: its own time can be set, as rsync does."""
         try:
-            return (self.base / part.path).stat().st_mtime_ns
+            return (self.base / part.path).stat().st_ctime_ns
         except FileNotFoundError:
             return -1
 
@@ -215,7 +208,7 @@ class FileSweep:
 
     def _looked_at(self, part: HourPartition, number: int) -> Iterator[None]:
         """Look at every file of a partition, and take what is due."""
-        found = self._files(part)
+        found = files(self.base, part, self.rules.unfinished)
         while some := list(islice(found, CHUNK)):
             some.sort(key=lambda one: (one.stamp.modified, one.name))
             paths = [one.path for one in some]
@@ -224,9 +217,11 @@ class FileSweep:
             for one in some:
                 known, waits = taken.get(one.path), waiting.get(one.path)
                 now = self.clock().timestamp()
-                what = due(one.stamp, known and known[0], waits, now, self.rules.patience)
+                stood = None if known is None else known.stamp
+                what = due(one.stamp, stood, waits, now, self.rules.patience)
                 if what is Due.REMEMBER:
-                    kept[one.path] = WaitingFile(one.stamp, waits.first if waits else number, now)
+                    first = waits.first if waits and not waits.told else number
+                    kept[one.path] = WaitingFile(one.stamp, first, now)
                 elif waits is not None and waits.stamp == one.stamp:
                     kept[one.path] = waits
                     if what is Due.OPEN:
@@ -240,16 +235,15 @@ class FileSweep:
     def _opened(
         self,
         part: HourPartition,
-        files: Sequence[tuple[FoundFile, WaitingFile]],
-        taken: Mapping[str, tuple[FileStamp, str]],
+        still: Sequence[tuple[FoundFile, WaitingFile]],
+        taken: Mapping[str, KnownFile],
         number: int,
     ) -> Iterator[None]:
         """Open files of a partition that have stood still; what is whole is taken together."""
         whole = list[tuple[TakenFile, Sequence[ColumnsHead]]]()
         self._inodes.clear()
-        for one, waits in files:
-            known = taken.get(one.path)
-            file = self._read(one, waits, number, None if known is None else known[1])
+        for one, waits in still:
+            file = self._read(one, waits, number, taken.get(one.path))
             if file is not None:
                 whole.append(file)
             yield
@@ -258,30 +252,34 @@ class FileSweep:
             late = self.rules.range.late(part, now, self.rules.grace)
             self.ledger.take(whole, part.path, sweep=number, at=now.timestamp(), late=late)
 
-    def _files(self, part: HourPartition) -> Iterator[FoundFile]:
-        try:
-            listing = os.scandir(self.base / part.path)
-        except FileNotFoundError:
-            return
-        with listing:
-            for one in listing:
-                try:
-                    if is_finished(one.name, self.rules.unfinished) and one.is_file():
-                        yield FoundFile(part, one.name, stamp_of(one.stat()))
-                except FileNotFoundError:
-                    continue  # renamed or deleted meanwhile
+    def _unseen(self, number: int, now: datetime) -> None:
+        """Forget files that two sweeps did not come to: they went, or their hour is over."""
+        for path, waits in self.ledger.unseen(number - 1).items():
+            of, day, hour, name = path.split("/", 3)
+            part = HourPartition(of, day, hour)
+            if not self.rules.range.holds(part, now) and not waits.told and waits.stamp.size:
+                why = waits.why or "it did not stand still"
+                gone = FoundFile(part, name, waits.stamp)
+                self._tell(gone, f"{why}; its hour is looked at no more, and it was not taken")
+        self.ledger.forget_unseen(number - 1)
 
     def _read(
-        self, one: FoundFile, waits: WaitingFile, number: int, digest: str | None
+        self, one: FoundFile, waits: WaitingFile, number: int, known: KnownFile | None
     ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
-        """A file that has stood still is new, or was taken with *digest* and stands otherwise."""
+        """A file that has stood still is new, or was taken as *known* and stands otherwise.
+
+        One that was taken without a row is as good as new.
+        """
+        late = overdue(waits, self.clock().timestamp(), self.rules.patience)
         try:
-            if digest is None and not (waits.why and number != self._first):
-                return self._new(one, waits, number)
-            if digest is None:
+            if one.why:
+                self._stuck(one, replace(waits, why=one.why))
+            elif known is not None and known.rows:
+                self._again(one, known.digest)
+            elif waits.why and number != self._first and (one.stamp.size or not late):
                 self._stuck(one, waits)
             else:
-                self._again(one, digest)
+                return self._new(one, waits, number, None if known is None else known.digest)
         except FileNotFoundError:
             pass  # renamed or deleted meanwhile
         except PermissionError as error:
@@ -289,15 +287,20 @@ class FileSweep:
         return None
 
     def _new(
-        self, one: FoundFile, waits: WaitingFile, number: int
+        self, one: FoundFile, waits: WaitingFile, number: int, digest: str | None
     ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
         part, rule, now = one.part, self.rules.rule(one.part.log), self.clock().timestamp()
         found = self._examined(one, rule, late=overdue(waits, now, self.rules.patience))
-        if isinstance(found, UnfinishedFile):
-            self.ledger.wait(part.path, number, {one.path: replace(waits, why=found.why)})
-            self._stuck(one, replace(waits, why=found.why))
+        if isinstance(found, WholeFile) and found.stamp != one.stamp:
             return None
-        if found.stamp != one.stamp:
+        taken = self._namesake(one, found) if isinstance(found, WholeFile) else found
+        if isinstance(taken, UnfinishedFile) or isinstance(found, UnfinishedFile):
+            why = taken.why if isinstance(taken, UnfinishedFile) else ""
+            self.ledger.wait(part.path, number, {one.path: replace(waits, why=why)})
+            self._stuck(one, replace(waits, why=why))
+            return None
+        if found.digest == digest:
+            self.ledger.seen_again(one.path, found.stamp, digest)
             return None
         file = TakenFile(
             shard=self._shard(part),
@@ -307,28 +310,39 @@ class FileSweep:
             kind=rule.kind(one.name),
             stamp=found.stamp.parts,
             digest=found.digest,
-            rows=0 if self._is_twin(one, found) else found.rows,
+            rows=found.rows if taken is None else 0,
             key=rule.key,
         )
         return file, self._news(file.shard, rule, found) if file.rows else []
 
-    def _is_twin(self, one: FoundFile, found: WholeFile) -> bool:
-        """Whether the very file was taken under another name, or has two."""
-        twin = self.ledger.twin(found.stamp, found.digest) if found.rows else None
-        inode, kept = found.stamp.inode, (found.stamp.size, found.stamp.modified, found.digest)
-        if twin is None and self._inodes.get(inode, (kept, one.path)) != (kept, one.path):
-            twin = self._inodes[inode][1] if self._inodes[inode][0] == kept else None
-        self._inodes[inode] = kept, one.path
-        if twin is not None:
-            log.info("file was taken by another name", file=one.path, taken=twin)
-        return twin is not None
+    def _namesake(self, one: FoundFile, found: WholeFile) -> str | UnfinishedFile | None:
+        """By which name the very file was taken, or has now; why it is not, if it grew since."""
+        if not found.rows:
+            return None
+        own = one.path, KnownFile(found.stamp, found.digest, found.rows)
+        now = self._inodes.setdefault(found.stamp.inode, own)
+        for path, known in (now, *self.ledger.by_inode(found.stamp.inode, one.part.log)):
+            if path == one.path:
+                continue
+            same = known.digest == found.digest and known.stamp.modified == found.stamp.modified
+            if same and not known.changed:
+                log.info("file was taken by another name", file=one.path, taken=path)
+                return path
+            if same or (0 < known.stamp.size < found.stamp.size and self._begins(one, known)):
+                return UnfinishedFile(f"it is {path}, which {RENAMED}")
+        return None
+
+    def _begins(self, one: FoundFile, known: KnownFile) -> bool:
+        """Whether its first bytes are all those of a file that was *known*."""
+        with (self.base / one.path).open("rb") as file:
+            return digest_of(file, known.stamp.size) == known.digest
 
     def _examined(self, one: FoundFile, rule: LogRule, *, late: bool) -> WholeFile | UnfinishedFile:
+        if one.stamp.size == 0:
+            return nothing(one.stamp) if late else UnfinishedFile("it is empty")
         kind = rule.kind(one.name)
         if not kind:
             return UnfinishedFile("its name does not tell how its rows are written; say `format`")
-        if one.stamp.size == 0:
-            return nothing(one.stamp) if late else UnfinishedFile("it is empty")
         return examined(self.base / one.path, kind, named=bool(rule.columns))
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:
@@ -360,11 +374,3 @@ class FileSweep:
     def _tell(self, one: FoundFile, why: str) -> None:
         log.warning("file held", file=one.path, why=why)
         self.ledger.fault(FaultHead(self._shard(one.part), one.path, why), one.path)
-
-
-def _folders(at: Path) -> list[str]:
-    try:
-        with os.scandir(at) as listing:
-            return sorted(one.name for one in listing if one.is_dir())
-    except FileNotFoundError:
-        return []

@@ -37,6 +37,20 @@ def test_it_looks_on_whenever_it_is_asked(collector: FilesCollector) -> None:
     assert collector.captures()(ShardId("logs", "clicks"))
 
 
+@pytest.mark.parametrize("hours", [-12, 14])
+def test_files_of_another_zone_than_its_own_are_found(
+    base: Path, collector: FilesCollector, hours: int
+) -> None:
+    hour = datetime.now(UTC) + timedelta(hours=hours)
+    folder = base / "clicks" / hour.strftime("%Y_%m_%d") / hour.strftime("%H")
+    folder.mkdir(parents=True)
+    (folder / "b.json").write_text('{"id": 2}\n')
+
+    collector.acknowledged()
+
+    assert collector.acknowledged() == Acknowledged(sweep_position(2, 3))
+
+
 def test_one_beside_it_reads_what_it_has_come_to(
     collector: FilesCollector, base: Path, tmp_path: Path
 ) -> None:

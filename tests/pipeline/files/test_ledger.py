@@ -1,3 +1,8 @@
+"""A ledger tells each file once, with consecutive offsets, whatever process asks.
+
+Covers pipeline/files/ledger_tables.py, too.
+"""
+
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +14,7 @@ from pipeline.beats import LandedBeat, followed
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
-from pipeline.files.stamp import FileStamp, WaitingFile
+from pipeline.files.stamp import FileStamp, KnownFile, WaitingFile
 from pipeline.model import Order
 
 STAMP = FileStamp(1, 10, 100, 100)
@@ -56,7 +61,7 @@ def test_files_are_taken_all_or_none_and_none_twice(ledger: Ledger) -> None:
         ledger.take([(other, []), (FILE, [])], PART, sweep=1, at=0)
 
     assert ledger.count().end == 3
-    assert ledger.taken([FILE.path, other.path]) == {FILE.path: (STAMP, "x")}
+    assert ledger.taken([FILE.path, other.path]) == {FILE.path: KnownFile(STAMP, "x", 3)}
 
 
 def test_another_process_reads_on_where_the_first_one_ended(ledger: Ledger) -> None:
@@ -121,12 +126,27 @@ def test_no_beat_is_left_out_however_many_a_sweep_answers(ledger: Ledger) -> Non
     assert found.skipped == ()
 
 
-def test_the_very_file_is_known_under_another_name(ledger: Ledger) -> None:
+def test_files_are_known_by_their_inode_in_their_own_log(ledger: Ledger) -> None:
     ledger.take([(FILE, [])], PART, sweep=1, at=0)
+    known = KnownFile(STAMP, "x", 3)
+    assert ledger.by_inode(STAMP.inode, "l") == [(FILE.path, known)]
+    assert ledger.by_inode(STAMP.inode, "other") == ledger.by_inode(2, "l") == []
 
-    assert ledger.twin(replace(STAMP, changed=999), "x") == FILE.path
-    assert ledger.twin(STAMP, "y") is None
-    assert ledger.twin(replace(STAMP, inode=2), "x") is None
+    touched = replace(STAMP, changed=999)
+    ledger.seen_again(FILE.path, touched, "x")
+    assert ledger.by_inode(STAMP.inode, "l") == [(FILE.path, replace(known, stamp=touched))]
+
+    ledger.seen_again(FILE.path, STAMP, "y")
+    changed = KnownFile(STAMP, "y", 3, changed=True)
+    assert ledger.by_inode(STAMP.inode, "l") == [(FILE.path, changed)]
+
+
+def test_a_file_that_was_taken_without_a_row_may_be_taken_again(ledger: Ledger) -> None:
+    ledger.take([(replaced(FILE, rows=0), [])], PART, sweep=1, at=0)
+    ledger.take([(FILE, [])], PART, sweep=2, at=1)
+
+    assert ledger.taken([FILE.path])[FILE.path].rows == 3
+    assert ledger.count().end == 3
 
 
 def test_windows_of_offsets_share_no_file_and_leave_none_out(ledger: Ledger) -> None:

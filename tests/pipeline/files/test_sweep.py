@@ -15,7 +15,7 @@ from pipeline.files import sweep
 from pipeline.files.content import UnfinishedFile, WholeFile, examined
 from pipeline.files.layout import LogRule
 from pipeline.files.message import BeatHead, ColumnsHead
-from tests.pipeline.files.folder import LIMIT, LogFolder, set_time
+from tests.pipeline.files.folder import LIMIT, NOW, LogFolder, set_time
 
 ROW = b'{"id": 1}\n'
 
@@ -101,15 +101,6 @@ def test_a_file_that_stays_half_written_is_told_once_and_holds_up_nothing_more(
     assert folder.ledger.acknowledged() == folder.ledger.count().done
 
 
-def test_an_empty_file_is_none_after_a_while(folder: LogFolder) -> None:
-    folder.write("a.json", b"")
-
-    folder.sweep(3, LIMIT)
-
-    assert (folder.taken(), folder.faults()) == ({}, [])
-    assert folder.ledger.acknowledged() == folder.ledger.count().done
-
-
 @pytest.mark.parametrize(
     "name", ["a.json.tmp", "a.json._COPYING_", "_SUCCESS", ".a.json.crc", "a.inprogress"]
 )
@@ -125,70 +116,6 @@ def test_a_name_that_says_so_is_no_file_yet_and_nobody_waits_for_it(
     folder.settled()
 
     assert folder.taken() == {"b.json": 1}
-
-
-@pytest.mark.parametrize(
-    "now", [pytest.param(ROW * 3, id="grown"), pytest.param(b'{"id": 9}\n', id="of one length")]
-)
-def test_a_file_that_changes_after_it_was_taken_is_told_once_and_not_read_again(
-    folder: LogFolder, now: bytes
-) -> None:
-    path = folder.write("a.json", ROW)
-    folder.settled()
-
-    path.write_bytes(now)
-    folder.sweep(8, timedelta(seconds=61))
-    folder.again()
-    folder.sweep(3)
-
-    (told,) = folder.faults()
-    assert "changed after it was taken" in told
-    assert folder.taken() == {"a.json": 1}
-
-
-def test_a_file_of_the_same_bytes_under_its_name_is_the_same(folder: LogFolder) -> None:
-    path = folder.write("a.json", ROW)
-    folder.settled()
-
-    path.unlink()
-    path.write_bytes(ROW)
-    folder.sweep(5)
-
-    assert (folder.taken(), folder.faults()) == ({"a.json": 1}, [])
-
-
-def test_a_file_that_is_renamed_is_not_taken_again(folder: LogFolder) -> None:
-    path = folder.write("a.json", ROW)
-    folder.settled()
-
-    path.rename(path.with_name("b.json"))
-    folder.settled()
-    folder.write("c.json", ROW)  # the same bytes, in another file
-    folder.settled()
-
-    assert folder.taken() == {"a.json": 1, "c.json": 1}
-
-
-def test_a_file_that_goes_before_it_is_taken_keeps_nobody_waiting(folder: LogFolder) -> None:
-    path = folder.write("a.json", b"{")
-    folder.sweep(2)
-
-    path.unlink()
-    folder.sweep()
-    assert folder.ledger.acknowledged() < folder.ledger.count().done
-
-    folder.sweep()
-    assert folder.ledger.acknowledged() == folder.ledger.count().done
-
-
-def test_a_file_with_two_names_is_taken_by_one(folder: LogFolder) -> None:
-    path = folder.write("a.json", ROW)
-    path.with_name("b.json").hardlink_to(path)
-
-    folder.settled()
-
-    assert len(folder.taken()) == 1
-    assert folder.faults() == []
 
 
 def test_files_that_were_examined_and_not_taken_are_examined_again(
@@ -369,6 +296,18 @@ def test_a_folder_that_rests_is_not_opened_but_once_in_a_while(
 
     folder.sweep(1, timedelta(minutes=2))
     assert path.parent in opened
+
+
+def test_a_folder_whose_own_time_is_set_back_does_not_rest(folder: LogFolder) -> None:
+    parent = folder.write("a.json", ROW).parent
+    set_time(parent, NOW)
+    folder.sweep(6)
+
+    folder.write("b.json", ROW)
+    set_time(parent, NOW)
+    folder.sweep(2)
+
+    assert folder.taken() == {"a.json": 1, "b.json": 1}
 
 
 def test_a_folder_whose_disk_is_gone_is_no_folder_without_files(folder: LogFolder) -> None:

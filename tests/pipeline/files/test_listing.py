@@ -1,0 +1,67 @@
+"""Odd names and links are told or passed over, and never stop a sweep with a traceback."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UnreachableError
+from pipeline.files.layout import UNFINISHED, HourPartition
+from pipeline.files.listing import NO_TEXT, files, folders
+
+PART = HourPartition("clicks", "2026_11_23", "12")
+
+
+@pytest.fixture
+def hour(tmp_path: Path) -> Path:
+    made = tmp_path / PART.path
+    made.mkdir(parents=True)
+    return made
+
+
+def names(base: Path) -> list[str]:
+    return sorted(one.name for one in files(base, PART, UNFINISHED))
+
+
+def test_files_have_any_name_that_is_text(tmp_path: Path, hour: Path) -> None:
+    odd = ["a b.json", "b\nc.json", "d'e\"f.json", "\U0001f600.json"]
+    for name in odd:
+        (hour / name).touch()
+    (hour / "g.json.tmp").touch()
+    (hour / "folder.json").mkdir()
+
+    assert names(tmp_path) == sorted(odd)
+    assert all(one.why == "" for one in files(tmp_path, PART, UNFINISHED))
+
+
+def test_a_name_that_is_no_text_is_told(tmp_path: Path, hour: Path) -> None:
+    Path(os.fsdecode(os.fsencode(hour) + b"/\xff.json")).touch()
+
+    (one,) = files(tmp_path, PART, UNFINISHED)
+
+    assert (one.path, one.why) == (f"{PART.path}/\\xff.json", f"it has {NO_TEXT}")
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).mkdir()
+
+    with pytest.raises(UnreachableError, match=r"folder b'\\xff' in .* no UTF-8; rename it"):
+        folders(tmp_path)
+
+
+def test_links_are_followed_but_for_those_that_lead_nowhere(tmp_path: Path, hour: Path) -> None:
+    (hour / "a.json").touch()
+    (hour / "link.json").symlink_to("a.json")
+    for at in (hour / "round.json", tmp_path / "round"):
+        at.symlink_to(at.name)
+    for at in (hour / "gone.json", tmp_path / "gone"):
+        at.symlink_to("nothing")
+    (tmp_path / "other").symlink_to("clicks")
+
+    assert names(tmp_path) == ["a.json", "link.json"]
+    assert folders(tmp_path) == ["clicks", "other"]
+
+
+def test_what_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert folders(tmp_path / "gone") == []
+    assert list(files(tmp_path / "gone", PART, UNFINISHED)) == []
