@@ -1,7 +1,7 @@
 """Probes of a table of a real Postgres, as the service asks them: in step, then with real losses.
 
-Covers what completeness, offset_keys, max_id and range_counts see of a table whose log tells rows
-and their transactions only, and the counts that volatility goes by.
+Covers what completeness, offset_keys, max_id, range_counts and day_counts see of a table
+whose log tells rows and their transactions only, and the counts that volatility goes by.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from checks.model import Outcome, Ruling, Verdict
 from checks.probes.completeness import Completeness
+from checks.probes.day_counts import DayCounts
 from checks.probes.max_id import MaxId
 from checks.probes.offset_keys import OffsetKeys
 from checks.probes.range_counts import RangeCounts
@@ -46,6 +47,7 @@ PROBES: Mapping[str, Probe[Any]] = {
     "offset_keys": OffsetKeys(),
     "max_id": MaxId(),
     "range_counts": RangeCounts(block_rows=16, newest=1, rotating=2, leaf=4, suspects=20),
+    "day_counts": DayCounts(columns=("born",), days=2),
 }
 LOSING = {  # the second half of a changed key is never sent, and counted all the same
     "predicates": "moved",
@@ -148,8 +150,8 @@ def probed(
     name = f"probed_{postgres.version}"
     p = PostgresPipe(servers, tmp_path / name, name, postgres=postgres, connector=LOSING)
     p.sql(
-        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))",
-        "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 20) n",
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80), born TIMESTAMPTZ)",
+        "INSERT INTO t SELECT n, 'old', now() - '1 day'::interval FROM generate_series(1, 20) n",
     )
     p.start()
     p.catch_up()
@@ -184,6 +186,9 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     assert probed.ruled("max_id", Outcome.FAIL).code == "mirror_short"
 
     probed.busy = False
+    day = probed.ruled("day_counts", Outcome.FAIL)
+    assert (day.code, len(day.keys)) == ("days_differ", 1)
+    assert "19 rows at the source, 18 in the mirror" in day.reason
     p.sql("INSERT INTO t VALUES (50, 'last')")
     p.catch_up()
     path = p.lane.passes.settings.mirror("public.t")
