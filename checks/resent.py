@@ -53,7 +53,7 @@ def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, BeatTrail]]:
 
 
 def _applied(stage: Stage, samples: Samples) -> int | None:
-    """The mirror's batch; None where it is not asked for, or not known."""
-    if stage is not Stage.MIRROR or isinstance(samples.mirror, Missing):
+    """The batch of the mirror, or of the copy; None where it is not asked for, or not known."""
+    if stage not in (Stage.MIRROR, Stage.COPY) or isinstance(samples.mirror, Missing):
         return None
     return samples.mirror.value.batch

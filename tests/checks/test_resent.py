@@ -12,6 +12,7 @@ from pipeline.model import Order, Stage
 from tests.checks.samples import CUT, TABLE, beats, lags, mark, samples
 
 MIRROR, LANDED = Question(Stage.MIRROR, CUT), Question(Stage.LANDED, CUT)
+COPY = Question(Stage.COPY, CUT, "cache")  # where it stands is told as if it were the mirror
 CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 
 
@@ -35,8 +36,11 @@ def asked(
         pytest.param(replace(CALM, raised=50), "after batch 50", id="nobody knows yet"),
     ],
 )
-def test_a_mirror_that_may_hold_older_rows_is_not_ready(trail: BeatTrail, why: str) -> None:
-    found = asked(trail)
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_a_mirror_that_may_hold_older_rows_is_not_ready(
+    trail: BeatTrail, why: str, question: Question
+) -> None:
+    found = asked(trail, question)
 
     assert found.state is ReadinessState.NOT_READY
     assert why in found.reasons[0].text
@@ -49,8 +53,9 @@ def test_a_mirror_that_may_hold_older_rows_is_not_ready(trail: BeatTrail, why: s
         pytest.param(replace(CALM, again=49, over=50), id="and it has what came again"),
     ],
 )
-def test_one_that_holds_all_that_came_again_is_ready(trail: BeatTrail) -> None:
-    assert asked(trail).ready
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_one_that_holds_all_that_came_again_is_ready(trail: BeatTrail, question: Question) -> None:
+    assert asked(trail, question).ready
 
 
 def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() -> None:
