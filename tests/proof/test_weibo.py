@@ -1,5 +1,6 @@
 """The system of docs/systems/weibo.md, from files to gate, and what it outlives."""
 
+import shutil
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -14,12 +15,15 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
-def weibo() -> Iterator[Weibo]:
-    made = Weibo(new_folder("weibo"))
+def weibo(request: pytest.FixtureRequest) -> Iterator[Weibo]:
+    """What it has written stays where a test failed."""
+    failed, made = request.session.testsfailed, Weibo(new_folder("weibo"))
     try:
         yield made
     finally:
         made.stop()
+    if request.session.testsfailed == failed:
+        shutil.rmtree(made.home)
 
 
 def test_rows_of_files_are_mirrored_once_each_and_the_gate_opens(weibo: Weibo) -> None:
