@@ -26,6 +26,7 @@ from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.model import Table
 
 AT_A_STRETCH = 200  # commits of one table, before others have their turn
+ROWS = 5_000  # written at a time: what makes texts of them keeps all other threads waiting
 
 
 @dataclass(eq=False)
@@ -168,9 +169,10 @@ class Copying:
 
     def _ranked(self, table: Table, rows: Iterable[pa.Table]) -> Iterator[RankedRows]:
         adoption = Adoption.of(table)
-        for some in rows:
-            if len(some):
-                plain = [name for name in some.column_names if name != SLUICE]
+        for group in rows:
+            plain = [name for name in group.column_names if name != SLUICE]
+            for first in range(0, len(group), ROWS):
+                some = group.slice(first, ROWS)
                 yield RankedRows(some.select(plain), adoption.owners(some))
 
 
