@@ -160,6 +160,7 @@ class TurnJobs:
             UnreachableError: nobody knows how many rows its mirror has.
         """
         archive = self.archive_of(job.table.name)
+        _refuse_answers(job.table, archive)
         job = replace(job, archive=archive, marked=self._marked(job.table, archive, landed.mark))
         named, after = self.settings.demanded(job.table.name), job.wanted.after
         if not named:
@@ -268,6 +269,14 @@ class TurnJobs:
         made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
         self.mirrors.know(name, made)
         return made
+
+
+def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
+    """An age is in what the source has, not in what a standard made of it."""
+    columns = () if archive is None else (one.column for one in archive.windows)
+    if odd := sorted({*columns} & {*table.by_standard}):
+        detail = f"an archive's window speaks of column {odd[0]}, which is written by a standard"
+        raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
 
 
 def _shape(table: Table, catalog: Catalog) -> Shape:

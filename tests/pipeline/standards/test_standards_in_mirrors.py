@@ -5,10 +5,12 @@ where they are about standards.
 """
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.errors import HeldError
 from pipeline.mark import Mark
 from pipeline.model import Op, Order
@@ -18,7 +20,7 @@ from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.standard import Standard
 from pipeline.standards.table_standards import Standards
-from tests.pipeline.hand_lake import HandLake, row
+from tests.pipeline.hand_lake import NOW, HandLake, row
 
 HASH = KeyedHash(("name",), "0123456789abcdef")
 
@@ -144,3 +146,19 @@ def test_a_mark_tells_by_which_standards_rows_are_written() -> None:
     assert Mark.loads(mark.dumps()) == replace(mark, full=3)
     with pytest.raises(HeldError):
         Mark.loads("{}")
+
+
+def test_an_archives_window_by_a_column_with_a_standard_holds_the_table(tmp_path: Path) -> None:
+    """A hash has no age: compared with a day, any row could pass for an old one."""
+    lake = _lake(tmp_path, _ruled(("hash", HASH)))
+    window = ArchiveWindow(NOW, NOW + timedelta(days=1), "name", "2020-01-01")
+    rule = ArchiveRule("db.t", (window,))
+    lake.settings = replace(lake.settings, archive=(rule,))
+    lake.reopen()
+    lake.land(_hashed(2, 1, "Ada"))
+
+    told = lake.apply().hold
+
+    assert told is not None
+    assert told.reason == "archive"
+    assert "column name, which is written by a standard" in told.detail
