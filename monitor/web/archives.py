@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from monitor.nearest import alike
 from monitor.store.archives import ArchiveRecord
 from monitor.web import render
-from monitor.web.bounds import Text
+from monitor.web.bounds import Text, Word
 from monitor.web.parts import Parts
 from pipeline.archive import ArchiveWindow, RegisteredWindow
 from pipeline.errors import ConfigError
@@ -27,8 +27,8 @@ class WindowRequest(BaseModel):
     until: AwareDatetime
     reason: Text
     who: Text
-    column: str = ""
-    before: str = ""
+    column: Word = ""
+    before: Word = ""
 
 
 @ARCHIVE_ROUTES.get("/archives")

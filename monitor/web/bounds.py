@@ -7,6 +7,8 @@ from pydantic import Field, StringConstraints
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 """A name, a reason or whoever asks: never blank."""
+Word = Annotated[str, StringConstraints(max_length=200)]
+"""A name or a value that may be left out."""
 TableNames = Annotated[list[Text], Field(min_length=1, max_length=1000)]
 """Tables that something is done with at once."""
 Limit = Annotated[int, Query(ge=1, le=10_000)]

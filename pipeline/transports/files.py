@@ -27,6 +27,7 @@ from pipeline.topics.settings import TopicFacts
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
 from pipeline.transports.transport import Transport
 
+COPY = "if it has another name now, copy it to a third: as itself it is not taken again"
 Record = tuple[int, bytes, bytes | None]  # offset, key and value
 
 
@@ -227,7 +228,9 @@ def _same(opened: IO[bytes], file: TakenFile, known: FileStamp) -> FileStamp:
 
 def _lost(file: TakenFile, offset: int, until: int, error: Exception) -> FaultHead:
     why = error.strerror if isinstance(error, OSError) else str(error)
-    return FaultHead(file.shard, file.path, f"{why}; {until - offset} rows of it were not read")
+    lost = f"{why}; {until - offset} rows of it were not read"
+    gone = f"; {COPY}" if isinstance(error, FileNotFoundError) else ""
+    return FaultHead(file.shard, file.path, f"{lost}{gone}")
 
 
 TRANSPORT: type[Transport] = FilesTransport

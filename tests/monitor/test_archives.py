@@ -64,6 +64,7 @@ def test_what_is_said_at_the_terminal_is_kept_and_listed(
         pytest.param({"until": "2026-03-28T01:00:00Z"}, "is not after", id="it ends first"),
         pytest.param({"column": "day"}, "or neither", id="half a condition"),
         pytest.param({"since": "2026-03-28T01:00:00"}, "since", id="no offset"),
+        pytest.param({"column": "d" * 201, "before": "1"}, "column", id="no name is so long"),
     ],
 )
 def test_what_no_delete_could_be_in_is_refused(
