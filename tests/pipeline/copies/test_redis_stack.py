@@ -17,7 +17,7 @@ from demo.redis import Redis
 from pipeline.copies.copy import CopiedTable, CopyStep
 from pipeline.copies.redis import OWN, RedisCopy, RedisTarget, _some
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.model import Op, Shard, Table
+from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.copies.copied import Copied
@@ -68,6 +68,19 @@ def test_rows_come_change_and_go(copied: Copied, client: Client) -> None:
     copied.play(row(C, 31, 2, ""))
 
     assert rows(client) == mirrored(copied)
+
+
+def test_rows_that_get_a_new_column_stay(copied: Copied, client: Client) -> None:
+    """All are written anew, each at its own rank: they come, and go, alike."""
+    copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(3)])
+    copied.bring()
+    more = Column("more", "INT", default="7", has_default=True)
+    copied.lake.alter(ID, NAME, more, at=Order(1, 1, 20))
+
+    copied.play(row(C, 21, 9, after='{"id": 9, "name": "nine", "more": 1}'))
+
+    assert rows(client) == mirrored(copied)
+    assert rows(client)["1"]["more"] == "7"
 
 
 def test_more_rows_than_one_script_takes(copied: Copied, client: Client) -> None:
