@@ -3,6 +3,7 @@
     python -m bench.passes --what even --what skewed
 
 ``even`` and ``skewed`` are passes over a thousand mirrors, the first of a process and the next;
+``beside`` is how long small mirrors wait for one that has most of the changes;
 ``grown`` and ``commits`` are turns of one mirror, and ``read`` reads it whole after a thousand;
 ``memory`` is a turn of a mirror of 64,000,000 rows, in a process of its own, and takes many minutes
 to prepare.
@@ -34,6 +35,7 @@ from pipeline.spread import spread
 PASS_WANTED = 120  # seconds
 FLAT_WANTED = 1.2  # times the first
 READ_WANTED = 1.3  # times the fresh mirror
+BESIDE_WANTED = 1.5  # times as long as without the one of most changes
 READ_AFTER = 1_000  # small turns
 MEMORY_WANTED = 1536  # MiB
 ROUNDS = 5
@@ -78,6 +80,35 @@ def skewed(folder: Path, size: Size) -> None:
     works = [_work(0, size.large, most)]
     works += [_work(number, size.rows, least) for number in range(1, size.mirrors)]
     _passes(folder, works, f"{most} of the changes in one mirror of {size.large} rows")
+
+
+def beside(folder: Path, size: Size) -> None:
+    """How long small mirrors wait for their commits, beside one of most changes and without it.
+
+    In turns: what else the machine does hits both alike.
+    """
+    most = int(size.mirrors * size.changed * SHARE / (1 - SHARE))
+    large = _work(0, size.large, most)
+    small = [_work(number, size.rows, size.changed) for number in range(1, size.mirrors)]
+    spark = session(PipelineSettings(str(folder), "", ()))
+    lake = _fresh(folder, [large, *small])
+    lake.passes.spread = partial(spread, spark, run_group)
+    _turn(lake, [large, *small])  # the first pass knows nothing yet
+    alone, together, all_ = list[float](), list[float](), list[float]()
+    for _ in range(ROUNDS):
+        for works, found in ((small, alone), ([large, *small], together)):
+            spent = _turn(lake, works)
+            begun = time.time() - spent
+            found.append(max(_committed(lake, work) for work in small) - begun)
+        all_.append(spent)
+    told = f"{most} changes in one mirror beside {len(small)} of {size.changed} each"
+    click.echo(f"  {told}; {under_load()}")
+    times = [statistics.median(one) for one in (alone, together, all_)]
+    spent_beside = f"beside it {times[1]:.2f} s of {times[2]:.2f}"
+    click.echo(f"  the small ones alone {times[0]:.2f} s, {spent_beside}")
+    ratios = [two / one for one, two in zip(alone, together, strict=True)]
+    span = f"({min(ratios):.2f} to {max(ratios):.2f})"
+    click.echo(f"  {statistics.median(ratios):.2f} times {span}; wanted: {BESIDE_WANTED} times")
 
 
 def grown(folder: Path, size: Size) -> None:
@@ -166,7 +197,7 @@ def memory(folder: Path, size: Size) -> None:
 
 
 WHAT: dict[str, Scenario] = {
-    one.__name__: one for one in (even, skewed, grown, commits, read, memory)
+    one.__name__: one for one in (even, skewed, beside, grown, commits, read, memory)
 }
 
 
@@ -224,6 +255,12 @@ def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
     started = time.monotonic()
     lake.apply()
     return time.monotonic() - started
+
+
+def _committed(lake: Lake, work: table.Workload) -> float:
+    """When a mirror's newest commit was made, in seconds since 1970."""
+    log = Path(lake.mirror(work)) / "_delta_log"
+    return max(entry.stat().st_mtime for entry in log.glob("*.json"))
 
 
 def _version(lake: Lake, work: table.Workload) -> int:
