@@ -1,4 +1,4 @@
-"""`sluice archive`: which deletes only move rows to an archive, so that the lake keeps them."""
+"""`sluice archive`: which deletes only move rows, so that the lake keeps them."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`sluice late`: days and partitions to compute again, whose changes came too late."""
+"""`sluice late`: days and partitions to compute again, for what came late."""
 
 import json
 from pathlib import Path

@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
 
+from pipeline import registry
+
 NOT_THERE = json.dumps({"error_code": 40403, "message": "Schema not found"})
 
 
@@ -54,3 +56,5 @@ def registry_server() -> Iterator[Answers]:
         yield answers
         answers.released.set()
         server.shutdown()
+    for one in [one for one in registry._known if one[0] == answers.url]:
+        del registry._known[one]  # the next server may get the same port
