@@ -1,7 +1,8 @@
 """The rules of archives held against what has landed, table by table; for people who try them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from monitor.config.model import Config
 from monitor.nearest import alike
@@ -60,8 +61,8 @@ def backtests(
         yield table, test.days()
 
 
-def windows(told: Iterable[dict[str, str | None]]) -> tuple[RegisteredWindow, ...]:
-    """Those that a service tells of, as ``GET /v1/archives`` has them."""
+def windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
+    """Those that count, of what ``GET /v1/archives`` tells."""
     return tuple(
         RegisteredWindow(
             str(one["table"]),
@@ -73,6 +74,7 @@ def windows(told: Iterable[dict[str, str | None]]) -> tuple[RegisteredWindow, ..
             ),
         )
         for one in told
+        if one["withdrawn"] is None
     )
 
 

@@ -66,7 +66,26 @@ def registered(*, config: Path, server: str | None, as_json: bool) -> None:
         click.echo(json.dumps(windows))
         return
     for one in windows:
-        click.echo(f"{_line(one)}, by {one['who']}: {one['reason']}")
+        taken = one["withdrawn"]
+        end = f"; withdrawn by {taken['who']}: {taken['reason']}" if taken else ""
+        click.echo(f"{one['id']} {_line(one)}, by {one['who']}: {one['reason']}{end}")
+
+
+@archive.command("withdraw")
+@click.argument("number", metavar="ID")
+@click.option("--reason", required=True, help="Why; kept for ever.")
+@names_who
+@asks_service
+def withdraw(
+    *, number: str, reason: str, who: str, config: Path, server: str | None, as_json: bool
+) -> None:
+    """Let a registered window count no more: deletes that are merged from now on take their rows.
+
+    Rows that it has kept stay in the lake, as an archive's.
+    """
+    body = {"id": number, "reason": reason, "who": who}
+    answer = posted(address(server, config), "/v1/archives/withdrawals", "window", body)
+    click.echo(json.dumps(answer) if as_json else f"withdrawn: {_line(answer['window'])}")
 
 
 @archive.command("backtest")

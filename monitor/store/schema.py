@@ -202,6 +202,13 @@ archive_windows = _table(
     _column("who", _NAME),
     _column("at", Instant),
 )
+archive_withdrawals = _table(
+    "archive_withdrawals",
+    _key("id", _NAME, ForeignKey("archive_windows.id")),
+    _column("reason", Text),
+    _column("who", _NAME),
+    _column("at", Instant),
+)
 table_states = _table(
     "table_states",
     _key("table", _NAME),

@@ -22,13 +22,13 @@ def _wishes(connection: Connection) -> None:
 STEPS: tuple[Callable[[Connection], None], ...] = (
     *(METADATA.create_all,) * 3,
     _wishes,
-    *(METADATA.create_all,) * 2,
+    *(METADATA.create_all,) * 3,
 )
 """The first makes a store, each after it the next version; a released step is never changed.
 
 The second adds what is read again from its source, the third pauses and states of tables,
 the fourth which rows are read again, the fifth what was corrected,
-the sixth windows of archives."""
+the sixth windows of archives, the seventh those that were withdrawn."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

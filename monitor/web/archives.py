@@ -1,4 +1,4 @@
-"""Windows in which rows go to an archive: registered, and looked at."""
+"""Windows in which rows go to an archive: registered, looked at, and taken back."""
 
 from datetime import UTC
 
@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from monitor.nearest import alike
-from monitor.store.archives import ArchiveRecord
+from monitor.store.archives import ArchiveRecord, Withdrawal
 from monitor.web import render
 from monitor.web.bounds import Text, Word
 from monitor.web.parts import Parts
@@ -31,6 +31,16 @@ class WindowRequest(BaseModel):
     before: Word = ""
 
 
+class WithdrawalRequest(BaseModel):
+    """Which window is taken back, by whom, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Word
+    reason: Text
+    who: Text
+
+
 @ARCHIVE_ROUTES.get("/archives")
 def archives(parts: Parts) -> list[render.Json]:
     """What was registered, newest first; not what the config says."""
@@ -49,13 +59,21 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     if window.fault:
         raise ConfigError(f"{window.fault}; nothing was recorded")
     now, made = parts.clock(), RegisteredWindow(body.table, window)
-    new = parts.store.archives.add(made, now)
-    return JSONResponse({"window": _told(ArchiveRecord(made, now)), "new": new}, 201)
+    record, new = parts.store.archives.add(made, now)
+    return JSONResponse({"window": _told(record), "new": new}, 201)
+
+
+@ARCHIVE_ROUTES.post("/archives/withdrawals")
+def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
+    """Let a window count no more: 201; 400 if none that counts has this id."""
+    word = Withdrawal(body.who, parts.clock(), body.reason)
+    return JSONResponse({"window": _told(parts.store.archives.withdraw(body.id, word))}, 201)
 
 
 def _told(one: ArchiveRecord) -> render.Json:
-    window = one.registered.window
+    window, taken = one.registered.window, one.withdrawn
     return {
+        "id": one.id,
         "table": one.registered.table,
         "since": render.instant(window.since),
         "until": render.instant(window.until),
@@ -64,4 +82,6 @@ def _told(one: ArchiveRecord) -> render.Json:
         "reason": window.reason,
         "who": window.who,
         "at": render.instant(one.at),
+        "withdrawn": taken
+        and {"who": taken.who, "at": render.instant(taken.at), "reason": taken.reason},
     }

@@ -97,7 +97,7 @@ def meets(rows: pa.Table, window: ArchiveWindow) -> Mask:
     """
     if not window.column:
         return np.ones(len(rows), np.bool_)
-    advice = "correct it under `archive`, or register another"
+    advice = "correct it under `archive`, or `sluice archive withdraw` it"
     if window.column not in rows.column_names:
         known = ", ".join(one for one in rows.column_names if one != SLUICE)
         detail = f"an archive's window speaks of column {window.column!r}; there are {known}"

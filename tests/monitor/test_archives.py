@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from monitor.archive_backtests import windows
 from monitor.commands.archive import COMMAND
 from pipeline.archive import ArchiveWindow, RegisteredWindow
 from tests.monitor.rig import NOON, USERS, Rig
@@ -49,8 +50,9 @@ def test_what_is_said_at_the_terminal_is_kept_and_listed(
         "until 2026-03-28T04:00:00+00:00 stay\n"
     )
     assert again.output.endswith("; that was said before\n")
-    assert sluice("list").output == said.output[:-1] + ", by ann: request 4711\n"
     (told,) = json.loads(sluice("list", "--json").output)
+    listed = f"{told['id']} {said.output[:-1]}, by ann: request 4711\n"
+    assert sluice("list").output == listed
     assert (told["table"], told["who"], told["before"]) == (USERS, "ann", "2025-01-01")
     (kept,) = healthy.store.archives.registered()
     assert kept.table == USERS
@@ -81,8 +83,31 @@ def test_it_outlives_a_restart(healthy: Rig) -> None:
     window = ArchiveWindow(NOON, NOON.replace(hour=20), reason="4711", who="ann")
     one = RegisteredWindow(USERS, window)
 
-    assert healthy.store.archives.add(one, NOON)
+    made, new = healthy.store.archives.add(one, NOON)
+    assert (made.registered, new) == (one, True)
 
     again = type(healthy.store.archives)(healthy.store.database)
     assert again.registered() == (one,)
-    assert not again.add(one, NOON)
+    assert again.add(one, NOON) == (made, False)
+
+
+def test_a_window_that_was_a_mistake_is_taken_back_and_stays_on_record(
+    healthy: Rig, sluice: Callable[..., Result]
+) -> None:
+    """A column that the table does not have would hold it for ever."""
+    wrong = ("--column", "creatd_at", "--before", "2025-01-01")
+    sluice("keep", USERS, *SPAN, *wrong, "--reason", "4711", "--who", "ann")
+    (told,) = json.loads(sluice("list", "--json").output)
+
+    taken = sluice("withdraw", told["id"], "--reason", "a typo", "--who", "bob")
+    again = sluice("withdraw", told["id"], "--reason", "a typo", "--who", "bob")
+
+    assert taken.output.startswith(f"withdrawn: {USERS}: rows with creatd_at below"), taken.output
+    assert "counts; nothing was recorded; known: none" in str(again.exception)
+    assert "; withdrawn by bob: a typo" in sluice("list").output
+    known = type(healthy.store.archives)(healthy.store.database)
+    assert known.registered() == healthy.store.archives.registered() == ()
+    assert windows(json.loads(sluice("list", "--json").output)) == ()
+
+    sluice("keep", USERS, *SPAN, *wrong, "--reason", "4711", "--who", "ann")
+    assert len(healthy.store.archives.registered()) == 1

@@ -146,6 +146,11 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             "no table 'no.such'",
             id="archive: a table",
         ),
+        pytest.param(
+            ["archive", "withdraw", "x/y", "--reason", "x"],
+            "no window 'x/y' counts",
+            id="archive: no such window",
+        ),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
 )
