@@ -15,10 +15,12 @@ import pytest
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from checks.table_state import StateSince, TableState
-from monitor.board import Board, RereadView, TableView
+from monitor.board import Board, CopyView, RereadView, TableView
 from monitor.observe.image_verdicts import IMAGE
 from monitor.web.metrics import CONTENT_TYPE, exposition
 from pipeline.image import Image
+from pipeline.lags.lag import HopLag
+from pipeline.model import Hop, Stage
 from pipeline.sources.source import LogBacklog
 from tests.grafana.answers import troubles
 from tests.grafana.expressions import of_alerts, of_recordings
@@ -61,7 +63,11 @@ def _with_own(view: TableView) -> TableView:
     late = timedelta(seconds=30) if lost else timedelta()
     hops = tuple(replace(hop, age=hop.age + late if hop.age else None) for hop in view.lags.hops)
     lags = replace(view.lags, hops=hops)
-    return replace(view, lags=lags, verdicts=(*view.verdicts, *own), images=(image,))
+    copy = CopyView(
+        "cache", HopLag(Hop.COPY, timedelta(seconds=2), _now(), timedelta()), view.day[Stage.MIRROR]
+    )
+    more = (*view.verdicts, *own)
+    return replace(view, lags=lags, verdicts=more, images=(image,), copies=(copy,))
 
 
 class _Scraped(BaseHTTPRequestHandler):

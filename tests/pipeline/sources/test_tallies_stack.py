@@ -65,7 +65,7 @@ def settings(host: str, port: int, user: str, password: str) -> SourceSettings:
 @pytest.fixture(scope="module")
 def in_mysql(servers: Servers) -> MySQL:
     mysql = servers.mysql
-    mysql.execute("CREATE DATABASE tallied")
+    mysql.execute("DROP DATABASE IF EXISTS tallied", "CREATE DATABASE tallied")
     times = COLUMNS.format("DATETIME(6)", "TIMESTAMP(6)")
     mysql.execute(f"CREATE TABLE tallied.o {times} `na%me` TEXT, KEY (made), j JSON, f DOUBLE)")
     named = "INSERT INTO tallied.o (id, made, placed, day, n, price, `na%%me`) VALUES "
