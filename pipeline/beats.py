@@ -70,7 +70,8 @@ class BeatTrail:
     def next(self, beat: LandedBeat, batch: int) -> "BeatTrail":
         """With one more."""
         if beat.number <= self.last:
-            again = replace(self, last=beat.number, again=batch, calm=0)
+            over = batch if beat.number == self.highest else self.over  # what it closed came again
+            again = replace(self, last=beat.number, again=batch, over=over, calm=0)
             return replace(again, falls=self.falls + 1)
         leapt = self.resending and beat.number > self.last + 1
         calm = 0 if leapt else self.calm + 1

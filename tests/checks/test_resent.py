@@ -6,7 +6,7 @@ import pytest
 
 from checks.blocks import Inputs
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess
-from pipeline.beats import BeatTrail
+from pipeline.beats import BeatTrail, LandedBeat
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Order, Stage
 from tests.checks.samples import CUT, TABLE, beats, lags, mark, samples
@@ -56,6 +56,19 @@ def test_a_mirror_that_may_hold_older_rows_is_not_ready(
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
 def test_one_that_holds_all_that_came_again_is_ready(trail: BeatTrail, question: Question) -> None:
     assert asked(trail, question).ready
+
+
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_one_that_stands_before_the_newest_came_again_is_not_ready(question: Question) -> None:
+    """Its batch 50 is of rows that were sent again; 900 came again in 51, and 901 behind it."""
+    trail = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=40)
+    for number in (900, 901):
+        trail = trail.next(LandedBeat(number, "canal", 0, number, Order(1, 0, number)), 51)
+
+    found = asked(trail, question)
+
+    assert found.state is ReadinessState.NOT_READY
+    assert "sent again until 51" in found.reasons[0].text
 
 
 def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() -> None:

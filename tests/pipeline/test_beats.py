@@ -59,6 +59,14 @@ def test_the_highest_keeps_the_order_it_came_with_first() -> None:
     assert (found.raised, found.again, found.over) == (2, 3, 4)
 
 
+def test_what_came_again_below_the_newest_is_over_once_that_came_again() -> None:
+    """It never fell below itself, and what stood between it and the one before came again, too."""
+    found = seen(5, 6, 6, 7).trail
+
+    assert not found.resending
+    assert (found.raised, found.over) == (3, 2)
+
+
 def test_two_that_send_are_over_once_one_was_quiet_for_long() -> None:
     two = (5, 6, 7, 3, 8, 4, 9)
 
