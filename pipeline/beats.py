@@ -27,9 +27,9 @@ class LandedBeat:
     order: Order
 
     @property
-    def place(self) -> tuple[str, int, int]:
-        """By which heartbeats are taken as they arrived: all of a source come through one way."""
-        return self.topic, self.partition, self.offset
+    def partition_of(self) -> tuple[str, int]:
+        """Where it came from; all of a source come from one, until its topic gets more of them."""
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def followed(
 ) -> FollowedBeats | None:
     """What the *beats* of a batch show after *trail*; None if there are none at all."""
     skipped, doubtful = list[SkippedBeats](), False
-    for beat in sorted(beats, key=lambda one: one.place):
+    for beat in arrived(beats):
         if trail is None:
             trail = BeatTrail(beat.number, beat.order, beat.number, batch)
             continue
@@ -115,3 +115,16 @@ def followed(
         trail = trail.next(beat, batch)
         doubtful = doubtful or trail.doubtful
     return None if trail is None else FollowedBeats(trail, tuple(skipped), doubtful)
+
+
+def arrived(beats: Iterable[LandedBeat]) -> list[LandedBeat]:
+    """*beats* as they came, partition by partition: the one with the lowest number first.
+
+    A topic that gets more partitions has a source's heartbeats go through another one from then on.
+    """
+    every = sorted(beats, key=lambda one: one.offset)
+    lowest: dict[tuple[str, int], int] = {}
+    for one in every:
+        way = one.partition_of
+        lowest[way] = min(one.number, lowest.get(way, one.number))
+    return sorted(every, key=lambda one: (lowest[one.partition_of], one.partition_of))

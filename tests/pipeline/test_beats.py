@@ -1,6 +1,7 @@
 """Numbers that fall, leap or are left out tell what was sent again, twice, or never."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -29,6 +30,10 @@ def seen(*numbers: int) -> Seen:
 
 def beat(number: int, offset: int) -> LandedBeat:
     return LandedBeat(number, "canal", 0, offset, Order(1, 0, offset))
+
+
+def at(partition: int, beats: Sequence[LandedBeat]) -> list[LandedBeat]:
+    return [replace(one, partition=partition) for one in beats]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +106,21 @@ def test_those_of_one_batch_are_taken_in_the_order_in_which_they_arrived() -> No
     assert found is not None
     assert (found.trail.last, found.trail.highest, found.skipped) == (6, 7, ())
     assert followed(None, [], 0) is None
+
+
+@pytest.mark.parametrize("later", [1, 3])
+def test_heartbeats_that_go_through_another_partition_from_now_on_are_none_that_were_skipped(
+    later: int,
+) -> None:
+    """Their topic got more partitions."""
+    before, moved = [beat(6, 90), beat(7, 91)], [beat(8, 0), beat(9, 1)]
+    trail = BeatTrail(5, Order(1, 0, 89), 5, 0)
+
+    found = followed(trail, [*at(later, moved), *at(2, before)], 1)
+
+    assert found is not None
+    assert (found.skipped, found.doubtful, found.trail.resending) == ((), False, False)
+    assert found.trail.highest == 9
 
 
 def test_what_two_have_sent_is_in_doubt_as_of_the_newest_sign_of_it() -> None:
