@@ -19,7 +19,9 @@ def with_beats(
     made: Mark, beats: Mapping[str, Iterable[LandedBeat]], orderings: Mapping[str, Ordering]
 ) -> Mark:
     """*made*, the mark of a batch, with the *beats* in it: source -> its own, in any order."""
-    trails, gaps = dict(made.beats), dict(made.gaps)
+    placed = {source for source, one in orderings.items() if one is Ordering.LOG}
+    trails = {source: one for source, one in made.beats.items() if source not in placed}
+    gaps = dict(made.gaps)
     for source, own in beats.items():
         if orderings.get(source, Ordering.LOG) is Ordering.LOG:
             continue

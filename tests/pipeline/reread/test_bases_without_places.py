@@ -225,6 +225,14 @@ def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None
     assert not made.gaps
 
 
+def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places() -> None:
+    """Nothing raises such a trail any more, and what it kept from being READY would never be."""
+    before = Mark("main", 4, beats={"a": BeatTrail(9, Order(1, 0, 3), 7, 4)})
+
+    assert not with_beats(before, {}, {"a": Ordering.LOG}).beats
+    assert with_beats(before, {}, {"a": Ordering.OFFSET}).beats == before.beats
+
+
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:
     beside.beat()
     beside.desk.land()
