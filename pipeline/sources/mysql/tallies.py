@@ -9,6 +9,7 @@ from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.tallies import DIGITS, Moment, TalliedField
 
 TIMES = frozenset({"DATE", "DATETIME", "TIMESTAMP"})
+DATED = frozenset({"DATE", "DATETIME"})
 NUMBERS = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "YEAR"})
 TEXTS = frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM"})
 
@@ -34,7 +35,10 @@ def statement(
         sums += f", SUM({value}) AS s{number}"
     table = f"{_quoted(shard.database)}.{_quoted(shard.relation)}"
     time = _quoted(column)
-    return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
+    where = f"{time} >= %s AND {time} < %s"
+    if known[column].kind in DATED:  # 2026-03-00 lies between two days, and is none in any mirror
+        where += f" AND DAYOFMONTH({time}) > 0 AND MONTH({time}) > 0"
+    return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {where}"  # noqa: S608
 
 
 def argument(moment: Moment) -> Moment:

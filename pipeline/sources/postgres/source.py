@@ -32,7 +32,7 @@ from pipeline.sources.postgres.replication import PUBLICATION, Replication, name
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
 from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard_facts, shard_names
-from pipeline.sources.postgres.tallies import statement
+from pipeline.sources.postgres.tallies import scanned, statement
 from pipeline.sources.postgres.watched_slot import WatchedSlot
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
@@ -53,6 +53,11 @@ SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
     (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 FROM pg_control_system()
+"""
+HELD = """\
+SELECT coalesce(max(c.reltuples), 0)::bigint AS n
+FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace
+WHERE s.nspname = %s AND c.relname = %s
 """
 Range = tuple[int, int]
 
@@ -211,8 +216,10 @@ class PostgresSource:
         with session.spared(), session.snapshot() as ask:
             for span in spans:
                 session.hurry(deadline)
-                (plan,) = ask(f"EXPLAIN (FORMAT JSON) {asked}", *span)
-                self.limits.refuse_rows(_most(plan["QUERY PLAN"][0]["Plan"]), shard.name)
+                (told,) = ask(f"EXPLAIN (FORMAT JSON, VERBOSE) {asked}", *span)
+                plan = told["QUERY PLAN"][0]["Plan"]
+                read = sum(int(ask(HELD, *own)[0]["n"]) for own in scanned(plan))
+                self.limits.refuse_rows(max(_most(plan), read), shard.name)
                 found.append(tally(ask(asked, *span)[0], tuple(fields)))
         return tuple(found)
 

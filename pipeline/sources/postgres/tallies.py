@@ -1,6 +1,7 @@
 """What statement adds the rows of a Postgres table up between two moments?  Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pipeline.errors import ProofError
 from pipeline.model import Shard, ShardId
@@ -30,10 +31,23 @@ def statement(
         if one.text:
             md5 = f"md5(convert_to({value}::text, 'UTF8'))"
             value = f"('x' || left({md5}, {DIGITS}))::bit({4 * DIGITS})::bigint"
+        elif known[one.name].kind == "OID":
+            value = f"{value}::bigint"  # nobody adds up an OID
         sums += f", sum({value}) AS s{number}"
     own, time = ShardId.parse(shard.name), _quoted(column)
     table = f"{_quoted(own.database)}.{_quoted(own.relation)}"
     return f"SELECT count(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
+
+
+def scanned(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Tables, with their schemas, that *plan* (of EXPLAIN VERBOSE) reads whole to find some rows.
+
+    What such a step gives is what its condition lets through, and not what it reads.
+    """
+    if plan["Node Type"] == "Seq Scan" and "Filter" in plan:
+        yield plan["Schema"], plan["Relation Name"]
+    for step in plan.get("Plans", []):
+        yield from scanned(step)
 
 
 def _require(

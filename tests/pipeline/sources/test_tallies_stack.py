@@ -83,9 +83,12 @@ def in_mysql(servers: Servers) -> MySQL:
 def in_postgres(postgres: Postgres) -> Postgres:
     times = COLUMNS.format("timestamp", "timestamptz")
     postgres.create_database("tallied", f'CREATE TABLE o {times} "na%me" text, f float8)')
+    postgres.execute("CREATE TABLE owned (day DATE, n OID)", database="tallied")
+    postgres.execute("INSERT INTO owned VALUES ('2026-03-01', 4294967295)", database="tallied")
     with postgres.connect("tallied") as connection, connection.cursor() as cursor:
         cursor.executemany(f"INSERT INTO o VALUES {PLACES}", [[*row.values()] for row in ROWS])
         connection.commit()
+    postgres.execute("ANALYZE o", database="tallied")
     return postgres
 
 
@@ -160,3 +163,43 @@ def test_a_span_that_would_read_too_much_is_refused(in_mysql: MySQL) -> None:
         assert shop.tallies(M, "made", [(NIGHT, NIGHT + SECOND)], ())[0].rows == 2
         with pytest.raises(TooManyRowsError):
             shop.tallies(M, "day", SPANS["day"], ())
+
+
+def test_a_span_of_few_rows_is_refused_where_all_are_read_to_find_them(
+    in_postgres: Postgres,
+) -> None:
+    told, second = (
+        settings(in_postgres.host, in_postgres.port, "sluice", "sluice"),
+        [(NIGHT, NIGHT)],
+    )
+    with closing(PostgresSource(told, "tallied", limits=Limits(rows=10))) as shop:
+        with pytest.raises(TooManyRowsError, match="about 40 rows"):
+            shop.tallies(P, "made", second, ())
+        in_postgres.execute("CREATE INDEX ON o (made)", database="tallied")
+        in_postgres.execute(
+            "INSERT INTO o (id) SELECT generate_series(100, 9000)", database="tallied"
+        )
+        in_postgres.execute("ANALYZE o", database="tallied")
+        assert shop.tallies(P, "made", second, ())[0].rows == 0
+
+
+def test_a_day_that_does_not_exist_belongs_to_none_that_does(in_mysql: MySQL) -> None:
+    in_mysql.execute("CREATE TABLE tallied.z (id INT PRIMARY KEY, day DATE, made DATETIME)")
+    with in_mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = ''")
+        for number, day in enumerate(("2026-02-28", "2026-03-00", "2026-03-01"), start=1):
+            cursor.execute("INSERT INTO tallied.z VALUES (%s, %s, %s)", (number, day, day))
+        connection.commit()
+    zero, days = Shard("shop", "tallied.z"), [(date(2026, 2, 28), date(2026, 3, 1))]
+    walls = [(NIGHT - SECOND * 86400 * 2, NIGHT - SECOND * 86400)]
+
+    with closing(mysql_source(in_mysql)) as shop:
+        assert shop.tallies(zero, "day", days, ())[0].rows == 1
+        assert shop.tallies(zero, "made", walls, ())[0].rows == 1
+
+
+def test_oids_are_added_up(in_postgres: Postgres) -> None:
+    told = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
+    with closing(PostgresSource(told, "tallied")) as shop:
+        owned, days = Shard("shop", "public.owned"), [(date(2026, 3, 1), date(2026, 3, 2))]
+        assert shop.tallies(owned, "day", days, [TalliedField("n")])[0].sums == (2**32 - 1,)
