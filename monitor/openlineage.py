@@ -44,6 +44,7 @@ class LineageEvents:
     sources: Mapping[str, DatasetPlace]
     _waiting: deque[Applied] = field(default_factory=deque)
     _lost: int = 0
+    _written: frozenset[str] = frozenset()  # lines of the turn that is sent: each stands once
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, turns: Iterable[Applied]) -> None:
@@ -84,12 +85,14 @@ class LineageEvents:
             log.warning("openlineage_lost", turns=lost)
 
     def _send(self, turn: Applied) -> None:
-        known = self._known(turn.table)
-        for event in events(turn, known, self.settings.namespace):
-            text = json.dumps(event, separators=(",", ":"))
-            if self.settings.file:
+        told = events(turn, self._known(turn.table), self.settings.namespace)
+        texts = [json.dumps(event, separators=(",", ":")) for event in told]
+        self._written &= {*texts}
+        for text in texts:
+            if self.settings.file and text not in self._written:
                 with Path(self.settings.file).open("a", encoding="utf-8") as lines:
                     lines.write(f"{text}\n")
+                self._written |= {text}
             if self.settings.url:
                 self._post(text.encode())
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,6 +20,7 @@ from pipeline.errors import ConfigError, FormatError, UnreachableError
 from pipeline.standards.standard import Standard, StandardType
 
 Pairs = Mapping[str, str]
+_DIGITS = 19  # of the largest bigint
 _lock = Lock()
 _known: dict[tuple[str, str, str], tuple[tuple[int, int, int], Pairs]] = {}  # by file and columns
 
@@ -41,7 +42,6 @@ class IdMapping:
     type: StandardType = "string"
     hides: bool = True
     version: int = 1
-    distinct: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a place that is another one for each process.
@@ -51,6 +51,11 @@ class IdMapping:
         """
         if not Path(self.file).is_absolute():
             raise ConfigError(f"file: {self.file} must be a whole path: it is read by every task")
+
+    @property
+    def distinct(self) -> bool:
+        """Not where all that have no entry become NULL."""
+        return self.unmapped == "hold"
 
     @property
     def lake_type(self) -> StandardType:
@@ -114,7 +119,8 @@ def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
         msg = "a value stands there twice, or empty; each must have an answer of its own"
         raise ConfigError(f"mapping {file}: {msg}")
     if kind == "bigint" and not all(map(_is_bigint, found.values())):
-        raise ConfigError(f"mapping {file}: column {standard!r} is not of type bigint throughout")
+        msg = "is not of type bigint throughout, written without a sign or zeros before it"
+        raise ConfigError(f"mapping {file}: column {standard!r} {msg}")
     return found
 
 
@@ -133,8 +139,10 @@ def _texts(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _is_bigint(text: str) -> bool:
+    """Whether it is one, in the only text that stands for it: 01 beside 1 would be one number."""
     digits = text.removeprefix("-")
-    return digits.isdecimal() and digits.isascii() and -(2**63) <= int(text) < 2**63
+    known = digits.isdecimal() and digits.isascii() and len(digits) <= _DIGITS
+    return known and str(int(text)) == text and -(2**63) <= int(text) < 2**63
 
 
 def _refuse_changes(file: str, before: Pairs, now: Pairs) -> None:

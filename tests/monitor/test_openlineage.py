@@ -114,6 +114,19 @@ def test_what_could_not_be_sent_is_sent_later_in_order() -> None:
     assert versions == ["4", "5"]
 
 
+def test_a_file_has_each_event_once_however_often_the_receiver_is_asked(tmp_path: Path) -> None:
+    """One that is down for a night would else fill the disk, a line every five seconds."""
+    file = tmp_path / "events.jsonl"
+    with _receiver(503, 503, 201, 503, 400) as (url, _):
+        told = _events(OpenLineageSettings(url, file=str(file)))
+        told.note([TURN, replace(TURN, batch=8, version=5)])
+
+        assert [told.tell() for _ in range(4)] == [0, 0, 0, 2]
+
+    kinds = [json.loads(one)["eventType"] for one in file.read_text().splitlines()]
+    assert kinds == ["START", "COMPLETE", "START", "COMPLETE"]
+
+
 def test_what_is_refused_for_good_does_not_stop_the_others() -> None:
     with _receiver(400) as (url, heard):
         told = _events(OpenLineageSettings(url))

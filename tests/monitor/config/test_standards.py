@@ -56,6 +56,11 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
             id="a_masked_key",
         ),
         pytest.param(
+            "{tables: t.t, key: [id], mapping: {columns: [id], file: /ids.csv, unmapped: 'null'}}",
+            "standards[0].mapping.columns: id is in the key, and two keys may become one",
+            id="a_key_that_may_become_null",
+        ),
+        pytest.param(
             "{tables: t.t, mask: {columns: [a]}}",
             "standards[0].key: is required; name the key's columns",
             id="no_key",

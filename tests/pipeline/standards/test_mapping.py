@@ -95,6 +95,22 @@ def test_answers_that_are_no_numbers_are_refused_as_such(tmp_path: Path) -> None
         own.value("7")
 
 
+@pytest.mark.parametrize("text", ["01", "-0", "+1", "1_0", "9" * 20])
+def test_a_number_has_one_text_or_two_keys_would_be_one_row(tmp_path: Path, text: str) -> None:
+    """Answers are told apart as texts, and rows of the mirror by their numbers."""
+    own = IdMapping(("id",), _file(tmp_path, "a,1", f"b,{text}", "c,0"), type="bigint")
+
+    with pytest.raises(FormatError, match="not of type bigint"):
+        own.value("a")
+
+
+def test_values_that_become_null_are_not_told_apart(tmp_path: Path) -> None:
+    file = _file(tmp_path, "7,u-7")
+
+    assert IdMapping(("id",), file).distinct
+    assert not IdMapping(("id",), file, unmapped="null").distinct
+
+
 def test_a_file_without_a_whole_path_is_refused() -> None:
     with pytest.raises(ConfigError, match="must be a whole path"):
         IdMapping(("id",), "ids.csv")
