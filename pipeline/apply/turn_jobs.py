@@ -31,12 +31,13 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.reshape import Shape
+from pipeline.apply.slice_end import ended
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import ArchiveRules, RegisteredWindow, rules_of
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import TableRows, WantedBatches, bounded
+from pipeline.changelog.slices import TableRows, WantedBatches
 from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError
 from pipeline.image import Image
@@ -125,7 +126,7 @@ class TurnJobs:
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
-            wanted=_wanted(name, WantedBatches(after, mark.tables[name]), pending, image),
+            wanted=_wanted(table, mark, WantedBatches(after, mark.tables[name]), pending, image),
             at=stamp.at,
             deletes=pending.deletes if after >= 0 else (),
             known=_known(name, after, highs, mark),
@@ -145,7 +146,7 @@ class TurnJobs:
         """Whether one turn may read all that *table* has not applied, as an image's has to."""
         after, name = self.mirrors.applied(table.name), table.name
         wanted = WantedBatches(after, max(after, landed.mark.tables[name]))
-        return _wanted(name, wanted, pending, None) == wanted
+        return _wanted(table, landed.mark, wanted, pending, None) == wanted
 
     def demanding(
         self, job: MirrorJob[Any], landed: LandedState, waived: frozenset[str]
@@ -295,13 +296,13 @@ def _is_whole(table: Table, landed: LandedState) -> bool:
 
 
 def _wanted(
-    name: str, wanted: WantedBatches, pending: PendingFiles, image: Image | None
+    table: Table, mark: Mark, wanted: WantedBatches, pending: PendingFiles, image: Image | None
 ) -> WantedBatches:
     """The older of the batches, where all are too many rows at once."""
     near = pending.of(wanted)
     if image is not None or sum(part.rows for part in near) <= MOST_ROWS:
         return wanted
-    return bounded(pending.rows, near, name, wanted, MOST_ROWS)
+    return ended(table, mark, wanted, near, pending.rows, most=MOST_ROWS)
 
 
 def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBefore | None:

@@ -1,0 +1,81 @@
+"""A base corrects what stood in the mirror, though far more waits than one turn may read."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply import turn_jobs
+from pipeline.model import Op, Order
+from tests.pipeline.hand_lake import HandLake, row
+from tests.pipeline.standards.test_standards_in_mirrors import HASH, _noted, _ruled
+
+AT = Order(1, 1, 9)  # of the base
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row is as much as a turn may read."""
+    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 1)
+
+
+def _without_a_name(pos: int) -> dict[str, object]:
+    return row(Op.UPDATE, pos, 1, after='{"id":1}', changed=["id"])
+
+
+def _base(lake: HandLake, name: str, began: int) -> None:
+    """Landed in the next batch: of one row, which has *name*, and another."""
+    own = {"s/db.t": lake.mark.batch + 1}
+    lake.mark = replace(lake.mark, based={"s/db.t": began}, complete=own, bases={"s/db.t": AT})
+    other = row(Op.READ, 9, 2, name)
+    lake.land(row(Op.READ, 9, 1, name), other, row(Op.SETTLE, 9, None))
+
+
+def _end(lake: HandLake) -> dict[int, str]:
+    for _ in range(6):
+        holds = [turn.hold for turn in lake.run()]
+        assert holds in ([], [None])
+    return lake.rows()
+
+
+def test_a_value_from_before_the_base_does_not_outlive_it(tmp_path: Path) -> None:
+    """The change that set Eve was lost; the base knows of it, and the newer change does not."""
+    lake = HandLake(tmp_path)
+    lake.play([row(Op.CREATE, 2, 1, "Ada")])
+    lake.land(row(Op.CREATE, 3, 2, "Bob"))
+    lake.land(_without_a_name(10))
+    _base(lake, "Eve", began=2)
+
+    assert _end(lake) == {1: "Eve", 2: "Eve"}
+
+
+def test_a_clear_value_from_before_a_standard_does_not_outlive_the_base(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(Op.CREATE, 2, 1, "Ada")])
+    lake.catalog.standards = _ruled(("hash", HASH))
+    lake.land(row(Op.CREATE, 3, 2, HASH.value("Bob")))
+    _noted(lake, since=1)
+    lake.land(_without_a_name(10))
+    _base(lake, HASH.value("Eve"), began=2)
+
+    assert "Ada" not in _end(lake).values()
+
+
+def test_a_new_mirror_gets_the_values_that_its_base_tells_later(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.land(row(Op.CREATE, 8, 3, "Cyd"))
+    lake.land(_without_a_name(10))
+    _base(lake, "Eve", began=1)
+
+    assert _end(lake) == {1: "Eve", 2: "Eve"}
+
+
+def test_whole_rows_are_still_read_a_share_at_a_time(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(Op.CREATE, 2, 1, "Ada")])
+    lake.land(row(Op.UPDATE, 10, 1, "Ann"))
+    lake.land(row(Op.UPDATE, 11, 1, "Amy"))
+    _base(lake, "Eve", began=1)
+
+    assert [turn.batch for _ in range(4) for turn in lake.run()] != [3]
+    assert _end(lake) == {1: "Amy", 2: "Eve"}
