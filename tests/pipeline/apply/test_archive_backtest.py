@@ -64,10 +64,12 @@ def test_markers_count_and_deletes_without_a_transaction_do_not(tmp_path: Path) 
 
 def test_windows_that_a_service_tells_of_are_read() -> None:
     told = {"table": "db.t", "since": WINDOW.since.isoformat(), "until": WINDOW.until.isoformat()}
+    told |= {"column": "day", "before": "2026-01-30"}
+    taken = {"withdrawn": {"who": "bob", "at": told["until"], "reason": "a typo"}}
 
-    assert windows([{**told, "column": "day", "before": "2026-01-30"}]) == (
-        RegisteredWindow("db.t", WINDOW),
-    )
+    found = windows([{**told, "withdrawn": None}, {**told, **taken}])
+
+    assert found == (RegisteredWindow("db.t", WINDOW),)
 
 
 CONFIG = """
