@@ -57,6 +57,9 @@ DECODED = pa.schema(
 )
 
 
+SENDER_SAYS = "its sender could not conform it: "
+"""How an error begins that goes on with its sender's own words: they may hold a value."""
+
 AROUND = "around"
 """Of a live change: its transaction may have begun before the snapshot that came before it."""
 

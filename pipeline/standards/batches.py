@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.format import DECODED
+from pipeline.formats.format import DECODED, SENDER_SAYS
 from pipeline.model import Op
 from pipeline.sources.row_reader import ROWS
 from pipeline.standards.table_standards import Standards, TableStandards
@@ -91,6 +91,8 @@ def _answered(row: Mapping[str, Any], own: TableStandards) -> Mapping[str, Any]:
 
 def _withheld(row: Mapping[str, Any], why: str) -> Mapping[str, Any]:
     nothing = dict.fromkeys(("key_values", "before", "after", "changed", "raw"))
+    if why.startswith(SENDER_SAYS):
+        why = SENDER_SAYS.rstrip(": ")
     return {**row, **nothing, "op": str(Op.ERROR), "error": f"{why}; {WITHHELD}"}
 
 

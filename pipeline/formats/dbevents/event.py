@@ -20,7 +20,7 @@ from msgspec import Raw
 from pipeline.errors import FormatError
 from pipeline.formats import canonical, flat_rows
 from pipeline.formats.canonical import quote
-from pipeline.formats.format import Decoded
+from pipeline.formats.format import SENDER_SAYS, Decoded
 from pipeline.model import Op
 
 ROW_KEY = "row_key"
@@ -34,7 +34,6 @@ NEWER = "changelog_columns name a version above the event's own"
 FORCED = (
     "ForceUpdate: it is to be applied though it may be older; send the row again in a new version"
 )
-ODD = "its sender could not conform it: {why}"
 
 
 class ChangedColumns(msgspec.Struct):
@@ -92,7 +91,7 @@ def changes(text: bytes, shape: EventShape) -> Sequence[Decoded]:
         raise FormatError(NO_ROW)
     told = _metadata(row.get(shape.metadata, flat_rows.NULL))
     if told.error_exception is not None:
-        raise FormatError(ODD.format(why=told.error_exception))
+        raise FormatError(f"{SENDER_SAYS}{told.error_exception}")
     if told.force_update:
         raise FormatError(FORCED)
     row, key = _keyed(row, told, shape)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.format import Decoded, rows
+from pipeline.formats.format import SENDER_SAYS, Decoded, rows
 from pipeline.model import Op
 from pipeline.settings import StandardRule
 from pipeline.sources.row_reader import ROWS
@@ -38,6 +38,10 @@ def _told(changes: list[Decoded], tables: list[str | None], own: Standards = RUL
         pytest.param(Decoded(Op.TOMBSTONE, "shop.users", KEY), id="tombstone"),
         pytest.param(
             Decoded(Op.ERROR, "shop.users", KEY, error="odd", raw=ROW.encode()), id="quarantine"
+        ),
+        pytest.param(
+            Decoded(Op.ERROR, "shop.users", error=f"{SENDER_SAYS}no number: {CLEAR}", raw=b"{"),
+            id="words_of_the_sender",
         ),
         pytest.param(Decoded(Op.ERROR, error="odd", raw=ROW.encode()), id="nobody_knows_whose"),
         pytest.param(Decoded(Op.CREATE, "shop.users", '["7"]', after=ROW), id="another_key"),
