@@ -104,7 +104,7 @@ def shape(
         "source": source,
         "table": table,
         "op": op,
-        "key": key.column(decoded["key_values"], source, decoded["shard"], unique=unique),
+        "key": key.column(_keys(decoded, routes), source, decoded["shard"], unique=unique),
         "order": _order(decoded, placed, came),
         "received": pa.repeat(pa.scalar(stamp.received, TIME), count),
         "dt": pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), count),
@@ -135,6 +135,14 @@ def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
     if np.array_equal(message, np.arange(len(raw))):
         return places
     return places.take(decoded["message"])
+
+
+def _keys(decoded: pa.RecordBatch, routes: Routes) -> pa.Array:
+    """None of a tombstone where values are hidden: no row tells whose columns stand in it."""
+    values = decoded["key_values"]
+    if not routes.standards.hides:
+        return values
+    return pc.if_else(pc.equal(decoded["op"], str(Op.TOMBSTONE)), None, values)
 
 
 def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: Provenance) -> pa.Array:

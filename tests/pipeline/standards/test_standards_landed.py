@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyarrow import parquet
@@ -73,6 +73,21 @@ def test_a_key_that_is_hashed_is_one_for_all_that_becomes_of_its_row(tmp_path: P
         json.dumps(["a", "db.t", KeyedHash((), SECRET).value("424242")], separators=(",", ":"))
     }
     assert "424242" not in _lake(tmp_path).replace(KeyedHash((), SECRET).value("424242"), "")
+
+
+@pytest.mark.parametrize("rule", [RULE, BY_KEY], ids=["another_key", "a_key_that_is_hashed"])
+@pytest.mark.parametrize("topic", ["a.db.t", "a.by.way.t"], ids=["its_own", "one_of_many"])
+def test_a_tombstone_brings_no_clear_key(tmp_path: Path, rule: StandardRule, topic: str) -> None:
+    """It has no row by which its columns could be told."""
+    desk = Desk(tmp_path, standards=(rule,))
+    desk.topics.put("a", 101, CLEAR)
+    sent = cast("list[Any]", desk.topics.held.setdefault(topic, []))
+    sent.append((json.dumps({"name": CLEAR}).encode(), None))
+
+    desk.land()
+
+    assert [one["key"] for one in _rows(desk, Op.TOMBSTONE)] == [None]
+    assert CLEAR not in _lake(tmp_path)
 
 
 def test_other_standards_for_rows_that_are_there_are_a_gap(tmp_path: Path) -> None:
