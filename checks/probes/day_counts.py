@@ -99,7 +99,7 @@ class DayCounts:
         if written := [n for n in (*self.columns, *self.fields) if n in table.by_standard]:
             return Undecided("unsupported", f"column {written[0]} is written by a standard")
         memory = world.recall(table, NAME)
-        if memory is None:
+        if memory is None or memory.get("asked") != self._asked(world):
             self._begin(table, world, {})
             return NotYet("the source was added up for the first time")
         seen = DayTallies.loads(memory["seen"])
@@ -162,7 +162,13 @@ class DayCounts:
         """Add the source up, and keep it for the next round."""
         question = self._question(world)
         seen = at_source(table, world, question, days_before(world.now, self.days, question.zone))
-        world.remember(table, NAME, {**memory, "seen": seen.dumps()})
+        kept = {**memory, "seen": seen.dumps(), "asked": self._asked(world)}
+        world.remember(table, NAME, kept)
+
+    def _asked(self, world: World) -> list[Any]:
+        """What tells its question from another, as a memory keeps it."""
+        one = self._question(world)
+        return [[*one.columns], [*one.fields], one.zone.key, one.wall.key]
 
     def _question(self, world: World) -> DayQuestion:
         zone = ZoneInfo(self.zone) if self.zone else world.zone

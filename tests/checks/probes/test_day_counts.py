@@ -52,6 +52,26 @@ def test_without_columns_it_asks_nothing() -> None:
     assert made.memory == {}
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(replace(PROBE, fields=()), id="fewer fields"),
+        pytest.param(replace(PROBE, fields=("total", "total")), id="more"),
+        pytest.param(replace(PROBE, zone="Asia/Tokyo"), id="other days"),
+    ],
+)
+def test_what_was_added_up_for_another_question_is_added_up_anew(asked: DayCounts) -> None:
+    """It outlives a restart, after which the config may ask for something else."""
+    made = world()
+    run_probe(Check("day_counts", PROBE, TABLE), made)
+    made.catch_up()
+
+    answer = run_probe(Check("day_counts", asked, TABLE), made)
+
+    assert answer == NotYet("the source was added up for the first time")
+    assert told(made, probe=asked)[-1].outcome is Outcome.PASS
+
+
 def test_a_lost_row_is_found_by_its_day_and_second() -> None:
     made = world()
     del made.copy[ONE][2]
