@@ -121,15 +121,15 @@ class Unrepeated:
 def unrepeated(
     statements: Iterable[Mapping[str, Any]], known: Mapping[str, ToldSchema]
 ) -> list[Mapping[str, Any]]:
-    """*statements* (of ``SLIM``) of all tasks of a batch, without told columns that are no news."""
+    """*statements* (of ``SLIM``) of all tasks of a batch, without told columns that are no news.
+
+    By order: where they came back is known only while all that was said before it is.
+    """
     steps: ToldSteps[Mapping[str, Any]] = ToldSteps(known)
-    left = []
-    for row in statements:
-        if _tells(row):
-            steps.tell(_name(row), _schema(row), row)
-        else:
-            left.append(row)
-    return [*left, *steps.news()]
+    every = list(statements)
+    for row in sorted(filter(_tells, every), key=order_of):
+        steps.tell(_name(row), _schema(row), row)
+    return [*(row for row in every if not _tells(row)), *steps.news()]
 
 
 def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, ToldSchema]:

@@ -1,6 +1,7 @@
 """Columns that rows tell of themselves are landed where they are news, and never too seldom."""
 
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 import pyarrow as pa
@@ -108,6 +109,23 @@ def test_columns_that_another_task_knows_to_have_been_others_between_are_in_forc
     left = unrepeated(told, newest(statements((1, "a"))))
 
     assert [(row["log"], row["note"]) for row in left] == [(5, "b"), (10, "a")]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_in_whichever_order_tasks_tell_columns_are_in_force_from_where_they_came_back(
+    order: Sequence[int],
+) -> None:
+    tasks: list[list[Step]] = [[(1, "a"), (10, "a")], [(3, "a"), (7, "a")], [(5, "b")]]
+    told = [
+        row
+        for steps in (tasks[n] for n in order)
+        for found in Unrepeated({}).among(rows(step) for step in steps)
+        for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
+    ]
+
+    left = unrepeated(told, {})
+
+    assert [(row["log"], row["note"]) for row in left] == [(1, "a"), (5, "b"), (7, "a")]
 
 
 def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
