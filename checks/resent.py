@@ -19,10 +19,11 @@ CODE = "sent_again"
 
 def sent_again(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why older rows may stand in *table* now; also of what a certificate was given for."""
+    behind = _behind(table, stage, samples)
     return tuple(
         reason
         for source, trail in _trails(table, samples)
-        for reason in _again(source, trail, _applied(stage, samples))
+        for reason in _again(source, trail, behind)
     )
 
 
@@ -34,6 +35,14 @@ def unconfirmed(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, .
         for source, trail in _trails(table, samples)
         if applied is not None and trail.raised <= applied
     )
+
+
+def _behind(table: Table, stage: Stage, samples: Samples) -> int | None:
+    """The batch that it is applied through, if there is a change of *table* above it."""
+    applied = _applied(stage, samples)
+    if applied is None or isinstance(samples.mark, Missing):
+        return None
+    return applied if applied < samples.mark.value.tables.get(table.name, -1) else None
 
 
 def _again(source: str, trail: BeatTrail, applied: int | None) -> Iterator[Reason]:

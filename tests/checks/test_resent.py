@@ -17,11 +17,19 @@ CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 
 
 def asked(
-    trail: BeatTrail, question: Question = MIRROR, before: Readiness | None = None
+    trail: BeatTrail,
+    question: Question = MIRROR,
+    before: Readiness | None = None,
+    idle_since: int | None = None,
 ) -> Readiness:
-    landed = replace(mark(batch=51), beats={"shop": trail})
-    steps = extended((), step(mark(batch=50), {"shop": beats()}))
-    found = samples(landed=landed, steps=steps, standing=MirrorPosition(7, 50))
+    """*idle_since*: its last change, and so its mirror's last turn, is of this batch."""
+    landed, known = replace(mark(batch=51), beats={"shop": trail}), mark(batch=50)
+    if idle_since is not None:
+        tables = {TABLE.name: idle_since}
+        landed, known = replace(landed, tables=tables), replace(known, tables=tables)
+    steps = extended((), step(known, {"shop": beats()}))
+    standing = MirrorPosition(7, 50 if idle_since is None else idle_since)
+    found = samples(landed=landed, steps=steps, standing=standing)
     given = None if before is None else before.certificate
     policy = ReadinessPolicy()
     return assess(question, Inputs(TABLE, found, lags(found)), policy, certificate=given)
@@ -69,6 +77,17 @@ def test_one_that_stands_before_the_newest_came_again_is_not_ready(question: Que
 
     assert found.state is ReadinessState.NOT_READY
     assert "sent again until 51" in found.reasons[0].text
+
+
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_one_of_which_nothing_came_again_is_ready_though_it_has_no_turn(question: Question) -> None:
+    """A table that is idle is applied through batch 40 for ever, and is believed by what it had."""
+    trail = replace(CALM, again=49, over=50)
+
+    idle = asked(trail, question, idle_since=40)
+
+    assert idle.ready
+    assert asked(trail, question, before=idle, idle_since=40).ready
 
 
 def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() -> None:
