@@ -88,7 +88,8 @@ def _kind(clear: bytes) -> bytes:
 def _bytes(text: str, encoding: str) -> bytes:
     if encoding == "hex":
         return bytes.fromhex(text)
-    return urlsafe_b64decode(text) if set(text) & {"-", "_"} else b64decode(text, validate=True)
+    plain = text.replace("\n", "")  # MySQL's TO_BASE64 breaks its lines after 76 letters
+    return urlsafe_b64decode(plain) if set(plain) & {"-", "_"} else b64decode(plain, validate=True)
 
 
 def _folded_ecb(sent: bytes, secret: str) -> bytes:

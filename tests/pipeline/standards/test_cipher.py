@@ -1,5 +1,7 @@
 """What two systems encrypted under two keys becomes one token, and what was not is told."""
 
+from base64 import encodebytes
+
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
@@ -26,6 +28,15 @@ def test_what_mysql_encrypted_becomes_the_token_that_its_clear_text_has() -> Non
     assert other.value(_mysql("4111-1111", THEIRS).hex()) == clear.value("4111-1111")
     assert clear.value("4111-1111") != clear.value("4111-1112")
     assert "4111" not in clear.value("4111-1111")
+
+
+def test_the_lines_that_mysql_breaks_a_long_text_into_are_one_value() -> None:
+    """TO_BASE64(AES_ENCRYPT(...)): a value of 48 letters or more has a second line."""
+    own = CipherMapping(("note",), OURS, THEIRS, "aes_128_ecb")
+    sent = encodebytes(_mysql("a long note " * 9, THEIRS)).decode().rstrip("\n")
+
+    assert "\n" in sent
+    assert own.value(sent) == CipherMapping(("note",), OURS).value("a long note " * 9)
 
 
 def test_mysqls_own_word_on_a_known_value() -> None:
