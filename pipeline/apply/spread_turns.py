@@ -59,14 +59,19 @@ class SpreadTurns:
         Who takes a step commits it before the next one: nobody waits for the largest.
 
         Raises:
-            UnreachableError: not one of the first step could be run.
+            UnreachableError: not one of all could be run.
         """
         large = _largest(group)
         others = tuple(job for job in group.jobs if job is not large)
         if large is None or not others:
             yield self(group)
             return
-        yield self(replace(group, jobs=others))
+        try:
+            small = self(replace(group, jobs=others))
+        except UnreachableError:
+            yield self(group)  # the large one shows whether it is for one of them
+            return
+        yield small
         yield self._single(replace(group, jobs=(large,)))
 
     def _together(self, groups: Sequence[Group]) -> Sequence[Outcomes]:

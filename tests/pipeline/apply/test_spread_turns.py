@@ -128,3 +128,21 @@ def test_a_large_table_that_cannot_be_run_takes_no_other_turn_back(
     assert holds["db.t"] is None
     assert holds["db.w"] is not None
     assert holds["db.w"].reason == "unreachable"
+
+
+def test_all_others_that_cannot_be_run_take_no_turn_from_a_large_table(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a worker that dies over the only other mirror nobody knows yet whose fault it is."""
+    monkeypatch.setattr(spread_turns, "HERE", 10)
+    monkeypatch.setattr(sorted_file, "GROUP", 1)
+    of = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
+    some = (row(Op.CREATE, n, n, "x") | of["db.u"] for n in range(1, 16))
+    lake.land(*some, *(row(Op.CREATE, n, n, "x") | of["db.w"] for n in range(1, 91)))
+    lake.passes.ours.spread = Workers("db.u")
+
+    for _ in range(2):
+        holds = {turn.table: turn.hold for turn in lake.run()}
+        assert holds["db.u"] is not None
+
+    assert len(lake.rows("db.w")) == 90
