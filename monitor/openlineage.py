@@ -6,6 +6,7 @@ that wait, the oldest are forgotten, and that is logged.  A receiver may get an 
 
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from pipeline.settings import SourceSettings
 
 MOST = 10_000  # turns that wait
 SOME = 200  # turns that one run of the job sends at most
+LONGEST = 60.0  # seconds after which it begins no other: a slow receiver makes no job overdue
 log = structlog.get_logger(__name__)
 
 
@@ -58,8 +60,12 @@ class LineageEvents:
 
     def tell(self) -> int:
         """Send what waits, at most `SOME` turns; how many were sent."""
-        sent = 0
-        while sent < SOME and (turn := self._first()) is not None:
+        sent, until = 0, time.monotonic() + LONGEST
+        while (
+            sent < SOME
+            and (not sent or time.monotonic() < until)
+            and (turn := self._first()) is not None
+        ):
             try:
                 self._send(turn)
             except (UnreachableError, BusyError, OSError) as error:

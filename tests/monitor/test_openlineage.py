@@ -127,6 +127,18 @@ def test_a_file_has_each_event_once_however_often_the_receiver_is_asked(tmp_path
     assert kinds == ["START", "COMPLETE", "START", "COMPLETE"]
 
 
+def test_a_slow_receiver_gets_the_rest_in_later_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred turns at five seconds an event would be half an hour: an overdue job."""
+    monkeypatch.setattr(openlineage, "LONGEST", 0.0)
+    with _receiver() as (url, heard):
+        told = _events(OpenLineageSettings(url))
+        told.note([TURN, replace(TURN, batch=8, version=5)])
+
+        assert [told.tell() for _ in range(3)] == [1, 1, 0]
+
+    assert len(heard.heard) == 4
+
+
 def test_what_is_refused_for_good_does_not_stop_the_others() -> None:
     with _receiver(400) as (url, heard):
         told = _events(OpenLineageSettings(url))
