@@ -10,7 +10,8 @@ def nearest(asked: str, known: Iterable[str]) -> str:
     """The nearest, if one is near, and all there are; for few."""
     every = sorted(known)
     close = get_close_matches(asked, every, n=1)
-    return (f"the nearest is {close[0]}; " if close else "") + f"known: {', '.join(every)}"
+    named = ", ".join(every) or "none yet"
+    return (f"the nearest is {close[0]}; " if close else "") + f"known: {named}"
 
 
 def alike(asked: str, names: Sequence[str]) -> str:

@@ -53,6 +53,13 @@ class ArchiveMarker:
     column: str = ""
     values: tuple[str, ...] = ()
 
+    @property
+    def fault(self) -> str:
+        """Why no row could count, or which would that are not meant; empty where it is whole."""
+        if bool(self.column) != bool(self.values):
+            return "name a column and `values` of it, or neither"
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRule:

@@ -51,6 +51,8 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
         return f"is empty; write its value{way_out}"
     if fault["type"].startswith("time_delta"):
         return "is not a duration; write ISO 8601, such as PT30S, PT15M or P1D"
+    if fault["type"].startswith("datetime_"):
+        return "is no moment; write it with its offset, such as 2026-03-28T01:00:00Z"
     if fault["type"] in WORDS:
         return WORDS[fault["type"]]
     message = str(fault["msg"]).removeprefix("Value error, ")

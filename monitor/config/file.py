@@ -76,8 +76,8 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     security = _placed(config.kafka_security, path)
     config = config.model_copy(update={"kafka_security": security, "sources": own})
     told = {fault.partition(": ")[0] for fault in faults}
-    wrong = mistakes(config) + strangers(config, plans, sinks, demanded, sent)
-    wrong += [*misplaced(config, path), *_unreadable(config), *also(config)]
+    wrong = strangers(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
+    wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise refusal(path, faults)

@@ -103,6 +103,11 @@ def _of_archives(config: Config) -> Iterator[str]:
         for j, window in enumerate(rule.windows):
             if window.fault:
                 yield f"archive[{i}].windows[{j}]: {window.fault}"
+        for j, marker in enumerate(rule.markers):
+            if marker.fault:
+                yield f"archive[{i}].markers[{j}]: {marker.fault}"
+        if not (rule.windows or rule.markers):
+            yield f"archive[{i}]: says nothing of {rule.tables}; give it windows or markers"
 
 
 def _no_pattern(pattern: str) -> str:

@@ -18,7 +18,7 @@ from monitor.nearest import nearest
 from pipeline.errors import ConfigError
 from pipeline.invariants.invariant import Referring
 from pipeline.plugins import lacking
-from pipeline.settings import InvariantRule
+from pipeline.settings import InvariantRule, StandardRule
 
 CHECKS = frozenset({*KINDS, "collected"})
 """What the service itself rules on, beside the probes."""
@@ -31,7 +31,9 @@ def strangers(
     config: Config,
     plans: Sequence[CheckPlan],
     sinks: Collection[str],
+    *,
     demanded: Sequence[InvariantRule] = (),
+    restated: Sequence[StandardRule] = (),
     sent: Sequence[CopyPlan] = (),
 ) -> list[str]:
     """Each as ``place: fault``; *sinks* are the channels' names."""
@@ -40,6 +42,8 @@ def strangers(
         *_routes(config, plans, sinks, sent),
         *_looks(config, plans),
         *_demanded(config, demanded),
+        *_restated(config, restated),
+        *_archived(config),
         *_sent(config, sent),
     ]
 
@@ -116,8 +120,26 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
             yield f"invariants[{i}].tables: {fault}"
         for name, one in rule.invariants:
             for table in sorted(one.others) if isinstance(one, Referring) else ():
-                if "." not in table or any(sign in table for sign in "*?["):
+                if not _is_table(table):
                     yield f"invariants[{i}].{name}: {table!r} is no table; write database.table"
+
+
+def _restated(config: Config, rules: Sequence[StandardRule]) -> Iterator[str]:
+    """What was to be hidden would reach the lake in the clear."""
+    for i, rule in enumerate(rules):
+        if fault := _no_table(rule.tables, config):
+            yield f"standards[{i}].tables: {fault}"
+
+
+def _archived(config: Config) -> Iterator[str]:
+    """Rows that were to be kept would go."""
+    for i, rule in enumerate(config.archive):
+        if fault := _no_table(rule.tables, config):
+            yield f"archive[{i}].tables: {fault}"
+        for j, marker in enumerate(rule.markers):
+            if not _is_table(marker.table):
+                told = f"{marker.table!r} is no table; write database.table"
+                yield f"archive[{i}].markers[{j}].table: {told}"
 
 
 def _sent(config: Config, copies: Sequence[CopyPlan]) -> Iterator[str]:
@@ -137,6 +159,10 @@ def _no_part(pattern: str, config: Config, sinks: Iterable[str], copies: Sequenc
     if parts is None or any(fnmatchcase(part, pattern) for part in parts):
         return ""
     return f"no {pattern!r}; {nearest(pattern, parts)}"
+
+
+def _is_table(name: str) -> bool:
+    return "." in name and not any(sign in name for sign in "*?[")
 
 
 def _no_table(pattern: str, config: Config) -> str:

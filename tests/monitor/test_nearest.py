@@ -14,6 +14,10 @@ def test_of_few_the_nearest_is_named_and_all_there_are(asked: str, told: str) ->
     assert nearest(asked, ["gate", "status", "ack"]) == told
 
 
+def test_of_none_it_is_said_that_there_are_none() -> None:
+    assert nearest("copy:a", []) == "known: none yet"
+
+
 def test_of_thousands_those_that_begin_or_end_alike_are_named() -> None:
     names = [f"shop.t{number:04}" for number in range(5_000)]
 

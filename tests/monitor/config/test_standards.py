@@ -51,6 +51,11 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
             id="a_secret_that_is_not_there",
         ),
         pytest.param(
+            "{tables: users, key: [id], mask: {columns: [name]}}",
+            "standards[0].tables: 'users' matches no table; write database.table",
+            id="what_would_stay_in_the_clear",
+        ),
+        pytest.param(
             "{tables: t.t, key: [id], mask: {columns: [id]}}",
             "standards[0].mask.columns: id is in the key, and two keys may become one",
             id="a_masked_key",
