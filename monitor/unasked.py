@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from monitor.config.copy_plan import CopyPlan
+from pipeline.collectors.collector import USUAL
 from pipeline.settings import SourceSettings
 
 
@@ -49,10 +50,11 @@ def server(source: SourceSettings) -> ExaminedPart:
 
 def collector(source: SourceSettings) -> ExaminedPart:
     """What brings the source's changes."""
-    return ExaminedPart(
-        f"collector:{source.name}",
-        f"does a Connect worker run, and is it reached from here at collector.url of {source.name}",
-    )
+    name, there = source.name, "does a Connect worker run, and is it reached from here at"
+    if source.collector.kind in ("", USUAL):
+        return ExaminedPart(f"collector:{name}", f"{there} collector.url of {name}")
+    then = f"is all reached from here that it asks: see `collector` and `kind` of {name}"
+    return ExaminedPart(f"collector:{name}", then)
 
 
 def schema_registry(source: SourceSettings) -> ExaminedPart:
@@ -74,6 +76,9 @@ def copy(plan: CopyPlan) -> ExaminedPart:
 
 def brokers(source: SourceSettings) -> ExaminedPart:
     """Where the source's topics are."""
+    if source.transport:
+        then = f"is what it reads reached from here: see `transport` of {source.name}"
+        return ExaminedPart(f"kafka:{source.name}", then)
     return ExaminedPart(
         f"kafka:{source.name}",
         "do brokers run, and are they reached from here under all the names they advertise",

@@ -221,14 +221,15 @@ def mistakes(settings: SourceSettings, pipeline: PipelineSettings) -> tuple[str,
 
     All are tried; none dials before it is asked.
     """
-    found = []
+    found = dict[str, str]()  # by its key: two may find one, each in words of its own
     collector = partial(_try_collector, pipeline=pipeline)
     for build in (_try_source, collector, open_registry, _try_transport):
         try:
             build(settings)
         except ConfigError as error:
-            found.append(str(error).removeprefix(f"source {settings.name}: "))
-    return tuple(dict.fromkeys(found))  # a collector that is not there says neither kind nor format
+            fault = str(error).removeprefix(f"source {settings.name}: ")
+            found.setdefault(fault.partition(": ")[0], fault)
+    return tuple(found.values())  # a collector that is not there says neither kind nor format
 
 
 def _try_source(settings: SourceSettings) -> None:

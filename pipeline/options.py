@@ -67,5 +67,7 @@ def _typed(wanted: Any, value: Any, at: str) -> Any:
     try:
         text = json.dumps(value, default=str)  # as the file is read, too: YAML knows dates
         return adapter.validate_json(text, strict=True, extra="forbid")
+    except ConfigError as error:  # a class within refuses what its types allow
+        raise ConfigError(f"{at}: {error}") from error
     except ValidationError as error:
         raise ConfigError("; ".join(fault_lines(error, schema, at))) from error

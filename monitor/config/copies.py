@@ -5,18 +5,21 @@ Beside ``kind`` and ``tables`` (a pattern, or a list of them) stand the fields o
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from monitor.config.copy_plan import CopyPlan
+from monitor.config.mistakes import is_host
 from monitor.config.names import elsewhere
 from monitor.config.plans import SectionPlace, read
 from monitor.config.secret import secret_fields
 from pipeline.copies.copy import Copy, find, known
 
 BESIDE = ("kind", "tables")
+LAST_PORT = 65_535
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,29}", re.IGNORECASE)
 _MUST = "must be a mapping of names, such as {cache: {kind: postgres, tables: shop.orders}}"
 
@@ -68,6 +71,7 @@ def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[
     own = {key: value for key, value in section.items() if key not in BESIDE}
     made, wrong = read(find(kind), own, SectionPlace(at, folder), BESIDE)
     faults += wrong
+    faults += [] if made is None else [f"{at}.{fault}" for fault in _unreachable(made)]
     return (None if made is None or faults else CopyPlan(name, patterns, made)), faults
 
 
@@ -78,6 +82,18 @@ def _patterns(told: Any, at: str) -> tuple[tuple[str, ...], list[str]]:
     if not listed or not all(listed):
         return (), [f"{at}.tables: is required; write a pattern such as shop.*, or a list of them"]
     return tuple(listed), []
+
+
+def _unreachable(copy: Copy) -> Iterator[str]:
+    """Fields, as most kinds have them, by which no server would ever be found."""
+    host, port = getattr(copy, "host", None), getattr(copy, "port", None)
+    if isinstance(host, str) and not is_host(host):
+        yield f"host: {host!r} is no host; write a name or an address, the port by `port`"
+    if isinstance(port, int) and not 0 < port <= LAST_PORT:
+        yield f"port: {port} is no port; write one up to {LAST_PORT}"
+    patience = getattr(copy, "patience", None)
+    if isinstance(patience, timedelta) and patience <= timedelta():
+        yield "patience: must be longer than nothing"
 
 
 def _colliding(found: list[CopyPlan]) -> Iterator[str]:

@@ -4,7 +4,7 @@ Whichever process asks first sweeps, and the others read what it has come to; wh
 goes on.  So a folder that hangs keeps those waiting that ask of it, and nobody else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,9 @@ from pipeline.files.ledger import Ledger
 from pipeline.files.stamp import Patience
 from pipeline.files.sweep import FileSweep, SweepRules
 from pipeline.model import Acknowledged, Missing
+from pipeline.schema.arrow_types import ARROW
 from pipeline.settings import SourceSettings
+from pipeline.sources.files.dialect import is_type
 from pipeline.sources.files.position import sweep_position
 
 
@@ -55,11 +57,14 @@ class FilesCollector:
     _ailment: str = ""
 
     def __post_init__(self) -> None:
-        """Open nothing yet; refuse a zone that is none."""
-        try:
-            zone = ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ConfigError(f"zone: {self.zone!r} is no time zone: {error}") from error
+        """Open nothing yet.
+
+        Raises:
+            ConfigError: a setting by which nothing would be found, or rows be misread.
+        """
+        if fault := next(self._faults(), ""):
+            raise ConfigError(f"collector.options.{fault}")
+        zone = ZoneInfo(self.zone)
         self._ledger = Ledger(Path(self.ledger))
         rules = SweepRules(
             database=self.connector,
@@ -116,6 +121,21 @@ class FilesCollector:
         """Let others sweep."""
         self._sweep.close()
         self._ledger.close()
+
+    def _faults(self) -> Iterator[str]:
+        """Each after its option's name."""
+        try:
+            ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            yield f"zone: {self.zone!r} is no time zone; write one such as Asia/Shanghai"
+        for name in ("back", "ahead", "settle", "patience", "budget", "deep", "grace"):
+            if getattr(self, name) < timedelta():
+                yield f"{name}: must not be below nothing"
+        for log, rule in self.logs.items():
+            for column, kind in rule.columns.items():
+                if not is_type(kind):
+                    known = f"{', '.join(ARROW)}, decimal(10,2)"
+                    yield f"logs.{log}.columns.{column}: no type {kind!r}; known: {known}"
 
 
 def _now() -> datetime:

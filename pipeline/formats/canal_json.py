@@ -39,8 +39,8 @@ class CanalJson:
         """Refuse what would make other instants of a TIMESTAMP."""
         if self.zone not in ZONES:
             raise ConfigError(
-                f"canal_json: zone {self.zone}: a TIMESTAMP is read as UTC; run canal with "
-                "-Duser.timezone=UTC, and say zone: UTC"
+                f"format_options.zone: is {self.zone}, and a TIMESTAMP is read as UTC; run canal "
+                "with -Duser.timezone=UTC, and say zone: UTC"
             )
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class DbEventsAvro:
             try:
                 re.compile(pattern)
             except re.error as error:
-                msg = f"dbevents_avro: keys: {pattern!r} is no regular expression: {error}"
+                msg = f"format_options.keys: {pattern!r} is no regular expression: {error}"
                 raise ConfigError(msg) from error
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

@@ -38,9 +38,9 @@ class MaxwellJson:
         """Refuse what would put statements among rows by offsets of another topic."""
         if self.statements and not self.positions:
             raise ConfigError(
-                f"maxwell_json: statements of a topic of their own ({self.statements}) have no "
-                "order among rows without positions; take ddl_kafka_topic out of Maxwell's config, "
-                "and statements out of this one, or let Maxwell write places"
+                f"format_options.statements: those of a topic of their own ({self.statements}) "
+                "have no order among rows without positions; take ddl_kafka_topic out of Maxwell's "
+                "config, and statements out of this one, or let Maxwell write places"
             )
 
     @property

@@ -111,7 +111,7 @@ class SimpleBinlog:
             try:
                 re.compile(pattern)
             except re.error as error:
-                msg = f"simple_binlog: tables: {pattern!r} is no regular expression: {error}"
+                msg = f"format_options.tables: {pattern!r} is no regular expression: {error}"
                 raise ConfigError(msg) from error
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

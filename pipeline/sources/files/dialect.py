@@ -3,6 +3,7 @@
 A column may come; none is taken away, and none gets another type.  Pure.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -23,6 +24,8 @@ from pipeline.schema.wire_values import data, decimal, fitting, flag, floating, 
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?$"
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
+_DIGITS = 38  # of a decimal
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -131,6 +134,14 @@ class FileDialect:
         """The ledger's own columns are what it has told."""
         here = {str(column) for column in schema.columns}
         return tuple(sorted(here ^ {str(column) for column in server}))
+
+
+def is_type(text: str) -> bool:
+    """Whether *text* names a type of the mirror: what does not would be a text, without a word."""
+    plain = text.replace(" ", "").lower()
+    if (found := _DECIMAL.fullmatch(plain)) is None:
+        return plain in ARROW
+    return 1 <= int(found[1]) <= _DIGITS and int(found[2]) <= int(found[1])
 
 
 def _type(column: Column) -> str:

@@ -8,9 +8,11 @@ def ledger_path(settings: SourceSettings) -> str:
     """The path of the ledger's file.
 
     Raises:
-        ConfigError: the settings name none.
+        ConfigError: the settings name none, or another one for each process.
     """
     told = settings.collector.options.get("ledger")
     if not isinstance(told, str) or not told:
         raise ConfigError("collector.options.ledger: is required; write the path of a file")
+    if not told.startswith("/"):
+        raise ConfigError(f"collector.options.ledger: {told!r} must be a whole path")
     return told

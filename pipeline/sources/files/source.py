@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.errors import ProofError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import Head, Shard
@@ -37,8 +37,18 @@ class FilesSource:
     _ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open nothing yet."""
-        self._ledger = Ledger(Path(ledger_path(self.settings)))
+        """Open nothing yet.
+
+        Raises:
+            ConfigError: its settings name no ledger, no folder, or no way to its rows.
+        """
+        own = self.settings
+        self._ledger = Ledger(Path(ledger_path(own)))
+        if not Path(own.collector.url).is_absolute():
+            msg = f"{own.collector.url!r} is no folder of logs; write its whole path"
+            raise ConfigError(f"collector.url: {msg}")
+        if not own.transport:
+            raise ConfigError("transport: is required; write files, which reads what was taken")
 
     @property
     def name(self) -> str:

@@ -80,6 +80,21 @@ def test_each_copy_is_its_kind_with_its_fields(
             id="one place for two",
         ),
         pytest.param(
+            "  a: {kind: redis, host: 'r:6379', tables: x.y}",
+            "copies.a.host: 'r:6379' is no host; write a name or an address, the port by `port`",
+            id="a host with its port",
+        ),
+        pytest.param(
+            f"  a: {{{PG}, port: 65536, tables: x.y}}",
+            "copies.a.port: 65536 is no port",
+            id="a port that is none",
+        ),
+        pytest.param(
+            f"  a: {{{PG}, patience: PT0S, tables: x.y}}",
+            "copies.a.patience: must be longer than nothing",
+            id="no patience",
+        ),
+        pytest.param(
             f"  a b: {{{PG}, tables: x.y}}", "'a b' names no copy; write letters", id="an odd name"
         ),
     ],

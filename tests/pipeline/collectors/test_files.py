@@ -1,11 +1,13 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.collectors.files import FilesCollector
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.files.layout import LogRule
 from pipeline.model import Acknowledged, Missing, ShardId
 from pipeline.sources.files.position import sweep_position
 
@@ -73,6 +75,29 @@ def test_a_folder_that_is_not_there_is_unreachable_and_so_is_its_state(
     assert "is its disk mounted" in collector.state().told
 
 
-def test_a_zone_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"zone: 'Asia/Weibo' is no time zone"):
-        FilesCollector("/logs", "logs", ledger="x", zone="Asia/Weibo")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param(
+            {"zone": "Asia/Weibo"}, "zone: 'Asia/Weibo' is no time zone; write one", id="a zone"
+        ),
+        pytest.param(
+            {"back": timedelta(days=-3)}, "back: must not be below nothing", id="no hour is seen"
+        ),
+        pytest.param(
+            {"logs": {"a": LogRule(columns={"n": "integer"})}},
+            "logs.a.columns.n: no type 'integer'; known: tinyint, smallint, int",
+            id="what would be a text without a word",
+        ),
+        pytest.param(
+            {"logs": {"a": LogRule(columns={"n": "decimal(39,2)"})}},
+            "logs.a.columns.n: no type 'decimal(39,2)'",
+            id="more digits than there are",
+        ),
+    ],
+)
+def test_settings_that_would_find_nothing_or_misread_are_refused(options: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        FilesCollector("/logs", "logs", ledger="/x", **options)
+
+    assert str(refused.value).startswith(f"collector.options.{told}")

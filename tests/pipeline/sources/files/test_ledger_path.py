@@ -14,3 +14,8 @@ def test_it_is_what_the_collectors_options_say(tmp_path: Path) -> None:
 def test_a_source_without_a_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"collector\.options\.ledger: is required"):
         ledger_path(settings(tmp_path, ""))
+
+
+def test_a_ledger_that_is_another_one_for_each_process_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ledger: 'ledger\.db' must be a whole path"):
+        ledger_path(settings(tmp_path, "ledger.db"))

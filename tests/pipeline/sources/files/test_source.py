@@ -1,9 +1,10 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ProofError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.files.message import ColumnsHead
 from pipeline.finding import REFUSE
@@ -31,7 +32,7 @@ def source(ledger: Ledger, tmp_path: Path) -> FilesSource:
 
 def settings(base: Path, ledger: str) -> SourceSettings:
     told = CollectorSettings(str(base), "d", "files", {"ledger": ledger} if ledger else {})
-    return SourceSettings("logs", "h", 1, "u", told, "logs")
+    return SourceSettings("logs", "h", 1, "u", told, "logs", transport="files")
 
 
 def test_a_beats_place_is_a_sweep_that_begins_after_it(source: FilesSource, ledger: Ledger) -> None:
@@ -90,3 +91,12 @@ def test_the_doctor_asks_whether_the_folder_is_there(
     (tmp_path / "logs").mkdir()
     ledger.take([(FILE, [ColumnsHead("d.l", "create", (), ())])], PART, sweep=1, at=0)
     assert list(source.examine(scope)) == []
+
+
+def test_a_source_whose_rows_nothing_would_read_is_refused(tmp_path: Path) -> None:
+    good = settings(tmp_path, "/x/ledger.db")
+
+    with pytest.raises(ConfigError, match="transport: is required; write files"):
+        FilesSource(replace(good, transport=""))
+    with pytest.raises(ConfigError, match=r"collector\.url: 'logs' is no folder of logs"):
+        FilesSource(replace(good, collector=replace(good.collector, url="logs")))
