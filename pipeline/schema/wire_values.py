@@ -102,12 +102,12 @@ def moments(wire: pa.Int64Array, unit: int, kind: pa.DataType) -> pa.TimestampAr
 
 def instants(wire: pa.StringArray, kind: pa.DataType) -> pa.TimestampArray:
     """ISO text with its zone; without one it would be no instant."""
-    found = _cast(fitting(pc.match_substring_regex(wire, INSTANT), wire), kind)
+    found = parsed(fitting(pc.match_substring_regex(wire, INSTANT), wire), kind)
     first, last = (pa.scalar(edge, pa.int64()).cast(kind) for edge in (FIRST, LAST))
     return between(found, first, last)
 
 
-def _cast(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+def parsed(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     """Cast; null where a value cannot be, found by halves (a 30th of February)."""
     try:
         return texts.cast(kind)
@@ -115,4 +115,4 @@ def _cast(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
         if len(texts) == 1:
             return pa.nulls(1, kind)
         half = len(texts) // 2
-        return pa.concat_arrays([_cast(texts[:half], kind), _cast(texts[half:], kind)])
+        return pa.concat_arrays([parsed(texts[:half], kind), parsed(texts[half:], kind)])

@@ -20,7 +20,7 @@ from pipeline.schema.effect import Effect, Empty, Keep, KnownTables
 from pipeline.schema.evolution import Compatible, Incompatible
 from pipeline.schema.schema_change import ColumnTold, Told
 from pipeline.schema.wire import SentAs
-from pipeline.schema.wire_values import data, decimal, fitting, flag, floating, instants
+from pipeline.schema.wire_values import data, decimal, fitting, flag, floating, instants, parsed
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?$"
@@ -172,7 +172,7 @@ def _bytes(_: FileColumn, wire: pa.StringArray) -> pa.BinaryArray:
 
 
 def _day(column: FileColumn, wire: pa.StringArray) -> pa.Array:
-    return _cast(fitting(pc.match_substring_regex(wire, _DAY), wire), arrow_type(column))
+    return parsed(fitting(pc.match_substring_regex(wire, _DAY), wire), arrow_type(column))
 
 
 def _instant(column: FileColumn, wire: pa.StringArray) -> pa.Array:
@@ -180,18 +180,7 @@ def _instant(column: FileColumn, wire: pa.StringArray) -> pa.Array:
 
 
 def _moment(column: FileColumn, wire: pa.StringArray) -> pa.Array:
-    return _cast(fitting(pc.match_substring_regex(wire, _LOCAL), wire), arrow_type(column))
-
-
-def _cast(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Null where there is no such day."""
-    try:
-        return texts.cast(kind)
-    except pa.ArrowInvalid:
-        if len(texts) == 1:
-            return pa.nulls(1, kind)
-        half = len(texts) // 2
-        return pa.concat_arrays([_cast(texts[:half], kind), _cast(texts[half:], kind)])
+    return parsed(fitting(pc.match_substring_regex(wire, _LOCAL), wire), arrow_type(column))
 
 
 DECIMAL: Reading = ColumnReading(SentAs.ANY, _decimal)
