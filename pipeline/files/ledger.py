@@ -191,11 +191,6 @@ class Ledger:
                 ],
             )
 
-    def forget(self, part: str, sweep: int) -> None:
-        """Forget files of a partition that were not seen in *sweep*: they went, or were renamed."""
-        with self._writing() as db:
-            db.execute("DELETE FROM waiting WHERE part = ? AND looked < ?", (part, sweep))
-
     def left(self, part: str) -> tuple[int, int] | None:
         """When a folder that is looked at no more had changed, and the newest file in it.
 
@@ -217,7 +212,7 @@ class Ledger:
                 _add(db, "fault", told, 1)
 
     def forget_unseen(self, sweep: int) -> None:
-        """Forget those: their folders went, or are out of range."""
+        """Forget those: they went, were renamed, or their hour is out of range."""
         with self._writing() as db:
             db.execute("DELETE FROM waiting WHERE looked < ?", (sweep,))
 

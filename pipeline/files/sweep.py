@@ -230,7 +230,6 @@ class FileSweep:
                 self.ledger.wait(part.path, number, kept)
             yield from self._opened(part, open_, taken, number)
             yield
-        self.ledger.forget(part.path, number - 1)  # a listing may miss what is renamed meanwhile
 
     def _opened(
         self,
@@ -253,7 +252,10 @@ class FileSweep:
             self.ledger.take(whole, part.path, sweep=number, at=now.timestamp(), late=late)
 
     def _unseen(self, number: int, now: datetime) -> None:
-        """Forget files that two sweeps did not come to: they went, or their hour is over."""
+        """Forget files that two sweeps did not come to: they went, or their hour is over.
+
+        One listing may miss what is renamed meanwhile.
+        """
         for path, waits in self.ledger.unseen(number - 1).items():
             of, day, hour, name = path.split("/", 3)
             part = HourPartition(of, day, hour)

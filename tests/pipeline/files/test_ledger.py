@@ -92,7 +92,7 @@ def test_what_was_not_seen_again_is_forgotten(ledger: Ledger) -> None:
     ledger.wait(PART, 1, {"a": WaitingFile(STAMP, 1, 0), "b": WaitingFile(STAMP, 1, 0)})
     ledger.wait(PART, 2, {"b": WaitingFile(STAMP, 1, 0)})
 
-    ledger.forget(PART, 2)
+    ledger.forget_unseen(2)
 
     assert list(ledger.waiting(["a", "b"])) == ["b"]
     assert ledger.waits() == {PART: 1}
