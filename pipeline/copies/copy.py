@@ -8,13 +8,15 @@ never takes the place of a newer.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
 from pipeline import copies, plugins
-from pipeline.apply.provenance import Owned
 from pipeline.copy_position import CopyPosition
+
+if TYPE_CHECKING:
+    from pipeline.apply.provenance import Owned  # it loads pandas, which no config needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class RankedRows:
     """Rows, or keys of rows, and in their order whose they are and what decides over them."""
 
     rows: pa.Table
-    owned: Owned
+    owned: "Owned"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,9 @@ Covers monitor/config/copies.py and monitor/config/copy_plan.py.
 """
 
 import json
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +27,18 @@ def copies(folder: Path, section: str) -> tuple[CopyPlan, ...]:
     path = folder / "sluice.yaml"
     path.write_text(f"{LEAST}copies:\n{section}")
     return load(path).copied
+
+
+def test_reading_a_config_loads_nothing_that_only_rows_need() -> None:
+    code = (
+        "import sys, monitor.config.file; "
+        "sys.exit(bool({'pandas', 'pyspark', 'psycopg', 'cryptography'} & set(sys.modules)))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+
+    done = subprocess.run([sys.executable, "-c", code], env=env, timeout=60, check=False)
+
+    assert done.returncode == 0
 
 
 def test_each_copy_is_its_kind_with_its_fields(
