@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from pipeline.errors import ConfigError, FormatError
+from pipeline.standards.secret import NO_VALUE, require_long
 from pipeline.standards.standard import Standard, StandardType
 
 BLOCK = 16  # bytes of AES
-_SELF = b"sluice: which secret is this?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,14 @@ class CipherMapping:
         Raises:
             ConfigError: says what.
         """
-        if len(self.secret) < BLOCK:
-            raise ConfigError(f"secret: has {len(self.secret)} letters; give it {BLOCK} or more")
+        require_long(self.secret)
         if (self.sent_as == "text") != (not self.sent_secret):
             raise ConfigError("sent_secret: goes with sent_as, the way it was encrypted; give both")
 
     @property
     def fingerprint(self) -> str:
         """By what the secrets make of a text that is no value."""
-        told = sha256(_siv(self.secret).encrypt(_SELF, None)).hexdigest()[:16]
+        told = sha256(_siv(self.secret).encrypt(NO_VALUE, None)).hexdigest()[:16]
         return f"{self.sent_as}:{self.sent_encoding}:{told}"
 
     def value(self, text: str) -> str:

@@ -9,11 +9,8 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from pipeline.errors import ConfigError
+from pipeline.standards.secret import NO_VALUE, require_long
 from pipeline.standards.standard import Standard, StandardType
-
-SHORTEST = 16  # letters of a secret: below, all can be tried
-_SELF = b"sluice: which secret is this?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +30,12 @@ class KeyedHash:
         Raises:
             ConfigError: it is too short.
         """
-        if len(self.secret) < SHORTEST:
-            raise ConfigError(f"secret: has {len(self.secret)} letters; give it {SHORTEST} or more")
+        require_long(self.secret)
 
     @property
     def fingerprint(self) -> str:
         """By the secret's hash of a text that is no value."""
-        return f"{self.encoding}:{self._digest(_SELF).hex()[:16]}"
+        return f"{self.encoding}:{self._digest(NO_VALUE).hex()[:16]}"
 
     def value(self, text: str) -> str:
         """The hash: 64 letters in hex, 44 in base64."""

@@ -1,4 +1,7 @@
-"""A hash is the same everywhere, and other under another secret."""
+"""A hash is the same everywhere, and other under another secret.
+
+Covers pipeline/standards/secret.py.
+"""
 
 import hashlib
 import hmac
