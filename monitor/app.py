@@ -60,7 +60,6 @@ from pipeline.copies.copying import Copying
 from pipeline.copy_position import CopyPosition
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
-from pipeline.standards.table_standards import Standards
 
 LOOK_AGE = timedelta(seconds=2)
 
@@ -95,7 +94,7 @@ class App:
         followed = {one.settings.name: one.followed for one in self.heartbeats}
         rests_on = {name: one.rests_on for name, one in self.collectors.items()}
         self.servers, self.orderings = Servers(followed), orderings(config.sources, rests_on)
-        restated = Standards(config.standards)
+        restated = self.lake.standards
         self.roster = roster = Roster(self.servers.all, config.tables, clock, standards=restated)
         self.census = Census(
             *(followed, roster.tables, roster.existing, describe, clock, store.memory),
