@@ -1,11 +1,11 @@
 """Where does a mirror's column come from, and where does a source's go?  As the log tells it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.lineage import ColumnLink, links
+from pipeline.apply.lineage import ColumnLink, links, links_of_tables
 from pipeline.changelog.table import app
 from pipeline.errors import ConfigError
 from pipeline.route import Router
@@ -40,6 +40,15 @@ class Lineage:
             msg = f"no table, shard or column {name!r} has landed"
             raise ConfigError(f"{msg}; write database.table or database.table.column")
         return found
+
+    def of_tables(self, names: Collection[str]) -> Mapping[str, tuple[ColumnLink, ...]]:
+        """By mirror, the columns that its rows come from, as of what has landed; one look for all.
+
+        Raises:
+            UnreachableError: the lake did not answer.
+        """
+        mark = self.lake.mark()
+        return {} if mark is None else links_of_tables(self._learnt(), mark.shards, names)
 
     def _learnt(self) -> Catalog:
         with self._turn:

@@ -8,13 +8,14 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import structlog
 
-from alerts.outbox import BusyError, RefusedError
+from alerts.outbox import RefusedError
 from alerts.post import post
 from monitor.config.model import Config
 from monitor.config.openlineage import OpenLineageSettings
@@ -35,13 +36,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class LineageEvents:
-    """Turns wait here until they are told; ``links`` tells a table's columns, ``mirror`` its place.
+    """Turns wait here until they are told; ``links`` tells tables' columns, ``mirror`` its place.
 
     ``sources`` are by name the server and the beginning of its tables' names.
     """
 
     settings: OpenLineageSettings
-    links: Callable[[str], tuple[ColumnLink, ...]]
+    links: Callable[[Collection[str]], Mapping[str, Sequence[ColumnLink]]]
     mirror: Callable[[str], str]
     sources: Mapping[str, DatasetPlace]
     _waiting: deque[Applied] = field(default_factory=deque)
@@ -61,28 +62,34 @@ class LineageEvents:
     def tell(self) -> int:
         """Send what waits, at most `SOME` turns; how many were sent."""
         sent, until = 0, time.monotonic() + LONGEST
-        while (
-            sent < SOME
-            and (not sent or time.monotonic() < until)
-            and (turn := self._first()) is not None
-        ):
-            try:
-                self._send(turn)
-            except (UnreachableError, BusyError, OSError) as error:
-                log.warning("openlineage_waits", why=str(error), turns=len(self._waiting))
-                break
-            except (RefusedError, SluiceError) as error:
-                log.warning("openlineage_refused", table=turn.table, why=str(error))
-            with self._turn:
-                if self._waiting and self._waiting[0] is turn:
-                    self._waiting.popleft()
-            sent += 1
+        try:
+            for turn, known in self._next():
+                if sent and time.monotonic() >= until:
+                    break
+                self._send_or_refuse(turn, known)
+                with self._turn:
+                    if self._waiting and self._waiting[0] is turn:
+                        self._waiting.popleft()
+                sent += 1
+        except (SluiceError, OSError) as error:
+            log.warning("openlineage_waits", why=str(error), turns=len(self._waiting))
         self._confess()
         return sent
 
-    def _first(self) -> Applied | None:
+    def _next(self) -> Iterator[tuple[Applied, Sequence[ColumnLink]]]:
+        """Turns that wait, each with its table's columns: one look at the lake for all of them."""
         with self._turn:
-            return self._waiting[0] if self._waiting else None
+            turns = [*islice(self._waiting, SOME)]
+        known = self.links({turn.table for turn in turns}) if turns else {}
+        yield from ((turn, known.get(turn.table, ())) for turn in turns)
+
+    def _send_or_refuse(self, turn: Applied, links: Sequence[ColumnLink]) -> None:
+        try:
+            self._send(turn, links)
+        except UnreachableError:
+            raise
+        except SluiceError as error:
+            log.warning("openlineage_refused", table=turn.table, why=str(error))
 
     def _confess(self) -> None:
         with self._turn:
@@ -90,8 +97,10 @@ class LineageEvents:
         if lost:
             log.warning("openlineage_lost", turns=lost)
 
-    def _send(self, turn: Applied) -> None:
-        told = events(turn, self._known(turn.table), self.settings.namespace)
+    def _send(self, turn: Applied, links: Sequence[ColumnLink]) -> None:
+        if not links:
+            raise RefusedError("no column of it has landed")
+        told = events(turn, self._known(turn.table, links), self.settings.namespace)
         texts = [json.dumps(event, separators=(",", ":")) for event in told]
         self._written &= {*texts}
         for text in texts:
@@ -107,8 +116,7 @@ class LineageEvents:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         post(self.settings.url, body, headers, self.settings.timeout)
 
-    def _known(self, table: str) -> TurnLineage:
-        links = [one for one in self.links(table) if one.table == table]
+    def _known(self, table: str, links: Sequence[ColumnLink]) -> TurnLineage:
         shards = {one.shard for one in links if one.shard.source in self.sources}
         places = {one: self._placed(one) for one in shards}
         return TurnLineage(places, lake_place(self.mirror(table)), links)
@@ -130,4 +138,4 @@ def lineage_events(config: Config, links: Lineage) -> LineageEvents | None:
     if config.openlineage is None:
         return None
     sources = {one.name: server_place(one, source_kind(one)) for one in config.sources}
-    return LineageEvents(config.openlineage, links.of, config.settings.mirror, sources)
+    return LineageEvents(config.openlineage, links.of_tables, config.settings.mirror, sources)

@@ -28,6 +28,8 @@ Births = dict[str, list[tuple[str, Order]]]
 """Shard of one source -> its added columns, each with the order since which it has it."""
 Folding = Mapping[str, str | None]
 """``source/shard`` -> table, None if it is ignored."""
+Renames = Mapping[str, Sequence[tuple[int, str]]]
+"""By shard: how many renames of its source are newer, and the name before; the newest first."""
 
 
 @dataclass(eq=False)
@@ -46,6 +48,7 @@ class Catalog:
     _asked: dict[str, Mapping[ShardId, Asked]] = field(default_factory=dict)
     _histories: dict[str, History] = field(default_factory=dict)
     _births: dict[str, Births] = field(default_factory=dict)
+    _renames: dict[str, Renames] = field(default_factory=dict)
     _folded: tuple[Folding, Mapping[str | None, tuple[Shard, ...]]] = ({}, {})
 
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
@@ -90,6 +93,7 @@ class Catalog:
             self._changes.setdefault(source, []).append(change)
             self._histories.pop(source, None)
             self._births.pop(source, None)
+            self._renames.pop(source, None)
 
     def blank(self) -> "Catalog":
         """One that has learnt nothing, with the same rules."""
@@ -109,6 +113,7 @@ class Catalog:
             dict(self._asked),
             dict(self._histories),
             dict(self._births),
+            dict(self._renames),
         )
         made.add(rows)
         return made
@@ -210,14 +215,23 @@ class Catalog:
 
     def former_names(self, name: str) -> tuple[str, ...]:
         """Names that ``source/shard`` had before each RENAME that has landed, the newest first."""
-        shard, found = Shard.parse(name), list[str]()
-        own = sorted(self._changes.get(shard.source, ()), key=lambda one: one.order, reverse=True)
-        known = shard.name
-        for change in own:
-            if change.shard == known and change.previous is not None:
-                known = change.previous
-                found.append(known)
+        shard, found, below = Shard.parse(name), list[str](), -1
+        renames, known = self._renames_of(shard.source), shard.name
+        while older := [one for one in renames.get(known, ()) if one[0] > below]:
+            below, known = older[0]
+            found.append(known)
         return tuple(found)
+
+    def _renames_of(self, source: str) -> Renames:
+        """Kept, since lineage asks for every shard."""
+        if source not in self._renames:
+            own = [one for one in self._changes.get(source, ()) if one.previous is not None]
+            own.sort(key=lambda one: one.order, reverse=True)
+            found: dict[str, list[tuple[int, str]]] = {}
+            for place, change in enumerate(own):
+                found.setdefault(change.shard, []).append((place, change.previous or ""))
+            self._renames[source] = found
+        return self._renames[source]
 
     def at(self, name: str, order: Order) -> TableSchema | None:
         """Schema of ``source/shard`` in force at *order*."""

@@ -5,7 +5,7 @@ without; or one that the shard had before a RENAME.  Behind it a column may stan
 the source's names in the mirror.  Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline.apply.catalog import Catalog, Folding
@@ -50,6 +50,18 @@ def links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ..
             every = _links(catalog, shard, table, formers)
             found += [link for link in every if whole or link.column in columns]
     return tuple(found)
+
+
+def links_of_tables(
+    catalog: Catalog, shards: Folding, tables: Collection[str]
+) -> Mapping[str, tuple[ColumnLink, ...]]:
+    """By table, those of its mirror, by shard and the column's place; *shards* as in `links`."""
+    found: dict[str, list[ColumnLink]] = {name: [] for name in tables}
+    for name, table in sorted(shards.items()):
+        if table in found:
+            formers = catalog.former_names(name)
+            found[table] += _links(catalog, Shard.parse(name), table, formers)
+    return {table: tuple(own) for table, own in found.items()}
 
 
 def _links(

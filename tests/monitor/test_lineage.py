@@ -75,3 +75,7 @@ def test_columns_that_land_later_are_known_then(desk: Desk, lineage: Lineage) ->
 
     assert [one.column for one in lineage.of("db.t")] == ["id", "name", "city"]
     assert lineage.of("db.t.city")[0].table == "db.t"
+
+
+def test_tables_are_asked_for_together(lineage: Lineage) -> None:
+    assert lineage.of_tables({"db.t"}) == {"db.t": lineage.of("db.t")}

@@ -5,7 +5,7 @@ Covers monitor/config/openlineage.py.
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -20,6 +20,7 @@ from monitor.config.file import load
 from monitor.config.openlineage import OpenLineageSettings
 from monitor.openlineage import LineageEvents, server_place
 from monitor.openlineage_events import DatasetPlace
+from pipeline.apply.lineage import ColumnLink
 from pipeline.errors import ConfigError
 from pipeline.model import Account
 from pipeline.report import Hold
@@ -31,7 +32,9 @@ SOURCES = {"a": DatasetPlace("mysql://a:3306", ""), "b": DatasetPlace("postgres:
 
 
 def _events(settings: OpenLineageSettings) -> LineageEvents:
-    return LineageEvents(settings, lambda _: tuple(LINKS), lambda name: f"/lake/{name}", SOURCES)
+    return LineageEvents(
+        settings, lambda names: dict.fromkeys(names, LINKS), lambda name: f"/lake/{name}", SOURCES
+    )
 
 
 class _Receiver(BaseHTTPRequestHandler):
@@ -87,6 +90,33 @@ def test_a_turn_is_posted_and_written_with_its_shards(tmp_path: Path) -> None:
     assert [json.loads(one) for one in file.read_text().splitlines()] == [o for _, o in heard.heard]
     names = [one["name"] for one in heard.heard[1][1]["inputs"]]
     assert names == ["shop_1.orders", "shop.shop_2.orders"]
+
+
+def test_the_lake_is_looked_at_once_for_all_that_waits(tmp_path: Path) -> None:
+    """A look takes as long as there are tables: one for each turn would be their square."""
+    looks: list[Collection[str]] = []
+
+    def links(names: Collection[str]) -> Mapping[str, Sequence[ColumnLink]]:
+        looks.append(names)
+        return dict.fromkeys(names, LINKS)
+
+    file = tmp_path / "events.jsonl"
+    told = _events(OpenLineageSettings(file=str(file)))
+    told.links = links
+    told.note([TURN, replace(TURN, table="shop.users"), replace(TURN, batch=8, version=5)])
+
+    assert (told.tell(), told.tell()) == (3, 0)
+    assert looks == [{"shop.orders", "shop.users"}]
+
+
+def test_a_table_of_which_nothing_has_landed_is_told_of_in_the_log_alone(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    told = _events(OpenLineageSettings(file=str(file)))
+    told.links = lambda _: {}
+    told.note([TURN])
+
+    assert (told.tell(), told.tell()) == (1, 0)
+    assert not file.exists()
 
 
 def test_turns_that_did_nothing_and_held_tables_are_no_runs(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """A column is found from both sides, through shards, standards and names of before."""
 
+import time
+
 import pytest
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.lineage import links
+from pipeline.apply.lineage import links, links_of_tables
 from pipeline.model import Order, Shard
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
@@ -86,3 +88,23 @@ def test_names_of_before_are_told_the_newest_first(catalog: Catalog) -> None:
 
     assert one.before == ("shop.customers", "shop.people")
     assert one.shard == Shard("a", "shop.users")
+
+
+def test_tables_are_told_apart_as_one_that_is_asked_for(catalog: Catalog) -> None:
+    found = links_of_tables(catalog, SHARDS, ["shop.orders", "shop.users", "shop.fax"])
+
+    assert found["shop.orders"] == links(catalog, SHARDS, "shop.orders")
+    assert found["shop.users"] == links(catalog, SHARDS, "shop.users")
+    assert found["shop.fax"] == ()
+
+
+def test_thousands_of_tables_with_a_statement_each_are_no_matter_of_seconds() -> None:
+    """Looking through all statements for each shard took half a minute of 5,000."""
+    made, names = Catalog(Router(()), readings("a")), [f"db.t{n}" for n in range(3000)]
+    made.learn([("a", _made(name, at)) for at, name in enumerate(names)])
+    began = time.monotonic()
+
+    found = links(made, {f"a/{name}": name for name in names}, "db.t7.phone")
+
+    assert [one.table for one in found] == ["db.t7"]
+    assert time.monotonic() - began < 2
