@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import md5
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+from pipeline.errors import ProofError
+from pipeline.model import Shard
 
 DIGITS = 15  # hexadecimal, of an MD5: 60 bits
 
@@ -27,6 +30,49 @@ class TalliedField:
 
     name: str
     text: bool = False
+
+
+class KindOfColumn(Protocol):
+    """A column of a source, and what its source calls its type."""
+
+    @property
+    def name(self) -> str:
+        """As the source has it."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """In the words of its source."""
+        ...
+
+
+C = TypeVar("C", bound=KindOfColumn)
+
+
+@dataclass(frozen=True, slots=True)
+class TalliedKinds:
+    """Which kinds of columns a source can add up: its ``times`` may be held against moments."""
+
+    times: frozenset[str]
+    numbers: frozenset[str]
+    texts: frozenset[str]
+
+    def known(
+        self, columns: Sequence[C], shard: Shard, column: str, fields: Sequence[TalliedField]
+    ) -> dict[str, C]:
+        """The *columns* of *shard* by name.
+
+        Raises:
+            ProofError: *column*, or one of *fields*, is not among them, or of another kind.
+        """
+        known = {one.name: one for one in columns}
+        _require(known, shard, column, self.times, "is no date or time")
+        for one in fields:
+            if one.text:
+                _require(known, shard, one.name, self.texts, "is no text")
+            else:
+                _require(known, shard, one.name, self.numbers, "is no whole or exact number")
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +102,15 @@ def _number(value: Any, field: TalliedField) -> Decimal:
         return Decimal(value)
     digest = md5(str(value).encode(), usedforsecurity=False).hexdigest()
     return Decimal(int(digest[:DIGITS], 16))
+
+
+def _require(
+    known: Mapping[str, KindOfColumn], shard: Shard, name: str, kinds: frozenset[str], why: str
+) -> None:
+    if name not in known:
+        raise ProofError(f"{shard} has no column {name!r}; it has {', '.join(known) or 'none'}")
+    if known[name].kind not in kinds:
+        raise ProofError(f"{shard}: {name} ({known[name].kind}) {why}")
 
 
 def tally(row: Mapping[str, Any], fields: tuple[TalliedField, ...]) -> SpanTally:

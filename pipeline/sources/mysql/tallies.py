@@ -1,17 +1,18 @@
 """What statement adds the rows of a MySQL table up between two moments?  Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from pipeline.errors import ProofError
 from pipeline.model import Shard
 from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.tallies import DIGITS, Moment, TalliedField
+from pipeline.tallies import DIGITS, Moment, TalliedField, TalliedKinds
 
-TIMES = frozenset({"DATE", "DATETIME", "TIMESTAMP"})
+KINDS = TalliedKinds(
+    times=frozenset({"DATE", "DATETIME", "TIMESTAMP"}),
+    numbers=frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "YEAR"}),
+    texts=frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM"}),
+)
 DATED = frozenset({"DATE", "DATETIME"})
-NUMBERS = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "YEAR"})
-TEXTS = frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM"})
 
 
 def statement(
@@ -22,12 +23,9 @@ def statement(
     Raises:
         ProofError: there is no such column, or it is of another kind.
     """
-    known = {one.name: one for one in columns}
-    _require(known, shard, column, TIMES, "is no date or time")
+    known = KINDS.known(columns, shard, column, fields)
     sums = ""
     for number, one in enumerate(fields):
-        kinds, why = (TEXTS, "is no text") if one.text else (NUMBERS, "is no whole or exact number")
-        _require(known, shard, one.name, kinds, why)
         value = _quoted(one.name)
         if one.text:
             md5 = f"MD5(CONVERT({value} USING utf8mb4))"
@@ -46,15 +44,6 @@ def argument(moment: Moment) -> Moment:
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         return moment.astimezone(UTC).replace(tzinfo=None)
     return moment
-
-
-def _require(
-    known: Mapping[str, MySqlColumn], shard: Shard, name: str, kinds: frozenset[str], why: str
-) -> None:
-    if name not in known:
-        raise ProofError(f"{shard} has no column {name!r}; it has {', '.join(known) or 'none'}")
-    if known[name].kind not in kinds:
-        raise ProofError(f"{shard}: {name} ({known[name].kind}) {why}")
 
 
 def _quoted(name: str) -> str:

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipeline.errors import ProofError
 from pipeline.model import Shard, ShardId
 from pipeline.sources.postgres.column import PostgresColumn
-from pipeline.tallies import DIGITS, TalliedField
+from pipeline.tallies import DIGITS, TalliedField, TalliedKinds
 
-TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"})
-NUMBERS = frozenset({"INT2", "INT4", "INT8", "OID", "NUMERIC"})
-TEXTS = frozenset({"VARCHAR", "TEXT", "NAME", "ENUM", "UUID"})
+KINDS = TalliedKinds(
+    times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),
+    numbers=frozenset({"INT2", "INT4", "INT8", "OID", "NUMERIC"}),
+    texts=frozenset({"VARCHAR", "TEXT", "NAME", "ENUM", "UUID"}),
+)
 
 
 def statement(
@@ -21,12 +22,9 @@ def statement(
     Raises:
         ProofError: there is no such column, or it is of another kind.
     """
-    known = {one.name: one for one in columns}
-    _require(known, shard, column, TIMES, "is no date or time")
+    known = KINDS.known(columns, shard, column, fields)
     sums = ""
     for number, one in enumerate(fields):
-        kinds, why = (TEXTS, "is no text") if one.text else (NUMBERS, "is no whole or exact number")
-        _require(known, shard, one.name, kinds, why)
         value = _quoted(one.name)
         if one.text:
             md5 = f"md5(convert_to({value}::text, 'UTF8'))"
@@ -48,15 +46,6 @@ def scanned(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield plan["Schema"], plan["Relation Name"]
     for step in plan.get("Plans", []):
         yield from scanned(step)
-
-
-def _require(
-    known: Mapping[str, PostgresColumn], shard: Shard, name: str, kinds: frozenset[str], why: str
-) -> None:
-    if name not in known:
-        raise ProofError(f"{shard} has no column {name!r}; it has {', '.join(known) or 'none'}")
-    if known[name].kind not in kinds:
-        raise ProofError(f"{shard}: {name} ({known[name].kind}) {why}")
 
 
 def _quoted(name: str) -> str:
