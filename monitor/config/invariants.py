@@ -4,14 +4,14 @@ A list: each part names tables by a glob, and beside it invariants, whose settin
 their classes.  Nothing is demanded of a table that no part names.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from monitor.config.names import elsewhere
-from monitor.config.plans import SectionPlace, read
+from monitor.config.named_sections import built
+from monitor.config.plans import SectionPlace
 from pipeline.invariants.finder import find, known
 from pipeline.invariants.invariant import Invariant
 from pipeline.settings import InvariantRule
@@ -50,22 +50,8 @@ def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[InvariantRule, 
         faults.append(f"{place.at}.tables: is required; write a pattern such as shop.*")
     if not named:
         faults.append(f"{place.at}: demands nothing; known: {', '.join(known())}")
-    built = []
-    for name, invariant, wrong in _built(named, place):
+    right: list[tuple[str, Invariant]] = []
+    for name, invariant, wrong in built(find, Invariant, named, place):
         faults += wrong
-        built += [(name, invariant)] if invariant is not None else []
-    return InvariantRule(str(glob), tuple(built)), faults
-
-
-def _built(
-    named: Mapping[str, Any], place: SectionPlace
-) -> Iterator[tuple[str, Invariant | None, list[str]]]:
-    _, unknown = elsewhere(find, named, Invariant)
-    for name, section in named.items():
-        at = f"{place.at}.{name}"
-        if name in unknown:
-            yield name, None, [f"{at}: {unknown[name]}"]
-        elif not isinstance(section, Mapping):
-            yield name, None, [f"{at}: must be a mapping of settings; see docs/operations.md"]
-        else:
-            yield (name, *read(find(name), section, SectionPlace(at, place.folder)))
+        right += [(name, invariant)] if invariant is not None else []
+    return InvariantRule(str(glob), tuple(right)), faults

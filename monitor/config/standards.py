@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from monitor.config.names import elsewhere
-from monitor.config.plans import SectionPlace, read, section_schema
+from monitor.config.named_sections import built
+from monitor.config.plans import SectionPlace, section_schema
 from pipeline.settings import StandardRule
 from pipeline.standards.finder import find, known
 from pipeline.standards.standard import Standard
@@ -53,13 +53,13 @@ def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[StandardRule, l
         key = []
     if not named:
         faults.append(f"{place.at}: names no standard; known: {', '.join(known())}")
-    built: list[tuple[str, Standard]] = []
-    for name, standard, wrong in _built(named, place):
+    right: list[tuple[str, Standard]] = []
+    for name, standard, wrong in built(find, Standard, named, place):
         faults += wrong
         if standard is not None:
-            built.append((name, standard))
+            right.append((name, standard))
             faults += _odd(name, standard, key, place.at)
-    return StandardRule(str(glob), tuple(key), tuple(built)), faults
+    return StandardRule(str(glob), tuple(key), tuple(right)), faults
 
 
 def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str]:
@@ -68,17 +68,3 @@ def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str
     for column in standard.columns:
         if column in key and not standard.distinct:
             yield f"{at}.{name}.columns: {column} is in the key, and two keys may become one"
-
-
-def _built(
-    named: Mapping[str, Any], place: SectionPlace
-) -> Iterator[tuple[str, Standard | None, list[str]]]:
-    _, unknown = elsewhere(find, named, Standard)
-    for name, section in named.items():
-        at = f"{place.at}.{name}"
-        if name in unknown:
-            yield name, None, [f"{at}: {unknown[name]}"]
-        elif not isinstance(section, Mapping):
-            yield name, None, [f"{at}: must be a mapping of settings; see docs/operations.md"]
-        else:
-            yield (name, *read(find(name), section, SectionPlace(at, place.folder)))

@@ -1,6 +1,7 @@
-"""What the section `invariants` demands, and what is wrong with it .
+"""What the section `invariants` demands, and what is wrong with it.
 
-Covers monitor/config/invariants.py and pipeline/invariants/finder.py.
+Covers monitor/config/invariants.py, monitor/config/named_sections.py and
+pipeline/invariants/finder.py.
 """
 
 from pathlib import Path
