@@ -4,9 +4,24 @@ Days of 23 and 25 hours are right: an hour that comes twice has two beginnings.
 """
 
 from datetime import datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pipeline.errors import ConfigError
 
 DAY = timedelta(days=1)
+
+
+def require_zone(setting: str, told: str) -> None:
+    """Refuse what the *setting* was *told* if it is no zone; an empty text stands for another's.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    try:
+        ZoneInfo(told or "UTC")
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        msg = f"{setting}: {told!r} is no time zone; write one such as Europe/Berlin"
+        raise ConfigError(msg) from error
 
 
 def next_part(after: datetime, length: timedelta, zone: ZoneInfo) -> datetime:

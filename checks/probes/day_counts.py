@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
+from checks.day import require_zone
 from checks.day_spans import days_before
 from checks.day_tallies import (
     DayDifference,
@@ -29,7 +30,7 @@ from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
-from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Table
 
 NAME = "day_counts"
@@ -84,13 +85,8 @@ class DayCounts:
         Raises:
             ConfigError: names the setting.
         """
-        for name in ("zone", "wall"):
-            told = getattr(self, name)
-            try:
-                ZoneInfo(told or "UTC")
-            except (ValueError, OSError, ZoneInfoNotFoundError) as error:
-                msg = f"{name}: {told!r} is no time zone; write one such as Europe/Berlin"
-                raise ConfigError(msg) from error
+        require_zone("zone", self.zone)
+        require_zone("wall", self.wall)
 
     def measure(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
         """Compare what was added up before; then add the days up anew."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from checks.baseline import (
     Interval,
@@ -23,7 +23,7 @@ from checks.baseline import (
     quiet_run,
     usual,
 )
-from checks.day import DAY, next_part
+from checks.day import DAY, next_part, require_zone
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Share, Span
@@ -90,11 +90,7 @@ class Volatility:
         if self.interval <= timedelta():
             msg = f"interval: {self.interval} is no length; write one such as PT1H"
             raise ConfigError(msg)
-        try:
-            ZoneInfo(self.zone or "UTC")
-        except (ValueError, OSError, ZoneInfoNotFoundError) as error:
-            msg = f"zone: {self.zone!r} is no time zone; write one such as Europe/Berlin"
-            raise ConfigError(msg) from error
+        require_zone("zone", self.zone)
 
     def measure(self, table: Table, world: World) -> Changes | NotYet | Undecided:
         """Close the interval when its time has come and the mirror is close; else nothing new."""
