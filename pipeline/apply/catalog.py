@@ -21,7 +21,7 @@ from pipeline.schema.history import History, SchemaChange
 from pipeline.schema.pending import EMPTIED, Asked, Gone, MovedRows, PendingStatements
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
-from pipeline.standards.column import StandardColumn, default_of
+from pipeline.standards.column import default_of, written
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 Births = dict[str, list[tuple[str, Order]]]
@@ -259,7 +259,7 @@ class Catalog:
         """A shard's column as its mirror has it."""
         own = self.standards.of(self.router.table(shard))
         standard = None if own is None else own.of(column.name)
-        return column if standard is None else StandardColumn(column, standard)
+        return written(column, standard)
 
     def _born(self, source: str) -> Births:
         """By shard, since each pass asks for the births of every one that has changes."""
@@ -283,15 +283,15 @@ class Catalog:
         told = (self.newest(shard.source, shard.name) for shard in own)
         schema = next((one for one in told if one is not None), None)  # a shard may be dropped
         key = (rule.key if rule and rule.key else schema.key) if schema else ()
-        written = self.standards.columns(name)
+        restated = self.standards.columns(name)
         return Table(
             name=name,
             shards=own,
             key=key,
-            id_column=None if {*key} & {*written} else _id_column(schema, key),
+            id_column=None if {*key} & {*restated} else _id_column(schema, key),
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=self.tier(name, shards),
-            by_standard=written,
+            by_standard=restated,
         )
 
     def tier(self, name: str, shards: Folding) -> int:
@@ -341,12 +341,13 @@ class Catalog:
     def _refuse_odd_standards(self, table: Table, merged: TableSchema) -> None:
         """Two rows must not get one key, and a name in the config must be that of a column."""
         own = self.standards.of(table.name)
-        names = {column.name for column in merged.columns}
-        if own is not None and (lacking := sorted(own.expected - names)):
+        if own is None:
+            return
+        if lacking := sorted(own.expected - {column.name for column in merged.columns}):
             detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
             raise HeldError("standards", f"{detail}; correct its name, or take it out")
         for name in table.key:
-            if own is not None and name in own.standards and not own.standards[name].distinct:
+            if name in own.standards and not own.standards[name].distinct:
                 detail = f"by the standard of key column {name} two rows may get one key"
                 advice = "take it out of `standards`, or give it one that keeps values apart"
                 raise HeldError("standards", f"{table.name}: {detail}; {advice}")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.apply.catalog import Catalog, Folding
 from pipeline.model import Shard
-from pipeline.schema.column import Column
-from pipeline.standards.column import StandardColumn
+from pipeline.standards.column import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def _links(
     own = catalog.standards.of(table)
     for column in () if schema is None else schema.columns:
         standard = None if own is None else own.of(column.name)
-        mirrored: Column = column if standard is None else StandardColumn(column, standard)
+        mirrored = written(column, standard)
         yield ColumnLink(
             shard=shard,
             column=column.name,

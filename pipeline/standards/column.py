@@ -129,6 +129,11 @@ class StandardDialect:
         return self.own.differences(plain(schema), [source_column(one) for one in server])
 
 
+def written(column: Column, standard: Standard | None) -> Column:
+    """The column as a mirror has it, by its *standard* if it has one."""
+    return column if standard is None else StandardColumn(column, standard)
+
+
 def source_column(column: Column) -> Column:
     """The column as its source has it."""
     return column.sent if isinstance(column, StandardColumn) else column
