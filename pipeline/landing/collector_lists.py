@@ -68,10 +68,10 @@ def placed(
     ends: Mapping[str, Order], made: Mark, orderings: Mapping[str, Ordering]
 ) -> Mapping[str, Order]:
     """The *ends* of logs as changes are ordered: by what landed, where they bear no places."""
-    landed: dict[str, Order] = {}
-    for name, order in made.high.items():
-        landed[source_of(name)] = max(order, landed.get(source_of(name), order))
     weak = {name for name, one in orderings.items() if one is not Ordering.LOG}
+    landed: dict[str, Order] = {}
+    for name, order in made.high.items() if weak else ():
+        landed[source_of(name)] = max(order, landed.get(source_of(name), order))
     return {name: landed.get(name, end) if name in weak else end for name, end in ends.items()}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from operator import add
 from typing import Any, TypeVar
 
@@ -145,8 +146,15 @@ def gather(
         around=_joined([one.around for one in told], AroundRows.with_more),
         doubted=doubted,
         wholes=_joined([one.wholes for one in told], max),
-        beats=_joined([one.beats for one in told], add),
+        beats=_beats(told),
     )
+
+
+def _beats(told: Iterable[RunTally]) -> dict[str, tuple[LandedBeat, ...]]:
+    found: dict[str, list[LandedBeat]] = {}
+    for source, own in chain.from_iterable(one.beats.items() for one in told):
+        found.setdefault(source, []).extend(own)
+    return {source: tuple(own) for source, own in found.items()}
 
 
 def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:

@@ -178,14 +178,14 @@ def _heartbeats(beats: pa.Table) -> dict[str, int]:
 
 def _beats(beats: pa.Table) -> dict[str, tuple[LandedBeat, ...]]:
     """Those that came out of the log."""
-    result: dict[str, tuple[LandedBeat, ...]] = {}
+    result: dict[str, list[LandedBeat]] = {}
     live = pc.and_(pc.is_valid(beats["log"]), pc.equal(beats["origin"], int(Origin.LIVE)))
     for beat in beats.filter(live).to_pylist():
         if (beat["note"] or "").isdigit():
             place = (beat["topic"], beat["partition"], beat["offset"])
             one = LandedBeat(int(beat["note"]), *place, order_of(beat))
-            result[beat["source"]] = (*result.get(beat["source"], ()), one)
-    return result
+            result.setdefault(beat["source"], []).append(one)
+    return {source: tuple(own) for source, own in result.items()}
 
 
 def _wholes(beats: pa.Table) -> dict[str, Order]:
