@@ -32,7 +32,6 @@ from pipeline.apply.turn_jobs import PendingFiles, TurnJobs
 from pipeline.apply.untold_turns import UntoldTurns
 from pipeline.archive import RegisteredWindow
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import Part
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
 from pipeline.living import living_tables
@@ -267,7 +266,7 @@ class Passes:
                 room -= pending.most(job, room) if job is not None else 0
         done = (
             self._finished(job, outcome, started, landed, waived)
-            for job, outcome in self._outcomes(jobs, pending.files)
+            for job, outcome in self._outcomes(jobs, pending)
         )
         return tuple(turn for turn in (*failed, *done) if turn is not None)
 
@@ -286,7 +285,7 @@ class Passes:
         return self.jobs.demanding(job, landed, waived) if job is not None else None
 
     def _outcomes(
-        self, jobs: Sequence[MirrorJob[Any]], files: tuple[Part, ...]
+        self, jobs: Sequence[MirrorJob[Any]], pending: PendingFiles
     ) -> Iterator[tuple[MirrorJob[Any], TurnOutcome]]:
         """What our own turns came to, then another engine's: each is asked for when it is due."""
         ours: list[MirrorJob[Any]] = []
@@ -297,9 +296,9 @@ class Passes:
                 ours.append(one)
             else:
                 theirs.append((one, engine))
-        log_uri = self.changes.store.uri
+        log_uri, files = self.changes.store.uri, pending.files
         group = Group(log_uri, files, tuple(ours), self.table_format.worker())
-        for found in self.ours.in_turn(group):
+        for found in self.ours.in_turn(group, pending.rows):
             yield from ((one, found[one.table.name]) for one in ours if one.table.name in found)
         for one, engine in theirs:
             yield one, run(Group(log_uri, files, (one,), engine))[one.table.name]

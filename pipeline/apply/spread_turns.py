@@ -14,7 +14,6 @@ from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, grouped, ru
 from pipeline.apply.refusal import Refusal
 from pipeline.changelog.slices import TableRows
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.lake.store import open_store
 
 HERE = 100_000  # rows that are read in this process; more are worth a Spark job
 HERE_MIRRORS = 24
@@ -34,15 +33,15 @@ class SpreadTurns:
     workers: int
     _fatal: set[str] = field(default_factory=set)
 
-    def __call__(self, group: Group) -> Outcomes:
-        """What the turns came to, by table.
+    def __call__(self, group: Group, rows: TableRows) -> Outcomes:
+        """What the turns came to, by table; *rows* counts those of the files.
 
         Raises:
             UnreachableError: not one of them could be run.
         """
         if not group.jobs:
             return {}
-        if len(group.jobs) <= HERE_MIRRORS and _are_few(group):
+        if len(group.jobs) <= HERE_MIRRORS and _are_few(group, rows):
             return run(group)
         alone = [job for job in group.jobs if job.table.name in self._fatal]
         others = tuple(job for job in group.jobs if job.table.name not in self._fatal)
@@ -53,7 +52,7 @@ class SpreadTurns:
             found |= self._single(replace(group, jobs=(job,)))
         return found
 
-    def in_turn(self, group: Group) -> Iterator[Outcomes]:
+    def in_turn(self, group: Group, rows: TableRows) -> Iterator[Outcomes]:
         """The same, step by step: a mirror of most changes comes after all others.
 
         Who takes a step commits it before the next one: nobody waits for the largest.
@@ -61,15 +60,15 @@ class SpreadTurns:
         Raises:
             UnreachableError: not one of all could be run.
         """
-        large = _largest(group)
+        large = _largest(group, rows)
         others = tuple(job for job in group.jobs if job is not large)
         if large is None or not others:
-            yield self(group)
+            yield self(group, rows)
             return
         try:
-            small = self(replace(group, jobs=others))
+            small = self(replace(group, jobs=others), rows)
         except UnreachableError:
-            yield self(group)  # the large one shows whether it is for one of them
+            yield self(group, rows)  # the large one shows whether it is for one of them
             return
         yield small
         yield self._single(replace(group, jobs=(large,)))
@@ -107,11 +106,10 @@ class SpreadTurns:
         return found
 
 
-def _largest(group: Group) -> MirrorJob[Any] | None:
+def _largest(group: Group, rows: TableRows) -> MirrorJob[Any] | None:
     """The mirror of far more changes than any other, if they are many; None if there is none."""
     if len(group.jobs) < 2 or sum(part.rows for part in group.files) <= HERE:
         return None
-    rows = TableRows(open_store(group.changes))
     try:
         counts = [_rows(rows, group, job) for job in group.jobs]
     except SluiceError:
@@ -124,14 +122,14 @@ def _rows(rows: TableRows, group: Group, job: MirrorJob[Any]) -> int:
     return sum(rows.of(part, job.table.name) for part in group.files if job.wanted.meets(part))
 
 
-def _are_few(group: Group) -> bool:
+def _are_few(group: Group, rows: TableRows) -> bool:
     """Whether so little is to be read that no Spark job is worth it, nor the wait for one.
 
     Files hold other tables' rows, too: where all would be many, their footers are asked.
     """
     if sum(part.rows for part in group.files) <= HERE:
         return True
-    rows, left = TableRows(open_store(group.changes)), HERE
+    left = HERE
     try:
         for part in group.files:
             near = (job for job in group.jobs if job.wanted.meets(part))
