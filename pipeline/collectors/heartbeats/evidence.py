@@ -1,8 +1,11 @@
 """What does a heartbeat that came through prove of all that was committed before it?
 
-Where the log ends is noted first, then the highest heartbeat number n that is committed.  Number
-n + 1 may be logged by then, and not be seen yet; n + 2 cannot be, for it waits for that row.  So
-once n + 2 comes out of the topics, what stood in the log before that end was sent before it.
+Where the log ends is noted first, then the highest heartbeat number n that is committed.  The next
+one above n may be logged by then, and not be seen yet; the one after that cannot be, for it waits
+for that row.  So once two above n have come out of the topics, what stood in the log before that
+end was sent before the second.  Not once n + 2 has: after a restore, or a fail-over to a server
+that lacks some, numbers leap.  There some above n may also be of the log before: so where a server
+is new, nothing is waited for until its own number has risen; those of the log before are below it.
 
 Whether what was sent before has *arrived* is a promise of the producer, which nobody can see:
 
@@ -56,19 +59,34 @@ class NotedEnd:
     head: Head
     number: int
 
-    @property
-    def after(self) -> int:
-        """The lowest number that is surely in the log above it."""
-        return self.number + 2
-
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """An end, the number that is waited for, and how often another one is to be, after that."""
+    """An end, of which two heartbeats above ``above`` are waited for, and ``more`` times again.
+
+    ``above`` is None until the next end is noted; ``first`` is the one that came of the two.
+    """
 
     end: NotedEnd
-    number: int | None
+    above: int | None
     more: int
+    first: int | None = None
+
+    def after(self, number: int, first: int | None) -> "_Awaited":
+        """Waiting for two above *number*, which is committed; *first* of them came before."""
+        return self if self.above is not None else replace(self, above=number, first=first)
+
+    def anew(self, more: int) -> "_Awaited":
+        """For two above what is committed by the next look."""
+        return _Awaited(self.end, None, more)
+
+    def seeing(self, number: int) -> "_Awaited | None":
+        """With one more that came; None once it is proven."""
+        if self.above is None or number <= (self.above if self.first is None else self.first):
+            return self
+        if self.first is None:
+            return replace(self, first=number)
+        return self.anew(self.more - 1) if self.more else None
 
 
 @dataclass(eq=False)
@@ -80,23 +98,26 @@ class HeartbeatEvidence:
     _last: int | None = None
     _waiting: deque[_Awaited] = field(default_factory=deque)
     _proven: NotedEnd | None = None
-    _identity: str = ""
+    _begun: NotedEnd | None = None
+    _newest: NotedEnd | None = None
 
     def learn(self, end: NotedEnd, came: Sequence[int]) -> None:
         """Take in an *end*, and the numbers that *came* since the last one, looked for after it."""
-        if end.head.identity != self._identity:  # another log: nothing of this one is known
+        if self._is_of_another_log(end):
             self._waiting.clear()
-            self._proven, self._identity = None, end.head.identity
-        ready = (replace(w, number=end.after) if w.number is None else w for w in self._waiting)
-        self._waiting = deque(ready)
+            self._proven, self._begun = None, end
+        self._newest = end
         if len(self._waiting) < MOST:
             more = 1 if self.promise is SendingPromise.BATCHES else 0
-            self._waiting.append(_Awaited(end, end.after, more))
+            self._waiting.append(_Awaited(end, None, more))
+        if self._begun is not None and end.number > self._begun.number:
+            first = self.highest if self.highest > end.number else None
+            self._waiting = deque(w.after(end.number, first) for w in self._waiting)
         if came:
             if not self._is_onward(came):
                 self._wait_anew()
             self._last, self.highest = came[-1], max(*came, self.highest)
-            self._judge(came[-1])
+            self._judge(came)
 
     def acknowledged(self, source: str) -> Acknowledged | Missing:
         """Up to where all of *source*'s log has arrived."""
@@ -109,6 +130,13 @@ class HeartbeatEvidence:
             return Missing(f"no heartbeat has come through yet that source {source} wrote since")
         return Acknowledged(self._proven.head.position)
 
+    def _is_of_another_log(self, end: NotedEnd) -> bool:
+        """Of another server, or of one that was restored: nothing of it is known."""
+        before = self._newest
+        if before is None or end.head.identity != before.head.identity:
+            return True
+        return end.number < before.number
+
     def _is_onward(self, came: Sequence[int]) -> bool:
         """Whether each is the one after the one before: else some may have been taken twice."""
         before = came[0] - 1 if self._last is None else self._last
@@ -117,16 +145,16 @@ class HeartbeatEvidence:
     def _wait_anew(self) -> None:
         """By batches, for the second heartbeat: the first batch may have been taken again."""
         if self.promise is SendingPromise.BATCHES:
-            kept = (w if w.more else replace(w, number=None) for w in self._waiting)
-            self._waiting = deque(kept)
+            self._waiting = deque(w if w.more else w.anew(0) for w in self._waiting)
 
-    def _judge(self, seen: int) -> None:
+    def _judge(self, came: Sequence[int]) -> None:
         left = deque[_Awaited]()
         for one in self._waiting:
-            if one.number is None or one.number > seen:
-                left.append(one)
-            elif one.more:
-                left.append(replace(one, number=None, more=one.more - 1))
-            else:
+            awaited: _Awaited | None = one
+            for number in came:
+                awaited = awaited and awaited.seeing(number)
+            if awaited is None:
                 self._proven = one.end
+            else:
+                left.append(awaited)
         self._waiting = left

@@ -32,25 +32,69 @@ def test_nothing_is_said_before_a_heartbeat_came_through() -> None:
     assert "no heartbeat of source shop" in missing(evidence.acknowledged("shop"))
 
 
+def begun(promise: SendingPromise, identity: str = "A") -> HeartbeatEvidence:
+    """Of a server whose number has been seen to rise."""
+    evidence = HeartbeatEvidence(promise)
+    evidence.learn(end(10, -2, identity), ())
+    evidence.learn(end(20, -1, identity), ())
+    return evidence
+
+
 @pytest.mark.parametrize(
     ("seen", "proven"),
     [
-        pytest.param(5, False, id="the newest that was committed by then"),
-        pytest.param(6, False, id="one that may have been logged, and not seen, by then"),
-        pytest.param(7, True, id="one that waited for that one"),
+        pytest.param((5,), False, id="the newest that was committed by then"),
+        pytest.param((6,), False, id="one that may have been logged, and not seen, by then"),
+        pytest.param((7,), False, id="that one, for numbers leapt"),
+        pytest.param((7, 7), False, id="that one, twice"),
+        pytest.param((6, 7), True, id="one that waited for that one"),
+        pytest.param((7, 9), True, id="one that waited for that one, though numbers leap"),
     ],
 )
-def test_an_end_is_proven_by_a_heartbeat_that_was_written_after_it(seen: int, proven: bool) -> None:
-    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+def test_an_end_is_proven_by_a_heartbeat_that_was_written_after_it(
+    seen: tuple[int, ...], proven: bool
+) -> None:
+    evidence = begun(SendingPromise.ORDERED)
     evidence.learn(end(100, 5), (4,))
 
-    evidence.learn(end(200, 7), (seen,))
+    evidence.learn(end(200, 7), seen)
 
     assert (evidence.acknowledged("shop") == at(100)) is proven
 
 
+def test_a_number_that_came_before_it_was_seen_committed_is_one_of_the_two() -> None:
+    """A log may be read before what it tells of can be seen."""
+    evidence = begun(SendingPromise.ORDERED)
+    evidence.learn(end(90, 5), (4, 5, 6))
+    evidence.learn(end(100, 5), ())
+
+    evidence.learn(end(200, 7), (7,))
+
+    assert evidence.acknowledged("shop") == at(100)
+
+
+@pytest.mark.parametrize("identity", ["B", "A"], ids=["another server", "one that was restored"])
+@pytest.mark.parametrize("known", [True, False], ids=["seen before", "at the start"])
+def test_heartbeats_that_a_server_lacks_prove_nothing_of_it(identity: str, known: bool) -> None:
+    """The one before it had 104 and 105, which are on their way; the next one is 106."""
+    evidence = begun(SendingPromise.ORDERED)
+    if known:
+        evidence.learn(end(900, 104), (101, 102, 103))
+    else:
+        evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+
+    evidence.learn(end(500, 103, identity), (104,))
+    evidence.learn(end(550, 103, identity), (105, 106))
+
+    assert isinstance(evidence.acknowledged("shop"), Missing)
+    evidence.learn(end(600, 107, identity), (107,))
+    assert isinstance(evidence.acknowledged("shop"), Missing)
+    evidence.learn(end(700, 109, identity), (108, 109))
+    assert evidence.acknowledged("shop") == at(600)
+
+
 def test_by_batches_one_heartbeat_more_is_waited_for_that_was_written_later() -> None:
-    evidence = HeartbeatEvidence(SendingPromise.BATCHES)
+    evidence = begun(SendingPromise.BATCHES)
     evidence.learn(end(100, 5), (4,))
     evidence.learn(end(200, 7), (5, 6, 7))  # may be of the same batch as what stands before 100
 
@@ -62,21 +106,22 @@ def test_by_batches_one_heartbeat_more_is_waited_for_that_was_written_later() ->
 
 
 def test_while_the_log_is_sent_again_nothing_is_said() -> None:
-    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    evidence = begun(SendingPromise.ORDERED)
     evidence.learn(end(100, 5), (4,))
-    evidence.learn(end(200, 7), (8,))
+    evidence.learn(end(200, 7), (7, 8))
 
     evidence.learn(end(300, 9), (6,))
 
     assert "heartbeat 6 came through behind 8" in missing(evidence.acknowledged("shop"))
-    evidence.learn(end(400, 10), (9,))
+    evidence.learn(end(400, 10), (7, 8, 9))
     assert evidence.acknowledged("shop") == at(200)
 
 
 def test_what_was_proven_of_another_server_says_nothing_of_this_one() -> None:
-    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    evidence = begun(SendingPromise.ORDERED)
     evidence.learn(end(100, 5), (4,))
-    evidence.learn(end(200, 7), (8,))
+    evidence.learn(end(200, 7), (6, 7))
+    assert evidence.acknowledged("shop") == at(100)
 
     evidence.learn(end(50, 8, identity="B"), (9,))
 
@@ -84,7 +129,7 @@ def test_what_was_proven_of_another_server_says_nothing_of_this_one() -> None:
 
 
 def test_however_far_it_lags_ends_that_wait_are_bounded_and_none_is_lost() -> None:
-    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    evidence = begun(SendingPromise.ORDERED)
     evidence.learn(end(100, 0), (0,))
     for number in range(1, 2_000):
         evidence.learn(end(100 + number, number), ())
@@ -102,11 +147,11 @@ class Server:
     committed: int = 0
     beats: int = 0
 
-    def beat(self) -> None:
-        """The row is locked until the one before is committed."""
-        if self.newest == self.beats - 1:
-            self.log.append(self.beats)
-            self.beats += 1
+    def beat(self, leap: int = 0) -> None:
+        """The row is locked until the one before is committed; numbers leap after a restore."""
+        if self.newest == max((one for one in self.log if one is not None), default=-1):
+            self.log.append(self.beats + leap)
+            self.beats += 1 + leap
 
     @property
     def newest(self) -> int:
@@ -114,13 +159,16 @@ class Server:
         return done[-1] if done else -1
 
 
-@given(st.lists(st.sampled_from(("beat", "row", "commit", "send", "look", "noted")), max_size=80))
+WAYS = ("beat", "leap", "row", "commit", "send", "look", "noted")
+
+
+@given(st.lists(st.sampled_from(WAYS), max_size=80))
 def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> None:
     server, evidence = Server(), HeartbeatEvidence(SendingPromise.ORDERED)
     arrived, seen, noted = 0, 0, end(0, -1)
     for step in steps:
-        if step == "beat":
-            server.beat()
+        if step in ("beat", "leap"):
+            server.beat(leap=3 if step == "leap" else 0)
         elif step == "row":
             server.log.append(None)
         elif step == "commit":
@@ -140,7 +188,7 @@ def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> 
 
 def test_a_batch_that_failed_and_is_taken_again_with_more_in_it_proves_nothing() -> None:
     """One partition took its part, the other hangs; heartbeats of now come out behind the old."""
-    evidence = HeartbeatEvidence(SendingPromise.BATCHES)
+    evidence = begun(SendingPromise.BATCHES)
     evidence.learn(end(100, 5), (4, 5))
     evidence.learn(end(200, 8), (6, 7, 8))  # of the batch that does not end
     evidence.learn(end(300, 10), ())
@@ -153,7 +201,7 @@ def test_a_batch_that_failed_and_is_taken_again_with_more_in_it_proves_nothing()
     assert evidence.acknowledged("shop") == at(300)
 
 
-STEPS = ("beat", "row", "take", "came", "sent", "fail", "look")
+STEPS = ("beat", "leap", "row", "take", "came", "sent", "fail", "look")
 
 
 @given(st.lists(st.sampled_from(STEPS), max_size=120))
@@ -162,8 +210,8 @@ def test_by_batches_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -
     server, evidence = Server(), HeartbeatEvidence(SendingPromise.BATCHES)
     begun, taken, batch, arrived, came = 0, 0, list[int](), set[int](), list[int]()
     for step in steps:
-        if step == "beat":
-            server.beat()
+        if step in ("beat", "leap"):
+            server.beat(leap=3 if step == "leap" else 0)
             server.committed = len(server.log)
         elif step == "row":
             server.log.append(None)
