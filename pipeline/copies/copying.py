@@ -55,7 +55,7 @@ class Copying:
         if not table.key:
             raise HeldError("no_key", f"{table.name} has no key to copy by; name one by `key:`")
         if was is not None and (parts := self._rest(snapshot, was)) is not None:
-            return self._parts(table, was, parts)
+            return self._parts(table, self._shaped_as_is(table, was.version), was, parts)
         if not self._follows(table.name, snapshot, was) or was is None or not was.whole:
             return self._loaded(table, snapshot, was)
         try:
@@ -113,11 +113,13 @@ class Copying:
             parts=0,
         )
         parts = self.mirrors.table_format.contents(snapshot.uri, snapshot.version)
-        self.target.write(self._shaped_as_is(table, snapshot.version), CopyStep(was, begun))
-        return self._parts(table, begun, parts)
+        made = self._shaped_as_is(table, snapshot.version)
+        self.target.write(made, CopyStep(was, begun))
+        return self._parts(table, made, begun, parts)
 
-    def _parts(self, table: Table, at: CopyPosition, parts: tuple[RowPart, ...]) -> CopyPosition:
-        made = self._shaped_as_is(table, at.version)
+    def _parts(
+        self, table: Table, made: CopiedTable, at: CopyPosition, parts: tuple[RowPart, ...]
+    ) -> CopyPosition:
         for number, part in enumerate(parts[at.parts or 0 :], (at.parts or 0) + 1):
             if self.stopping():
                 return at
