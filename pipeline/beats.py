@@ -39,7 +39,8 @@ class BeatTrail:
     ``last`` is the one that landed last, ``raised`` the batch in which the highest came.  ``again``
     is the batch in which numbers fell last, and ``over`` that in which they had climbed back; -1:
     never.  ``falls`` counts falls, ``leaps`` numbers left out on the way back, both until there
-    were none for a while, which ``calm`` counts.
+    were none for a while, which ``calm`` counts.  ``clear`` if nothing that had landed before that
+    batch stands at ``order`` or above.
     """
 
     highest: int
@@ -51,6 +52,7 @@ class BeatTrail:
     falls: int = 0
     leaps: int = 0
     calm: int = 0
+    clear: bool = True
 
     @property
     def resending(self) -> bool:

@@ -16,9 +16,12 @@ from pipeline.report import Gap, tell_gap
 
 
 def with_beats(
-    made: Mark, beats: Mapping[str, Iterable[LandedBeat]], orderings: Mapping[str, Ordering]
+    made: Mark,
+    before: Mark,
+    beats: Mapping[str, Iterable[LandedBeat]],
+    orderings: Mapping[str, Ordering],
 ) -> Mark:
-    """*made*, the mark of a batch, with the *beats* in it: source -> its own, in any order."""
+    """*made*, the mark after *before*, with the *beats* between, by source, in any order."""
     placed = {source for source, one in orderings.items() if one is Ordering.LOG}
     trails = {source: one for source, one in made.beats.items() if source not in placed}
     gaps = dict(made.gaps)
@@ -28,7 +31,7 @@ def with_beats(
         seen = followed(trails.get(source), own, made.batch)
         if seen is None:
             continue
-        trails[source] = seen.trail
+        trails[source] = _judged(seen.trail, source, before, made.batch)
         found = [_never_sent(source, made, one) for one in seen.skipped]
         if seen.doubtful:  # what was told before is of now, too: a base must begin after it
             gaps = {
@@ -37,6 +40,14 @@ def with_beats(
             found.append(_sent_twice(source, made, seen.trail))
         gaps |= {gap.id: tell_gap(gap) for gap in found if gap.shards}
     return replace(made, beats=trails, gaps=gaps)
+
+
+def _judged(trail: BeatTrail, source: str, before: Mark, batch: int) -> BeatTrail:
+    """*trail*, which knows whether its highest stands above all that came in earlier batches."""
+    if trail.raised != batch:
+        return trail
+    clear = all(one < trail.order for n, one in before.high.items() if source_of(n) == source)
+    return replace(trail, clear=clear)
 
 
 def _never_sent(source: str, made: Mark, skipped: SkippedBeats) -> Gap:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pipeline.beats import LandedBeat
 from pipeline.errors import FormatError
-from pipeline.landing.inversions import order_of, tops
+from pipeline.landing.inversions import NO_FLOORS, order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
 from pipeline.landing.told_schemas import newest, unrepeated
 from pipeline.mark import ToldSchema
@@ -119,14 +119,15 @@ def gather(
     high: Mapping[str, Order],
     readings: Mapping[str, SchemaReading],
     schemas: Mapping[str, ToldSchema] | None = None,
+    floors: Mapping[str, Order] = NO_FLOORS,
 ) -> Facts:
     """Add up what a batch's runs tell; *high* is the highest LIVE order landed before.
 
     *readings*: source -> how its schema changes are read; *schemas* are the newest columns that
-    rows told before.
+    rows told before; *floors* as of :func:`pipeline.landing.inversions.tops`.
     """
     statements = unrepeated((row for tally in told for row in tally.statements), schemas or {})
-    reached, doubted = tops((one for tally in told for one in tally.stretches), high)
+    reached, doubted = tops((one for tally in told for one in tally.stretches), high, floors)
     news, texts, unread = _news(statements, readings)
     errors = _joined([*(one.errors for one in told), *unread], Unreadable.with_more)
     return Facts(

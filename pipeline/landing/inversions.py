@@ -23,6 +23,7 @@ ORDER = ("epoch", "log", "pos", "row")
 JUDGED = (*_PARTITION, "offset", "order", "op", "origin", "snapshot")
 Flags = npt.NDArray[np.bool_]
 Columns = Sequence[Ints]  # the parts of an order, each for all rows
+NO_FLOORS: Mapping[str, Order] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,37 +73,42 @@ def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
 
 
 def tops(
-    told: Iterable[OrderStretch], high: Mapping[str, Order]
+    told: Iterable[OrderStretch],
+    high: Mapping[str, Order],
+    floors: Mapping[str, Order] = NO_FLOORS,
 ) -> tuple[dict[str, Order], frozenset[TopicPartition]]:
     """Highest LIVE order of each partition, and where rows may stand too low.
 
-    A partition without a LIVE row keeps what *high* says of it.
+    A partition without a LIVE row keeps what *high* says of it.  *floors*: source -> an order below
+    which nothing new can come in any partition.
     """
     reached: dict[str, Order] = {}
     doubted = set()
     for one in sorted(told, key=lambda one: (one.name, one.first)):
         before = reached.get(one.name, high.get(one.name))
-        if not one.rising or (before is not None and one.begins < before):
+        least = _highest_of(before, floors.get(one.source))
+        if not one.rising or (least is not None and one.begins < least):
             doubted.add(one.at)
-        known = [order for order in (before, one.highest) if order is not None]
-        if known:
-            reached[one.name] = max(known)
+        if (top := _highest_of(before, one.highest)) is not None:
+            reached[one.name] = top
     return reached, frozenset(doubted)
 
 
-def low(rows: pa.Table, high: Mapping[str, Order]) -> dict[TopicPartition, tuple[int, ...]]:
+def low(
+    rows: pa.Table, high: Mapping[str, Order], floors: Mapping[str, Order] = NO_FLOORS
+) -> dict[TopicPartition, tuple[int, ...]]:
     """Offsets of the rows that stand too low in their partition.
 
     In: ``JUDGED``, in any order.  A row stands too low when its order is below that of a LIVE row
-    before it, by offset, or below *high*.
+    before it, by offset, or below *high*, or *floors* as of :func:`tops`.
     """
     parts = [pc.struct_field(rows["order"], [name]) for name in ORDER]
     flat = rows.drop_columns("order")
     for name, part in zip(ORDER, parts, strict=True):
         flat = flat.append_column(name, part)
     ordered = _by_offset(flat)
-    names = [str(one) for one in ordered.partitions]
-    before = {code: high[name] for code, name in enumerate(names) if name in high}
+    known = (_highest_of(high.get(str(one)), floors.get(one.source)) for one in ordered.partitions)
+    before = {code: order for code, order in enumerate(known) if order is not None}
     below = _below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
     codes, offsets = ordered.codes[below], ordered.offsets[below]
     turns = _turns(codes)
@@ -121,6 +127,10 @@ def places(rows: pa.Table) -> Columns:
 def order_of(row: Mapping[str, int]) -> Order:
     """The order of a row told by name."""
     return Order(*(row[name] for name in ORDER))
+
+
+def _highest_of(*orders: Order | None) -> Order | None:
+    return max((one for one in orders if one is not None), default=None)
 
 
 def _placed(rows: pa.Table) -> pa.Table:

@@ -32,6 +32,7 @@ from pipeline.landing.new_rules import with_rules
 from pipeline.landing.new_standards import with_standards
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.noticed import Noticed
+from pipeline.landing.passed_beats import PassedBeats
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import resending
@@ -48,7 +49,7 @@ from pipeline.landing.topic_shards import TopicShards
 from pipeline.landing.untold_losses import with_untold
 from pipeline.lives import lived
 from pipeline.mark import Mark, source_of
-from pipeline.model import Ordering, PartitionEnd, TopicPartition
+from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.route import Router
@@ -86,6 +87,7 @@ class Landing:
     _healed: Healed = field(default_factory=Healed)
     _again: Resubmitted = field(default_factory=Resubmitted)
     _noticed: Noticed = field(default_factory=Noticed)
+    _passed: PassedBeats = field(default_factory=PassedBeats)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
@@ -149,10 +151,9 @@ class Landing:
 
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
-        closed = waived & set(self.mark.gaps).union(*self.mark.quarantined.values())
+        open_ = set(self.mark.gaps).union(*self.mark.quarantined.values())
         again = is_due(self.mark, self.rereads(), self._tried) or self._noticed.is_due(self.mark)
-        closed |= self._healed.ids
-        return again or bool(chosen.spans or chosen.gaps or closed)
+        return again or bool(chosen.spans or chosen.gaps or waived & open_ or self._healed.ids)
 
     @cached_property
     def _orderings(self) -> Mapping[str, Ordering]:
@@ -242,6 +243,7 @@ class Landing:
         It gets into *held*, as does one that is not read again yet, or whose registry is silent.
         """
         epochs = self._epochs(listing)
+        floors = self._passed.floors(self.mark, listing.heads, self._orderings)
         now = Circumstances(chosen, listing, epochs, waived)
         held.update(self._disorder.standing(now, stamp.received))
         chosen = self._left_out(chosen, listing, held) if held else chosen
@@ -254,8 +256,9 @@ class Landing:
                 held[error.source] = self._disorder.no_schemas(error, stamp.received)
                 chosen = self._left_out(chosen, listing, held)
                 continue
-            facts = self._gathered(staged, listing)
-            if strange := unexplained_rows(self.log, staged, facts.doubted, self.mark.high):
+            facts = self._gathered(staged, listing, floors)
+            own = facts.doubted, self.mark.high, floors
+            if strange := unexplained_rows(self.log, staged, *own):
                 epochs, more = explain(epochs, listing, strange, waived)
                 held.update(more)
                 chosen = self._left_out(chosen, listing, more)
@@ -274,10 +277,10 @@ class Landing:
         names = self.upstream.names(topic)  # it is gone
         return names is not None and names.source in sources
 
-    def _gathered(self, staged: Staged, listing: Listing) -> Facts:
+    def _gathered(self, staged: Staged, listing: Listing, floors: Mapping[str, Order]) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
         told, mark = staged.tallies, self.mark
-        facts = with_drops(gather(told, mark.high, readings, mark.schemas), mark)
+        facts = with_drops(gather(told, mark.high, readings, mark.schemas, floors), mark)
         return self._captured(with_overlaps(facts, self.mark), listing)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:

@@ -16,7 +16,7 @@ from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.errors import SluiceError
 from pipeline.lake.store import Store
-from pipeline.landing.inversions import JUDGED, low
+from pipeline.landing.inversions import JUDGED, NO_FLOORS, low
 from pipeline.landing.redelivery import COLUMNS, Near, unexplained
 from pipeline.landing.tally import RunTally
 from pipeline.model import Order, TopicPartition
@@ -134,15 +134,17 @@ def unexplained_rows(
     staged: Staged,
     doubted: Collection[TopicPartition],
     high: Mapping[str, Order],
+    floors: Mapping[str, Order] = NO_FLOORS,
 ) -> dict[TopicPartition, int]:
     """Where a batch goes back and repeats nothing: partition -> first such offset.
 
-    *doubted* are the partitions that may, *high* is the mark's.
+    *doubted* are the partitions that may, *high* is the mark's, *floors* are as of
+    :func:`pipeline.landing.inversions.tops`.
     """
     if not doubted:
         return {}
     told = partial(staged_rows, log.store, staged.files)
-    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), high)
+    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), high, floors)
     if not back:
         return {}
     rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)

@@ -25,6 +25,10 @@ from pipeline.sources.positions import place, reset
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 
 AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
+BELOW = (
+    "its newest heartbeat stands below changes that had landed before it, and a base would, too; it"
+    " waits for one above them: whoever sends must count its versions as one sequence"
+)
 log = structlog.get_logger(__name__)
 
 
@@ -109,7 +113,7 @@ class RowReaders:
         was committed long before the fence, and stands above all that was logged before it.
 
         Raises:
-            ProofError: there is no such heartbeat yet.
+            ProofError: there is no such heartbeat yet, or it stands below what came before it.
         """
         number = mark.epochs[shard.source].number
         if self._feed(shard.source).format.ordering is Ordering.LOG:
@@ -119,6 +123,8 @@ class RowReaders:
             raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")
         if trail.resending or trail.divided:
             raise ProofError(f"source:{shard.source}: its log is being sent again; it waits")
+        if not trail.clear:
+            raise ProofError(f"source:{shard.source}: {BELOW}")
         return trail.order
 
     def has_landed(self, shard: Shard, order: Order, mark: Mark) -> bool:

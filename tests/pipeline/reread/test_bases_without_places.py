@@ -149,6 +149,31 @@ def test_while_the_log_is_sent_again_nothing_begins(beside: CanalBeside) -> None
     assert "being sent again" in beside.state().why
 
 
+def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: CanalBeside) -> None:
+    """Versions that each table counts for itself: rows that stand would win over the base."""
+    beside.beat()
+    beside.desk.land()
+    mark = beside.desk.loop.mark
+    low = replace(mark.beats["a"], clear=False)
+    beside.desk.loop.mark = replace(mark, beats={"a": low})
+
+    assert "count its versions as one sequence" in beside.state().why
+    assert not beside.rows.reads
+
+
+@pytest.mark.parametrize(("landed", "clear"), [(2, True), (3, False), (4, False)])
+def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
+    landed: int, *, clear: bool
+) -> None:
+    before = Mark("main", 4, high={"a/a.t:0": Order(1, 0, landed), "b/b.t:0": Order(1, 0, 99)})
+    made = replace(before, batch=5, high={"a/a.t:0": Order(1, 0, 50)})
+
+    found = with_beats(made, before, {"a": (beat(7, 3),)}, {"a": Ordering.SEQUENCE})
+    later = with_beats(replace(found, batch=6), made, {"a": ()}, {"a": Ordering.SEQUENCE})
+
+    assert found.beats["a"].clear == later.beats["a"].clear == clear
+
+
 @pytest.mark.parametrize("origin", [Origin.REPAIR, Origin.REPLAY])
 def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -> None:
     beside.wishes = (replace(WISH, origin=origin, rows=RowsWished((WishedKey('["3"]'),))),)
@@ -219,7 +244,9 @@ def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBesi
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
     beats = {"a": (beat(3, 1), beat(9, 2)), "b": (beat(3, 3),)}
 
-    made = with_beats(Mark("main", 4), beats, {"a": Ordering.LOG, "b": Ordering.SEQUENCE})
+    made = with_beats(
+        Mark("main", 4), Mark("main", 3), beats, {"a": Ordering.LOG, "b": Ordering.SEQUENCE}
+    )
 
     assert made.beats == {"b": BeatTrail(3, Order(1, 0, 3), 3, 4)}
     assert not made.gaps
@@ -229,8 +256,8 @@ def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places
     """Nothing raises such a trail any more, and what it kept from being READY would never be."""
     before = Mark("main", 4, beats={"a": BeatTrail(9, Order(1, 0, 3), 7, 4)})
 
-    assert not with_beats(before, {}, {"a": Ordering.LOG}).beats
-    assert with_beats(before, {}, {"a": Ordering.OFFSET}).beats == before.beats
+    assert not with_beats(before, before, {}, {"a": Ordering.LOG}).beats
+    assert with_beats(before, before, {}, {"a": Ordering.OFFSET}).beats == before.beats
 
 
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:

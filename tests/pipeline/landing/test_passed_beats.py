@@ -1,0 +1,115 @@
+"""Where versions are not one sequence over the whole source, no change is lost to a base unseen."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.formats.format import Format
+from pipeline.landing.passed_beats import PassedBeats
+from pipeline.mark import Mark
+from pipeline.model import Head, Op, Ordering
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.landing.desk import Desk
+
+SEQUENCE = {"a": Ordering.SEQUENCE}
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(DebeziumJson):
+    """Its places are the sender's own sequence."""
+
+    ordering: ClassVar[Ordering] = Ordering.SEQUENCE
+
+
+@dataclass(eq=False)
+class CountedDesk(Desk):
+    def format(self, name: str) -> Format:
+        return Counted()
+
+    def beat(self, number: int, version: int) -> None:
+        """A heartbeat comes out, and then the log goes on."""
+        self.topics.beat("a", number, pos=version)
+        self.land()
+        self.server.end += 10
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> CountedDesk:
+    made = CountedDesk(tmp_path, names="a")
+    made.topics.put("a", 5, "first")
+    for number in range(1, 6):
+        made.beat(number, 100 * number)
+    return made
+
+
+def test_a_version_below_a_heartbeat_that_is_passed_holds_the_source(desk: CountedDesk) -> None:
+    """Its partition has shown nothing as high: it is counted by its own row."""
+    desk.topics.put("a", 6, "lost, if a base stands above it")
+
+    (hold,) = desk.land().holds
+
+    assert hold.reason == "disorder"
+    assert "a.db.t:0 offset 1 stands below what was landed and repeats nothing" in hold.detail
+    assert len(desk.landed()) == 1
+
+
+def test_in_a_topic_that_was_never_seen_too(desk: CountedDesk) -> None:
+    desk.topics._insert("a", ("db", "new"), {"id": 1}, (7, 6), None)
+
+    assert [one.reason for one in desk.land().holds] == ["disorder"]
+
+
+def test_one_above_it_lands_and_so_does_what_is_sent_again(desk: CountedDesk) -> None:
+    desk.topics.put("a", 5, "first")  # again
+    desk.topics.put("a", 900, "new")
+
+    assert not desk.land().holds
+    assert len(desk.landed()) == 3
+
+
+def test_a_message_that_was_logged_before_the_newest_heartbeat_may_come_after_it(
+    desk: CountedDesk,
+) -> None:
+    """Another partition was slower: nobody has acknowledged yet that all before it has arrived."""
+    desk.server.silent = True
+    desk.beat(6, 600)
+    desk.topics.put("a", 550, "slower")
+
+    assert not desk.land().holds
+    desk.server.silent = False
+    desk.beat(7, 700)
+    desk.beat(8, 800)
+    desk.topics.put("a", 560, "too late")
+    assert [one.reason for one in desk.land().holds] == ["disorder"]
+
+
+def test_a_person_lets_it_through_as_a_new_log(desk: CountedDesk) -> None:
+    desk.topics.put("a", 6, "lower")
+    (hold,) = desk.land().holds
+
+    assert not desk.land(hold.id).holds
+    assert [one["order"]["epoch"] for one in desk.landed(Op.CREATE)] == [1, 2]
+    desk.topics.put("a", 7, "of the new log")
+    assert not desk.land().holds
+
+
+@pytest.mark.parametrize("ordering", [Ordering.LOG, Ordering.OFFSET])
+def test_other_orders_have_none(desk: CountedDesk, ordering: Ordering) -> None:
+    head = Head("server", binlog_position(7, 1, ""))
+
+    assert not PassedBeats().floors(Mark("main", 1), {"a": (head, head)}, {"a": ordering})
+
+
+def test_after_a_restart_it_is_found_out_anew(desk: CountedDesk) -> None:
+    mark, passed = desk.loop.mark, PassedBeats()
+    head = desk.server.head()
+
+    first = passed.floors(mark, {"a": (head, head)}, SEQUENCE)
+    desk.beat(6, 600)
+    then = passed.floors(desk.loop.mark, {"a": (head, head)}, SEQUENCE)
+
+    assert first == {}
+    assert then == {"a": mark.beats["a"].order}
