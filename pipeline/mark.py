@@ -186,7 +186,7 @@ class Mark:
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
-    ``parts``         ``source/shard`` -> order of a snapshot of which only a part was left.
+    ``parts``         ``source/shard`` -> order of a snapshot that is torn, or only partly left.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.

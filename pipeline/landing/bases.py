@@ -2,7 +2,9 @@
 
 A collector streams only after its snapshot, so a LIVE change above the snapshot's order proves
 that the snapshot has ended; the shard's own last-row marker proves that all its rows were sent.
-A snapshot that was begun again has a new order and replaces the unfinished one.
+A snapshot that was begun again has a new order and replaces the unfinished one.  One that is torn,
+of which rows came before landing saw that the server had been replaced, and rows after, is none:
+as of its newer rows it would take the older ones for rows of before it, and delete them.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
@@ -20,6 +22,7 @@ from itertools import chain, groupby
 
 from pipeline.changelog.own_rows import Settle
 from pipeline.landing.facts import Facts, News
+from pipeline.landing.tally import SnapshotRows
 from pipeline.living import is_there
 from pipeline.mark import Existence, Mark, Snap, source_of
 from pipeline.model import Order, Shard, ShardId
@@ -62,7 +65,11 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         if known is not None and known.order == rows.order:
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
-    snaps = {n: s for n, s in snaps.items() if not _is_outlived(s, existing.get(n), created.get(n))}
+    snaps = {
+        n: s
+        for n, s in snaps.items()
+        if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
+    }
     live = _live({**mark.high, **facts.high})
     done = {
         name: snap for name, snap in snaps.items() if _complete(snap, live.get(source_of(name)))
@@ -70,6 +77,16 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
     left = {name: snap for name, snap in snaps.items() if name not in done}
     return left, tuple(settled[name] for name in sorted(settled))
+
+
+def is_torn(rows: SnapshotRows, known: Snap | None) -> bool:
+    """Whether some of the snapshot's *rows*, or of those *known* from before, are of two epochs."""
+    return rows.torn or (known is not None and known.rows > 0 and rows.goes_on(known.order))
+
+
+def _is_part(snap: Snap, mark: Mark, name: str) -> bool:
+    part = mark.parts.get(name)
+    return part is not None and part >= snap.order
 
 
 def _is_outlived(snap: Snap, known: Existence | None, created: Order | None) -> bool:
@@ -166,11 +183,9 @@ def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
 
 
 def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:
-    known, base, part = snaps.get(name), mark.bases.get(name), mark.parts.get(name)
+    known, base = snaps.get(name), mark.bases.get(name)
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
-    if part is not None and part >= snap.order:
-        return  # its first rows were deleted before they were landed
     if known is None or known.order < snap.order:
         snaps[name] = snap
 

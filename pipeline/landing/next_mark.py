@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.landing.bases import Settled, advance, births, inherited
+from pipeline.landing.bases import Settled, advance, births, inherited, is_torn
 from pipeline.landing.epoch_bounds import needed
 from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.mentioned import mentioned
@@ -64,7 +64,11 @@ def next_mark(
 
 def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     """With W after *plan*, columns that rows told, and topics that grew or lack rows."""
-    parts = {n: s.order for n, s in facts.snapshots.items() if s.topics & plan.trimmed}
+    parts = {
+        name: rows.order
+        for name, rows in facts.snapshots.items()
+        if rows.topics & plan.trimmed or is_torn(rows, mark.snaps.get(name))
+    }
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
     at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
     at = replace(at, schemas=after(mark.schemas, facts.schemas), quarantine=_left(mark, plan))

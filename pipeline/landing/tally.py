@@ -5,7 +5,7 @@ up what is told here.  Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,19 +30,29 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """Rows of one shard's snapshot: all of one order; was the last among them?"""
+    """Rows of one shard's snapshot: all of one order; was the last among them?
+
+    ``torn``: others of it are of the epoch before, for the server was replaced when they came.
+    """
 
     order: Order
     rows: int
     ended: bool
     topics: frozenset[str] = frozenset()
+    torn: bool = False
 
     def with_rows(self, other: "SnapshotRows") -> "SnapshotRows":
         """Both if they are of one snapshot, else the newer one."""
         if self.order != other.order:
-            return max(self, other, key=lambda one: one.order)
+            before, newer = sorted((self, other), key=lambda one: one.order)
+            return replace(newer, torn=newer.torn or newer.goes_on(before.order))
         ended, topics = self.ended or other.ended, self.topics | other.topics
-        return SnapshotRows(self.order, self.rows + other.rows, ended, topics)
+        torn = self.torn or other.torn
+        return SnapshotRows(self.order, self.rows + other.rows, ended, topics, torn)
+
+    def goes_on(self, before: Order) -> bool:
+        """Whether rows at *before* are of the same snapshot, in an epoch below."""
+        return before.epoch < self.order.epoch and before.parts[1:] == self.order.parts[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,43 @@ def test_parts_of_snapshots_in_topics_trimmed_one_after_another_are_all_remember
     assert step(made).parts == made.parts
 
 
+def torn(order: Order, *, rows: int = 2) -> Facts:
+    return Facts(snapshots={"s/db.t": SnapshotRows(order, rows, ended=True)})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        pytest.param(torn(BEGUN), torn(replace(BEGUN, epoch=2)), False, id="torn by an epoch"),
+        pytest.param(torn(BEGUN), torn(Order(2, 1, 800)), True, id="begun anew elsewhere"),
+        pytest.param(torn(BEGUN), torn(Order(1, 1, 800)), True, id="begun anew"),
+        pytest.param(
+            torn(BEGUN, rows=0), torn(replace(BEGUN, epoch=2)), True, id="only told of before"
+        ),
+    ],
+)
+def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
+    first: Facts, second: Facts, *, whole: bool
+) -> None:
+    order = second.snapshots["s/db.t"].order
+
+    made = step(step(facts=first), second)
+
+    assert made.parts == ({} if whole else {"s/db.t": order})
+    assert (made.snaps.keys() == {"s/db.t"}) is whole
+    done = step(made, Facts(high={"s/s.db.t:0": Order(2, 1, 900)}))
+    assert (done.bases.get("s/db.t") == order) is whole
+
+
+def test_rows_of_one_batch_in_two_epochs_are_a_part_whichever_is_told_first() -> None:
+    older, newer = torn(BEGUN).snapshots["s/db.t"], SnapshotRows(Order(2, 1, 700), 3, ended=True)
+
+    for one, other in ((older, newer), (newer, older)):
+        both = one.with_rows(other).with_rows(newer)
+        assert both == SnapshotRows(newer.order, 6, ended=True, torn=True)
+        assert step(facts=Facts(snapshots={"s/db.t": both})).parts == {"s/db.t": newer.order}
+
+
 @pytest.mark.parametrize(
     ("topics", "grown"),
     [

@@ -10,7 +10,7 @@ import pytest
 from checks.waivable import waivable
 from pipeline.landing.snapshots_again import with_again
 from pipeline.mark import Existence, Mark
-from pipeline.model import Order, SnapshotAgain
+from pipeline.model import Op, Order, SnapshotAgain
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.pipeline.landing.desk import Desk
@@ -107,6 +107,24 @@ def test_a_snapshot_of_single_tables_loses_nothing(desk: Desk) -> None:
 
     assert desk.loop.mark.bases[T] == ANEW
     assert (desk.loop.mark.again, short(desk), desk.loop.mark.lost) == ({}, [], {})
+
+
+def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Desk) -> None:
+    """As of its newer rows it would delete the older ones from the mirror."""
+    desk.topics.held["a.public.t"].append(message("t", 900, 1, "first_in_data_collection"))
+    desk.server.identity = "promoted"
+    desk.land()
+
+    read_again(desk, "t")
+    live(desk, 1000)
+
+    assert [row["order"]["epoch"] for row in desk.landed(Op.READ)[-2:]] == [1, 2]
+    assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
+    assert short(desk) == [(T, U)]
+
+    read_again(desk, "t", "u", lsn=1100)
+    live(desk, 1200)
+    assert (desk.loop.mark.bases[T], short(desk)) == (Order(2, 1100, 1100, 1), [])
 
 
 def again(before: Mark) -> Mark:
