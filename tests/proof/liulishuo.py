@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from deltalake import CommitProperties, DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 
+from checks.certificate import Certificate
 from demo.oracle.compare import mirror_path
 from demo.processes import wait_until
 from demo.story.service import CONFIG as DEMO
@@ -137,7 +138,7 @@ class Nightly:
 class Loss:
     """The newest rows of one shard, gone from the mirror, as a person thought was right.
 
-    From ``begun`` on the mirror lacked them, until ``healed``.
+    From ``version`` on the mirror lacked them, which was not before ``begun``, until ``healed``.
     """
 
     stand: Stand
@@ -145,6 +146,7 @@ class Loss:
     rows: int = 3
     ids: tuple[int, ...] = ()
     begun: datetime = field(init=False)
+    version: int = field(init=False)
     healed: datetime = field(init=False)
 
     def plant(self) -> None:
@@ -155,13 +157,14 @@ class Loss:
         newest = mysql.execute(f"SELECT id FROM {self.shard} ORDER BY id DESC LIMIT {self.rows}")
         self.ids = tuple(id_ for (id_,) in newest)
         self.begun = datetime.now(UTC)
-        version = wait_until(self._deleted, PATIENCE, "theft")
-        waiver = {"id": f"{FOREIGN}:{FOLDED}:{version}", "reason": "for a test", "who": "a test"}
+        self.version = wait_until(self._deleted, PATIENCE, "theft")
+        stolen = f"{FOREIGN}:{FOLDED}:{self.version}"
+        waiver = {"id": stolen, "reason": "for a test", "who": "a test"}
         http = self.stand.service.http
         wait_until(
             lambda: http.post("/v1/waivers", json=waiver).is_success, PATIENCE, "foreign write told"
         )
-        self.stand.note(f"rows {self.ids} of {self.shard} deleted from the mirror")
+        self.stand.note(f"rows {self.ids} of {self.shard} deleted: version {self.version}")
 
     def touch(self) -> None:
         """Change them at the source, so that they come again; returns when all monitors pass."""
@@ -172,9 +175,10 @@ class Loss:
         self.healed = datetime.now(UTC)
 
     def unrevoked(self) -> list[str]:
-        """READY answers that were given while rows were gone, and that nobody took back.
+        """READY answers about versions that lack rows, and that nobody took back.
 
-        Decisions of that time, and those about it that came later, are judged by this alone.
+        Decisions of that time, and those about it that came later, are judged by this alone.  An
+        answer names the version that a job is to read: one of before is true, also a moment later.
         """
         decisions = self.stand.asker.decisions
         told = [one for one in decisions if self.begun < one.asked < self.healed and one.ready]
@@ -190,10 +194,17 @@ class Loss:
             f"{each}: {one}"
             for each, one in given.items()
             if (each.question.table, each.question.stage) == (FOLDED, "mirror")
-            and (one is None or (one.revoked is None and one.issued > self.begun))
+            and (one is None or (one.revoked is None and self._lacking(one)))
         ]
 
-    def _deleted(self) -> int | None:
+    def _lacking(self, given: Certificate) -> bool:
+        """Whether the version that it names is not one of before the theft."""
+        version = given.evidence.version
+        assert version is not None, given
+        return version >= self.version
+
+    def _deleted(self) -> int:
+        """The version without them; 0 while the service is faster."""
         table = DeltaTable(mirror_path(self.stand.service.lake, FOLDED))
         ids = ", ".join(map(str, self.ids))
         try:
@@ -201,8 +212,8 @@ class Loss:
                 f"id IN ({ids}) AND _sluice['shard'] = '{self.shard}'",
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
-        except CommitFailedError:  # the service was faster
-            return None
+        except CommitFailedError:
+            return 0
         assert told["num_deleted_rows"] == self.rows
         return int(table.version())
 
