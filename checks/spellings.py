@@ -41,7 +41,7 @@ def _in_digits(table: Table, key: LogKey, schema: TableSchema | None) -> str:
     if schema is None or len(texts) != len(table.key):
         return key.key
     told = [
-        text if name in table.by_standard else _digits(schema, name, text)
+        text if table.restates(name) else _digits(schema, name, text)
         for name, text in zip(table.key, texts, strict=True)
     ]
     return canonical([*before, *told], "", "", unique=True)

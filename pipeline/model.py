@@ -186,12 +186,16 @@ class Table:
     tier: int = 1
     by_standard: tuple[str, ...] = ()
 
+    def restates(self, column: str) -> bool:
+        """Whether *column*, in whichever letters, is one of ``by_standard``."""
+        return column.casefold() in {one.casefold() for one in self.by_standard}
+
     @property
     def no_ranges(self) -> str:
         """Why its keys have no ranges that can be counted on both sides; empty if they have."""
         if self.id_column is not None and self.key in {(), (self.id_column,)}:
             return ""
-        if written := [name for name in self.key if name in self.by_standard]:
+        if written := [name for name in self.key if self.restates(name)]:
             return f"key column {written[0]} is written by a standard"
         return "the key is not one integer column"
 

@@ -177,11 +177,14 @@ class StandardRule:
     ``key`` names the columns of these tables' key, in the order in which they are sent.
     ``standards`` are each by the name of its file in standards/, or of a module elsewhere; of two
     that name one column, the first counts.
+    ``clear`` are globs of the names of other columns, which land as they are; a row that has yet
+    another one does not.  Letter case tells no two columns apart.
     """
 
     tables: str
     key: tuple[str, ...]
     standards: tuple[tuple[str, Any], ...]
+    clear: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True, slots=True)

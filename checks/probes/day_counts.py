@@ -92,7 +92,7 @@ class DayCounts:
         """Compare what was added up before; then add the days up anew."""
         if not self.columns:
             return NotYet("no columns are named for it")
-        if written := [n for n in (*self.columns, *self.fields) if n in table.by_standard]:
+        if written := [n for n in (*self.columns, *self.fields) if table.restates(n)]:
             return Undecided("unsupported", f"column {written[0]} is written by a standard")
         memory = world.recall(table, NAME)
         if memory is None or memory.get("asked") != self._asked(world):

@@ -13,9 +13,14 @@ from monitor.config.plans import SectionPlace, section_schema
 from pipeline.settings import StandardRule
 from pipeline.standards.finder import find, known
 from pipeline.standards.standard import Standard
+from pipeline.standards.table_standards import ALL, hides
 
 _MUST = "must be a list: [{tables: shop.orders, key: [id], hash: {columns: [phone], ...}}]"
-_OWN = ("tables", "key")
+_OWN = ("tables", "key", "clear")
+_CLEAR = (
+    'name the columns that land as they are, such as [created_at, "*_id"]; or "*" for all that no'
+    " standard names"
+)
 
 
 def rules(told: Any, folder: Path) -> tuple[tuple[StandardRule, ...], list[str]]:
@@ -37,8 +42,9 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of the section, for editors."""
     sections = {name: section_schema(find(name), {}) for name in known()}
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-    properties = {"tables": {"type": "string"}, "key": names, **sections}
-    part = {"type": "object", "properties": properties, "required": list(_OWN)}
+    clear = {"type": ["string", "array"], "items": {"type": "string"}}
+    properties = {"tables": {"type": "string"}, "key": names, "clear": clear, **sections}
+    part = {"type": "object", "properties": properties, "required": ["tables", "key"]}
     return {"type": "array", "items": {**part, "additionalProperties": True}}
 
 
@@ -59,7 +65,19 @@ def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[StandardRule, l
         if standard is not None:
             right.append((name, standard))
             faults += _odd(name, standard, key, place.at)
-    return StandardRule(str(glob), tuple(key), tuple(right)), faults
+    clear, odd = _cleared(part.get("clear"), needed=hides(right))
+    faults += [f"{place.at}.clear: {fault}" for fault in odd]
+    return StandardRule(str(glob), tuple(key), tuple(right), clear), faults
+
+
+def _cleared(told: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
+    """Without it nobody could say whether a column that is new, or has another name, may land."""
+    if told is None and not needed:
+        return ALL, []
+    listed = [told] if isinstance(told, str) else told
+    if told is None or not isinstance(listed, list) or not all(isinstance(o, str) for o in listed):
+        return ALL, [f"{'is required' if told is None else 'is no list of names'}; {_CLEAR}"]
+    return (ALL if "*" in listed else tuple(listed)), []
 
 
 def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str]:

@@ -288,9 +288,8 @@ class Roster:
 
     def _keyed(self, table: Table, sources: Mapping[str, Dictionary]) -> Table:
         found = _keyed(table, sources)
-        written = self.standards.columns(table.name)
-        ranged = None if {*found.key} & {*written} else found.id_column
-        return replace(found, id_column=ranged, by_standard=written)
+        found = replace(found, by_standard=self.standards.columns(table.name))
+        return replace(found, id_column=None) if any(map(found.restates, found.key)) else found
 
     def _with_key(self, table: Table) -> Table:
         """The table with its key, as it was told last; a source that is silent takes none away."""

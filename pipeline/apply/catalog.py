@@ -283,16 +283,16 @@ class Catalog:
         told = (self.newest(shard.source, shard.name) for shard in own)
         schema = next((one for one in told if one is not None), None)  # a shard may be dropped
         key = (rule.key if rule and rule.key else schema.key) if schema else ()
-        restated = self.standards.columns(name)
-        return Table(
+        made = Table(
             name=name,
             shards=own,
             key=key,
-            id_column=None if {*key} & {*restated} else _id_column(schema, key),
+            id_column=_id_column(schema, key),
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=self.tier(name, shards),
-            by_standard=restated,
+            by_standard=self.standards.columns(name),
         )
+        return replace(made, id_column=None) if any(map(made.restates, key)) else made
 
     def tier(self, name: str, shards: Folding) -> int:
         """The tier of table *name* with its shards among *shards*."""
@@ -347,7 +347,8 @@ class Catalog:
             detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
             raise HeldError("standards", f"{detail}; correct its name, or take it out")
         for name in table.key:
-            if name in own.standards and not own.standards[name].distinct:
+            standard = own.of(name)
+            if standard is not None and not standard.distinct:
                 detail = f"by the standard of key column {name} two rows may get one key"
                 advice = "take it out of `standards`, or give it one that keeps values apart"
                 raise HeldError("standards", f"{table.name}: {detail}; {advice}")

@@ -77,7 +77,7 @@ def _links(
             type=str(column),
             table=table,
             mirror_type=mirrored.dialect.lake_type(mirrored),
-            standard="" if own is None else own.names.get(column.name, ""),
+            standard="" if own is None else own.name_of(column.name),
             hides=standard is not None and standard.hides,
             before=formers,
         )

@@ -275,7 +275,7 @@ class TurnJobs:
 def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
     """An age is in what the source has, not in what a standard made of it."""
     columns = () if archive is None else (one.column for one in archive.windows)
-    if odd := sorted({*columns} & {*table.by_standard}):
+    if odd := sorted(name for name in {*columns} if table.restates(name)):
         detail = f"an archive's window speaks of column {odd[0]}, which is written by a standard"
         raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
 

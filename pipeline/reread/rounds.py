@@ -356,8 +356,8 @@ def _require_shown(
     shard: Shard, key: tuple[str, ...], wish: WishedReread, own: TableStandards | None
 ) -> None:
     """Refuse to read along a key that the lake must not have: it would tell how far that is."""
-    standards = {} if own is None else own.standards
-    hidden = [name for name in key if name in standards and standards[name].hides]
+    standards = {name: None if own is None else own.of(name) for name in key}
+    hidden = [name for name, one in standards.items() if one is not None and one.hides]
     if hidden and (wish.rows.ranges or not wish.rows.some):
         msg = f"{shard.name}: the lake would tell how far it was read along key column {hidden[0]}"
         advice = "name rows by their keys, or let the collector take a snapshot (execute-snapshot)"

@@ -60,7 +60,10 @@ def rows_again(rows: pa.RecordBatch, key: tuple[str, ...], own: TableStandards) 
         told = f"its key is ({', '.join(key)}), and `standards` says ({', '.join(own.key)})"
         raise ConfigError(f"{told}; correct it there, and restart the service")
     texts = [own.key_values(one) for one in rows["key_values"].to_pylist()]
-    after = [own.row(one) for one in rows["after"].to_pylist()]
+    sent = rows["after"].to_pylist()
+    for one in sent:
+        own.require_columns([one])
+    after = [own.row(one) for one in sent]
     return pa.RecordBatch.from_arrays(
         [pa.array(texts, pa.string()), pa.array(after, pa.string())], schema=ROWS
     )
@@ -81,6 +84,8 @@ def _answered(row: Mapping[str, Any], own: TableStandards) -> Mapping[str, Any]:
     key, before, after = row["key_values"], row["before"], row["after"]
     if key is not None and row["op"] in _ROWS:
         own.require_key(key, (before if row["op"] == Op.DELETE else after) or "")
+    if row["changed"] is None:
+        own.require_columns(one for one in (before, after) if one is not None)
     return {
         **row,
         "key_values": None if key is None else own.key_values(key),

@@ -2,9 +2,11 @@
 
 A row is the JSON object that its format makes of it, a key the JSON array of its values' texts.
 All that is written of a table goes through here, whether it was sent or read again, so that one
-value has one answer.  Pure.
+value has one answer.  Columns get other names, in a moment and before anybody knows: so a row lands
+only if each column in it is written by a standard, or was said to be no secret.  Pure.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -26,17 +28,27 @@ NONE = ""
 """The digest of a table of which no column is written otherwise."""
 
 
+ALL = ("*",)
+_TOLD = re.compile(r"[^\W\d][\w$]{0,63}")  # a name that is a name: a row may have any text for one
+_MANY = 10_000  # names of columns that are remembered
+
+
 @dataclass(frozen=True)
 class TableStandards:
-    """By column, its standard; ``key`` are the columns of the table's key, as they are sent.
+    """By column, in small letters, its standard; ``key`` are the columns of the table's key.
 
-    ``names`` are those of the standards; ``expected`` columns are named for this very table.
+    ``names`` are those of the standards; ``expected`` columns are named for this very table.  Of
+    one that hides values, other columns than those of ``clear`` (globs) and of the key do not land.
     """
 
     key: tuple[str, ...]
     standards: Mapping[str, Standard]
     names: Mapping[str, str] = field(default_factory=dict)
     expected: frozenset[str] = frozenset()
+    clear: tuple[str, ...] = ALL
+    _found: dict[str, Standard | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def hides(self) -> bool:
@@ -52,21 +64,45 @@ class TableStandards:
         )
         return blake2b(repr((self.key, told)).encode(), digest_size=8).hexdigest()
 
+    @cached_property
+    def _secret(self) -> frozenset[str]:
+        """Columns that this very table should have, and of which nobody may read the values."""
+        expected = {name.casefold() for name in self.expected}
+        return frozenset(name for name in expected if self.standards[name].hides)
+
     def of(self, column: str) -> Standard | None:
         """The standard of a column; None if its values stay as they are."""
-        return self.standards.get(column)
+        return self.standards.get(column.casefold())
+
+    def name_of(self, column: str) -> str:
+        """The name of a column's standard; empty if it has none."""
+        return self.names.get(column.casefold(), "")
 
     def row(self, text: str) -> str:
         """The row as it is to be written; fields without a standard stay as they were sent.
 
         Raises:
-            FormatError: nothing stands for one of its values, or it is no row.
+            FormatError: nothing stands for one of its values, one of its columns must not land, or
+                it is no row.
         """
-        sent = flat_rows.read(Raw(text.encode()))
-        if sent is None:
-            raise FormatError("the row is no JSON object")
-        found = {name: self._field(name, raw) for name, raw in sent.items()}
+        found = {name: self._field(name, raw) for name, raw in _read(text).items()}
         return flat_rows.written(found)
+
+    def require_columns(self, texts: Iterable[str]) -> None:
+        """Refuse whole rows, images of one, that lack a column which this very table should have.
+
+        Where all other columns may land, its values may stand there under another name.
+
+        Raises:
+            FormatError: they do.
+        """
+        if self.clear != ALL or not self._secret:
+            return
+        names = {name.casefold() for text in texts for name in _read(text)}
+        lacking = sorted(self._secret - names)
+        if lacking and not names <= {name.casefold() for name in self.key}:
+            msg = f"it has no column {lacking[0]}, whose values may stand in another one now"
+            raise FormatError(f"{msg}; name the others under `clear` in `standards`")
 
     def key_values(self, texts: str) -> str:
         """The key as it is to be written.
@@ -105,7 +141,7 @@ class TableStandards:
         return f"({', '.join(self.key)})"
 
     def _field(self, name: str, raw: Raw) -> Raw:
-        if name not in self.standards or flat_rows.is_null(raw):
+        if self._decided(name) is None or flat_rows.is_null(raw):
             return raw
         try:
             text = flat_rows.text(raw)
@@ -114,8 +150,25 @@ class TableStandards:
         answer = self._answer(name, text)
         return flat_rows.NULL if answer is None else Raw(msgspec.json.encode(answer))
 
+    def _decided(self, name: str) -> Standard | None:
+        """The standard of a column; None if its values may land as they are."""
+        if name not in self._found:
+            found = self.of(name)
+            if found is None and not self._may_land(name):
+                told = name if _TOLD.fullmatch(name) else "of an odd name"
+                msg = f"nothing in `standards` says how column {told} is to land"
+                raise FormatError(f"{msg}; give it a standard, or name it under `clear`")
+            if len(self._found) < _MANY:
+                self._found[name] = found
+            return found
+        return self._found[name]
+
+    def _may_land(self, name: str) -> bool:
+        known = (*self.key, *self.clear) if self.hides else ALL
+        return any(fnmatchcase(name.casefold(), one.casefold()) for one in known)
+
     def _answer(self, name: str, text: str) -> str | None:
-        standard = self.standards.get(name)
+        standard = self._decided(name)
         if standard is None:
             return text
         try:
@@ -140,7 +193,7 @@ class Standards:
     @cached_property
     def hides(self) -> bool:
         """Whether some are there for what nobody may see."""
-        return any(one.hides for rule in self.rules for _, one in rule.standards)
+        return any(hides(rule.standards) for rule in self.rules)
 
     def of(self, table: str | None) -> TableStandards | None:
         """Those of *table*; None if all of its columns stay as they are, or it is no table."""
@@ -165,13 +218,26 @@ class Standards:
         named = list(_named(rules))
         if not named:
             return None
-        standards = {column: one for column, _, one in reversed(named)}
-        names = {column: name for column, name, _ in reversed(named)}
+        standards = {column.casefold(): one for column, _, one in reversed(named)}
+        names = {column.casefold(): name for column, name, _ in reversed(named)}
         own = frozenset(c for c, _, _ in _named(one for one in rules if one.tables == table))
-        return TableStandards(rules[0].key, standards, names, own)
+        clear = next((rule.clear for rule in rules if hides(rule.standards)), ALL)
+        return TableStandards(rules[0].key, standards, names, own, clear)
 
 
 NO_STANDARDS = Standards()
+
+
+def hides(standards: Iterable[tuple[str, Standard]]) -> bool:
+    """Whether one of the named *standards* does."""
+    return any(one.hides for _, one in standards)
+
+
+def _read(text: str) -> flat_rows.Row:
+    sent = flat_rows.read(Raw(text.encode()))
+    if sent is None:
+        raise FormatError("the row is no JSON object")
+    return sent
 
 
 def _named(rules: Iterable[StandardRule]) -> Iterator[tuple[str, str, Standard]]:

@@ -12,7 +12,8 @@ from pipeline.standards.hash import KeyedHash
 from tests.monitor.config.test_invariants import LEAST
 
 SECRET = "0123456789abcdef"
-GOOD = "{tables: shop.orders, key: [id], hash: {columns: [phone], secret: {env: HASH_KEY}}}"
+HASH = "hash: {columns: [phone], secret: {env: HASH_KEY}}"
+GOOD = f"{{tables: shop.orders, key: [id], clear: [id, '*_at'], {HASH}}}"
 
 
 @pytest.fixture
@@ -30,7 +31,8 @@ def _written(file: Path, *parts: str) -> Path:
 def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
     settings = load(_written(file, GOOD)).settings
 
-    wanted = StandardRule("shop.orders", ("id",), (("hash", KeyedHash(("phone",), SECRET)),))
+    standards = (("hash", KeyedHash(("phone",), SECRET)),)
+    wanted = StandardRule("shop.orders", ("id",), standards, ("id", "*_at"))
     assert settings.standards == (wanted,)
     there = load_request(dump_request(Request(0, Verb.OPEN, settings=settings)))
     assert there.settings == settings
@@ -51,7 +53,7 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
             id="a_secret_that_is_not_there",
         ),
         pytest.param(
-            "{tables: users, key: [id], mask: {columns: [name]}}",
+            "{tables: users, key: [id], clear: '*', mask: {columns: [name]}}",
             "standards[0].tables: 'users' matches no table; write database.table",
             id="what_would_stay_in_the_clear",
         ),
@@ -82,6 +84,16 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
             id="an_unknown_one",
         ),
         pytest.param(
+            "{tables: t.t, key: [id], mask: {columns: [name]}}",
+            "standards[0].clear: is required; name the columns that land as they are",
+            id="nothing_of_new_columns",
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], mask: {columns: [name]}, clear: {id: true}}",
+            "standards[0].clear: is no list of names; name the columns",
+            id="columns_by_their_names",
+        ),
+        pytest.param(
             "{tables: t.t, key: [id], mask: {columns: []}}",
             "standards[0].mask.columns: names none",
             id="no_column",
@@ -103,6 +115,24 @@ def test_a_mistake_is_told_by_its_place(file: Path, part: str, fault: str) -> No
     assert fault in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "clear"),
+    [
+        ("mask: {columns: [name]}, clear: '*'", ("*",)),
+        ("mask: {columns: [name]}, clear: [id, '*']", ("*",)),
+        ("mask: {columns: [name]}, clear: []", ()),
+        ("mapping: {columns: [city], file: /c.csv, hides: false}", ("*",)),
+    ],
+    ids=["all", "all_among_others", "none", "nothing_is_hidden"],
+)
+def test_what_lands_as_it_is_is_said_where_something_is_hidden(
+    file: Path, part: str, clear: tuple[str, ...]
+) -> None:
+    (rule,) = load(_written(file, f"{{tables: t.t, key: [id], {part}}}")).settings.standards
+
+    assert rule.clear == clear
+
+
 def test_what_is_no_list_is_refused(file: Path) -> None:
     file.write_text(f"{LEAST}standards: {GOOD}\n", encoding="utf-8")
 
@@ -113,5 +143,7 @@ def test_what_is_no_list_is_refused(file: Path) -> None:
 def test_editors_know_its_fields() -> None:
     part = schema()["properties"]["standards"]["items"]
 
-    assert {"tables", "key", "hash", "mask", "mapping", "cipher"} <= part["properties"].keys()
+    assert {"tables", "key", "clear", "hash", "mask", "mapping", "cipher"} <= part[
+        "properties"
+    ].keys()
     assert "oneOf" in part["properties"]["hash"]["properties"]["secret"]

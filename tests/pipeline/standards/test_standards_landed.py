@@ -1,6 +1,7 @@
 """What is hidden is in no column of the change log: sent, quarantined or read again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -169,3 +170,41 @@ def test_a_value_without_an_entry_holds_its_table_or_is_null(tmp_path: Path, unm
     assert told == (["a"] if unmapped == "hold" else ["a", None])
     assert (NAME in desk.loop.mark.quarantine) == (unmapped == "hold")
     assert CLEAR not in _lake(tmp_path / "lake")
+
+
+@pytest.mark.parametrize("clear", [("*",), ("id",)], ids=["all_others", "by_name"])
+def test_a_column_under_a_new_name_reaches_no_file_of_the_lake(
+    tmp_path: Path, clear: tuple[str, ...]
+) -> None:
+    """Rows come before their statement does, and before anybody has read either."""
+    desk = Desk(tmp_path, standards=(replace(RULE, clear=clear),))
+    place = {"db": "db", "table": "t", "file": "binlog.000007", "row": 0, "pos": 102}
+    new = {"id": 1, "called": CLEAR}
+    sent = [
+        {"op": "c", "before": None, "after": new, "source": place},
+        {"op": "u", "before": new, "after": new, "source": place | {"pos": 103}},
+        {"op": "d", "before": new, "after": None, "source": place | {"pos": 104}},
+    ]
+    desk.topics.put("a", 101, "Ada")
+    desk.topics.held["a.db.t"] += [(b'{"id": 1}', json.dumps(one).encode()) for one in sent]
+
+    desk.land()
+
+    assert len(_rows(desk, Op.CREATE)) == 1
+    assert len(_rows(desk, Op.ERROR)) == 3
+    assert not _rows(desk, Op.UPDATE, Op.DELETE)
+    assert desk.loop.mark.quarantine[NAME].count == 3
+    assert CLEAR not in _lake(tmp_path)
+
+
+@pytest.mark.parametrize("clear", [("*",), ("id",)], ids=["all_others", "by_name"])
+def test_rows_under_a_new_name_are_not_read_again(tmp_path: Path, clear: tuple[str, ...]) -> None:
+    hidden = replace(RULE, standards=(("hash", KeyedHash(("called",), SECRET)),), clear=clear)
+    beside = _begun(tmp_path, 5, hidden)
+    beside.rows.name = CLEAR
+
+    states = [beside.round() for _ in range(6)]
+
+    assert "column" in states[-1].why
+    assert "`standards`" in states[-1].why
+    assert CLEAR not in _lake(tmp_path) + states[-1].why

@@ -143,3 +143,67 @@ def test_what_is_hidden_is_known() -> None:
     assert not Standards((StandardRule("*", ("id",), (("u", Upper(("a",))),)),)).hides
     assert Standards((RULE,)).columns("shop.users") == ("id", "name", "phone")
     assert Standards((RULE,)).columns("other.t") == ()
+
+
+STRICT = replace(RULE, clear=("name", "*_at"))
+
+
+def _of(*rules: StandardRule) -> TableStandards:
+    return cast("TableStandards", Standards(rules).of("shop.users"))
+
+
+def test_letter_case_tells_no_two_columns_apart() -> None:
+    told = json.loads(OWN.row('{"ID":7,"Part":2,"PHONE":"x"}'))
+
+    assert told == {"ID": HASH.value("7"), "Part": 2, "PHONE": HASH.value("x")}
+    assert OWN.of("Name") is MASK
+    assert OWN.name_of("NAME") == "mask"
+
+
+def test_a_column_that_nobody_spoke_of_does_not_land() -> None:
+    """A name it got in a moment, by RENAME, or a column that is new: no one knows what is in it."""
+    own = _of(STRICT)
+    assert json.loads(own.row('{"id":7,"part":2,"made_at":"x","Part":3}'))["made_at"] == "x"
+
+    for name, told in (("mobile", "column mobile"), ("138 001", "column of an odd name")):
+        with pytest.raises(FormatError, match=f"how {told} is to land; give it") as refused:
+            own.row(json.dumps({"id": 7, "part": 2, name: None}))
+        assert "138" not in str(refused.value)
+
+
+def test_the_first_part_that_hides_says_what_may_land() -> None:
+    shown = StandardRule("*", ("id", "part"), (("u", Upper(("city",))),))
+    all_ = replace(RULE, tables="*")
+
+    with pytest.raises(FormatError, match="column mobile"):
+        _of(shown, STRICT, all_).row('{"mobile":"x"}')
+    assert _of(shown, all_, STRICT).row('{"mobile":"x"}') == '{"mobile":"x"}'
+    assert _of(shown).row('{"mobile":"x"}') == '{"mobile":"x"}'
+
+
+@pytest.mark.parametrize(
+    ("images", "refused"),
+    [
+        pytest.param(['{"id":1,"part":2,"mobile":"x"}'], True, id="another_name"),
+        pytest.param(['{"id":1,"part":2,"PHONE":"x","name":"y"}'], False, id="its_own_name"),
+        pytest.param(
+            ['{"id":1,"price":3}', '{"phone":"x","name":"y"}'], False, id="what_changed_alone"
+        ),
+        pytest.param(['{"id":1,"part":2}'], True, id="its_standard_is_not_there"),
+        pytest.param(['{"part":2}'], False, id="a_key"),
+    ],
+)
+def test_where_all_may_land_a_row_has_what_its_table_should_have(
+    images: list[str], refused: bool
+) -> None:
+    own = _of(replace(RULE, tables="shop.users", key=("part",)))
+
+    if refused:
+        with pytest.raises(FormatError, match=r"it has no column (name|phone), whose values may"):
+            own.require_columns(images)
+    else:
+        own.require_columns(images)
+
+
+def test_of_tables_that_a_pattern_names_a_row_may_lack_columns() -> None:
+    OWN.require_columns(['{"id":1,"part":2,"mobile":"x"}'])
