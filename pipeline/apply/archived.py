@@ -1,9 +1,9 @@
 """Which deletes of a slice leave their rows in the mirror, and with what values?  Pure.
 
 Asked of live deletes that would take a row, and of those whose row came in the same slice; not of
-those by which a row takes another key.  The row
-stays as the lake knew it last: what the slice says of it before its delete, else what the mirror
-has.  It gets the delete's provenance, so whatever is older changes nothing any more.
+those by which a row takes another key.  A truncate or a base that follows takes nothing of it.  The
+row stays as the lake knew it last: what the slice says of it before its delete, else what the
+mirror has.  It gets the delete's provenance, so whatever is older changes nothing any more.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.decide import Found, RowVerdict, Verdicts
+from pipeline.apply.decide import Found, RowVerdict, Verdicts, standing
+from pipeline.apply.floors import Floors, below
 from pipeline.apply.fold import Folded, fold
 from pipeline.apply.partial_rows import PLACE, Peek
 from pipeline.apply.provenance import SLUICE, Integers, Mask, above, owned, plain, rank, same
@@ -37,8 +38,9 @@ class ArchiveEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchiveTurn:
-    """What a turn lends: its slice's *changes*, and how it types and reads rows.
+    """What a turn lends: *changes* of its slice that tell of rows, and how it types and reads them.
 
+    ``raised`` are the floors that the slice sets, also those that a delete of it stands below.
     ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones the
     values that they lack, ``peek`` reads the mirror and is None where nobody can.
     """
@@ -47,6 +49,7 @@ class ArchiveTurn:
     folded: Folded
     rows: pa.Table
     found: Found
+    raised: Floors
     read: Callable[[pa.Table], pa.Table]
     whole: Callable[[pa.Table, pa.Table, Found], pa.Table]
     peek: Peek | None
@@ -62,7 +65,7 @@ def archived(
             the mirror is one whose rows are not read here.
     """
     folded = turn.folded.rows
-    asked = _asked(folded, turn.found, verdicts)
+    asked = _asked(folded, standing(turn.found, turn.raised), verdicts)
     asked[asked] = ~_rekeyed(turn.changes, folded.filter(pa.array(asked)))
     by_time = [asked & during(folded, window) for window in evidence.rules.windows]
     by_mark = np.zeros(len(asked), np.bool_)
@@ -139,15 +142,20 @@ def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
     return zip(*owners, *rank(changes)[:PLACE].tolist(), strict=True)
 
 
-def _asked(folded: pa.Table, found: Found, verdicts: Verdicts) -> Mask:
-    """Live deletes that take a row, and those of a row that the mirror has not seen yet."""
-    live = pc.and_(
-        pc.equal(plain(folded["op"]), str(Op.DELETE)),
-        pc.equal(folded["origin"], int(Origin.LIVE)),
+def live_deletes(changes: pa.Table) -> Mask:
+    """Which *changes* are deletes that the source's log told."""
+    found: Mask = pc.and_(
+        pc.equal(plain(changes["op"]), str(Op.DELETE)),
+        pc.equal(changes["origin"], int(Origin.LIVE)),
     ).to_numpy()
+    return found
+
+
+def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
+    """Live deletes that take a row, and those of a row that does not stand in the mirror."""
     takes = verdicts == RowVerdict.DELETE
-    unseen = (verdicts == RowVerdict.NOOP) & ~found.there
-    asked: Mask = live & (takes | unseen)
+    unseen = (verdicts == RowVerdict.NOOP) & ~stands
+    asked: Mask = live_deletes(folded) & (takes | unseen)
     return asked
 
 
@@ -156,7 +164,7 @@ def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
     some = turn.folded.rows.take(pa.array(places))
     found = _taken(turn.found, places)
     last = _last_in_slice(turn.changes, some, found)
-    told, there = last >= 0, found.there & (last < 0)
+    told, there = last >= 0, found.there & (last < 0) & _came_before(some, found, turn.raised)
     known = told | there
     rows = turn.rows.take(pa.array(places))
     if there.any():
@@ -168,9 +176,24 @@ def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
         for name in ("after", "changed"):
             if name in own.column_names:
                 own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
-        whole = turn.whole(own, turn.read(own), _taken(found, at))
-        rows = _put(rows, at, whole)
+        rows = _put(rows, at, _told(turn, own, _taken(found, at)))
     return known, rows.filter(pa.array(known))
+
+
+def _told(turn: ArchiveTurn, own: pa.Table, found: Found) -> pa.Table:
+    try:
+        return turn.whole(own, turn.read(own), found)
+    except HeldError as error:
+        detail = f"rows that went to an archive cannot be kept as they were last: {error}"
+        advice = (
+            "take the rule away under `archive`, or `sluice archive withdraw` it, to let them go"
+        )
+        raise HeldError("archive", f"{detail}; {advice}") from error
+
+
+def _came_before(deletes: pa.Table, found: Found, raised: Floors) -> Mask:
+    """Which *deletes* came before the floor that takes what they *found*, or found no such row."""
+    return ~below(found.owned, raised) | below(owned(deletes), raised)
 
 
 def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Integers:

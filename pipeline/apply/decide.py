@@ -85,9 +85,7 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     """
     changes = owned(folded.rows)
     deletes: Mask = pc.equal(plain(folded.rows["op"]), Op.DELETE).to_numpy()
-    there = found.there
-    standing = _only(found.owned, there)
-    there[there] = ~below(standing, raised) | standing.archived
+    there = standing(found, raised)
     archived = there & found.owned.archived
     foreign = there & ~found.owned.adopted & ~same(changes.source, found.owned.source)
     left = (there & _has_left(folded.left, found.owned, len(deletes))) | (archived & foreign)
@@ -104,6 +102,14 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     verdicts[left & ~deletes] = RowVerdict.MOVE
     verdicts[deletes & ~archived & ((newer & own) | left)] = RowVerdict.DELETE
     return withdrawn(verdicts, ~deletes & below(changes, floors), archived)
+
+
+def standing(found: Found, raised: Floors) -> Mask:
+    """Which keys stand somewhere once rows below *raised* floors are gone; archived ones stay."""
+    there = found.there
+    rows = _only(found.owned, there)
+    there[there] = ~below(rows, raised) | rows.archived
+    return there
 
 
 def stands(verdicts: Verdicts) -> Mask:

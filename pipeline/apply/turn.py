@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pipeline.apply.account import Counted, balance
 from pipeline.apply.adoption import Adoption
 from pipeline.apply.archived import ArchiveEvidence, ArchiveTurn, archived
+from pipeline.apply.archived_floors import last_words, told_of
 from pipeline.apply.decide import (
     AppliedBefore,
     Found,
@@ -148,21 +149,22 @@ def decided(
     """
     raised = _raised(task.changes)
     floors = highest(task.floors or {}, raised)
-    changes, outlived_rows = _above(floors, _rows_of(task.changes, *ROW_OPS))
+    changes, told, outlived_rows = _acting(task, floors)
     folded = fold(changes)
     _refuse_doubts(folded)
     rows = _typed(task, folded)
     keys = rows.select(list(task.table.key))
     found = look(keys, None if task.table.unique_across_shards else owned(folded.rows))
     verdicts = decide(folded, found, floors, raised)
-    known = _sources(task, changes, folded, look, peek)
     if task.archive is not None:
+        known = _sources(task, told, folded, look, peek)
         lent = ArchiveTurn(
-            changes, folded, rows, found, known.read, partial(_whole, its=known), peek
+            told, folded, rows, found, raised, known.read, partial(_whole, its=known), peek
         )
         rows, verdicts = archived(task.archive, lent, verdicts)
     verdicts = _withdrawn(task, folded, found, verdicts)
     if (some := is_partial(folded.rows) & stands(verdicts)).any():
+        known = _sources(task, changes, folded, look, peek)
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
@@ -183,15 +185,23 @@ def _raised(changes: pa.Table) -> dict[Shard, Order]:
     )
 
 
-def _above(floors: Floors, changes: pa.Table) -> tuple[pa.Table, int]:
-    """The changes that a truncate or settle has not outlived, and how many it has.
+def _acting(task: TurnTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, int]:
+    """The changes that a truncate or settle has not outlived, and how many others there are.
 
-    The others say nothing any more, and may have columns that were dropped since.
+    Those say nothing any more, and may have columns that were dropped since; but deletes by which
+    rows may have gone to an archive before.  Second: what tells of these rows, too.
     """
+    changes = _rows_of(task.changes, *ROW_OPS)
     if not floors or not len(changes):
-        return changes, 0
+        return changes, changes, 0
     gone = below(owned(changes), floors)
-    return changes.filter(pa.array(~gone)), int(gone.sum())
+    above, others = changes.filter(pa.array(~gone)), changes.filter(pa.array(gone))
+    if task.archive is None or not len(others):
+        return above, above, len(others)
+    last = last_words(task.archive, others, task.table.key)
+    names = frozenset(column.name for column in task.columns)
+    told = pa.concat_tables([above, told_of(last, others, names)])
+    return pa.concat_tables([above, last]), told, len(others) - len(last)
 
 
 def _refuse_doubts(folded: Folded) -> None:
