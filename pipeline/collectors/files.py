@@ -18,7 +18,8 @@ from pipeline.errors import ConfigError, SluiceError
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
 from pipeline.files.ledger import Ledger
 from pipeline.files.stamp import Patience
-from pipeline.files.sweep import FileSweep, SweepRules
+from pipeline.files.sweep import FileSweep
+from pipeline.files.sweep_rules import SweepRules
 from pipeline.model import Acknowledged, Missing
 from pipeline.schema.arrow_types import ARROW
 from pipeline.settings import SourceSettings
@@ -32,9 +33,10 @@ class FilesCollector:
 
     ``ledger`` is a file on a disk of this machine.  Hours from ``back`` before now to ``ahead`` of
     it are looked at, in ``zone``, the logs' own; files that stood still for ``settle`` are taken,
-    and what is not whole after ``patience`` is told.  Each question looks on for ``budget``; all
-    that is in range is looked at every ``deep``, also where no folder changed.  What is taken later
-    than ``grace`` after the end of its hour is told as late.
+    and what is not whole after ``patience`` is told.  Each question looks on for ``budget``; every
+    ``deep`` each file in range is looked at, also where no folder changed, and heartbeats wait for
+    that.  Hours that were left are looked at every ``behind``.  What is taken later than ``grace``
+    after the end of its hour is told as late.
     """
 
     usual_kind: ClassVar[str] = "files"
@@ -49,7 +51,8 @@ class FilesCollector:
     settle: timedelta = timedelta(seconds=10)
     patience: timedelta = timedelta(minutes=15)
     budget: timedelta = timedelta(seconds=1)
-    deep: timedelta = timedelta(minutes=10)
+    deep: timedelta = timedelta(seconds=5)
+    behind: timedelta = timedelta(minutes=10)
     grace: timedelta = timedelta(minutes=15)
     unfinished: tuple[str, ...] = UNFINISHED
     _ledger: Ledger = field(init=False, repr=False)
@@ -74,6 +77,7 @@ class FilesCollector:
             patience=Patience(self.settle, self.patience),
             budget=self.budget,
             deep=self.deep,
+            behind=self.behind,
             grace=self.grace,
         )
         self._sweep = FileSweep(Path(self.url), self._ledger, rules, _now)
@@ -128,7 +132,7 @@ class FilesCollector:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             yield f"zone: {self.zone!r} is no time zone; write one such as Asia/Shanghai"
-        for name in ("back", "ahead", "settle", "patience", "budget", "deep", "grace"):
+        for name in ("back", "ahead", "settle", "patience", "budget", "deep", "behind", "grace"):
             if getattr(self, name) < timedelta():
                 yield f"{name}: must not be below nothing"
         for log, rule in self.logs.items():

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.ledger_tables import (
     BETWEEN,
     BY_INODE,
+    FIRSTS,
     LATE,
     TABLES,
     TAKEN,
@@ -31,6 +32,7 @@ from pipeline.files.stamp import FileStamp, KnownFile, WaitingFile
 
 START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
 AT_ONCE = 500  # paths in one question
+T = TypeVar("T", str, int)
 
 
 class TakenFile(msgspec.Struct, tag="file", frozen=True):
@@ -175,6 +177,12 @@ class Ledger:
         with self._asked() as db:
             return [_known(row) for row in db.execute(BY_INODE, (inode, f"{log}/", f"{log}/"))]
 
+    def first_by_inode(self, inodes: Sequence[int]) -> Mapping[int, int]:
+        """Inode -> the least ``first`` of files that wait with it, and nobody was told of."""
+        with self._asked() as db:
+            every = (db.execute(FIRSTS, (_json_array(some),)) for some in _some(inodes))
+            return {inode: first for rows in every for inode, first in rows}
+
     def unseen(self, sweep: int) -> Mapping[str, WaitingFile]:
         """Files that wait, by path, and were not seen in *sweep* or later."""
         with self._asked() as db:
@@ -282,7 +290,7 @@ class Ledger:
             db.execute("UPDATE waiting SET told = 1 WHERE path = ?", (path,))
 
     def end_sweep(self, number: int) -> None:
-        """The sweep has looked at everything."""
+        """The sweep has asked for the stamp of every file: heartbeats of before may be answered."""
         with self._writing() as db:
             _put(db, "done", number)
             passed = _acknowledged(db)
@@ -355,7 +363,7 @@ def _waiting(row: Sequence[Any]) -> tuple[str, WaitingFile]:
     return path, WaitingFile(FileStamp(*stamp), first, since, why, bool(told))
 
 
-def _json_array(paths: Sequence[str]) -> str:
+def _json_array(paths: Sequence[str] | Sequence[int]) -> str:
     return msgspec.json.encode(paths).decode()
 
 
@@ -375,10 +383,10 @@ def _add(db: sqlite3.Connection, kind: str, what: TakenFile | MessageHead, rows:
 
 
 def _acknowledged(db: sqlite3.Connection) -> int:
-    row = db.execute("SELECT MIN(first) FROM waiting WHERE told = 0").fetchone()
+    row = db.execute("SELECT MIN(first) FROM waiting WHERE NOT told").fetchone()
     done = _meta(db, "done")
     return done if row[0] is None else min(done, int(row[0]) - 1)
 
 
-def _some(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+def _some(paths: Sequence[T]) -> Iterator[Sequence[T]]:
     return (paths[at : at + AT_ONCE] for at in range(0, len(paths), AT_ONCE))

@@ -13,6 +13,8 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS waiting (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
     " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
     " part TEXT, looked INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS waiting_by_inode ON waiting (inode)",
+    "CREATE INDEX IF NOT EXISTS waiting_unheard_of ON waiting (first) WHERE NOT told",
     "CREATE TABLE IF NOT EXISTS rewritten (path TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS columns (shard TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS hours_left (part TEXT PRIMARY KEY, changed INTEGER,"
@@ -25,6 +27,10 @@ _KNOWN = (
 _WAITS = "SELECT path, inode, size, modified, changed, first, since, why, told FROM waiting WHERE "
 _PATHS = "path IN (SELECT value FROM json_each(?))"
 TAKEN, WAITING, UNSEEN = f"{_KNOWN}{_PATHS}", f"{_WAITS}{_PATHS}", f"{_WAITS}looked < ?"
+FIRSTS = (
+    "SELECT inode, MIN(first) FROM waiting WHERE NOT told AND inode IN"
+    " (SELECT value FROM json_each(?)) GROUP BY inode"
+)
 BY_INODE = f"{_KNOWN}inode = ? AND substr(path, 1, length(?)) = ? ORDER BY rows = 0, path"
 ROWS = (
     "SELECT shard, part, COUNT(*), SUM(rows), SUM(CASE WHEN late THEN rows ELSE 0 END), MIN(at),"

@@ -2,8 +2,9 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.errors import UnreachableError
@@ -11,6 +12,7 @@ from pipeline.files.content import stamp_of
 from pipeline.files.layout import HourPartition, is_finished
 from pipeline.files.stamp import FileStamp
 
+PAUSE = 5_000  # files between two pauses of who digests them
 NO_TEXT = "a name that is no UTF-8; rename it"
 
 
@@ -55,6 +57,28 @@ def files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Itera
     Raises:
         OSError: it cannot be read.
     """
+    return (_found(part, name, stamp_of(told)) for name, told in _entries(base, part, unfinished))
+
+
+def footprint(
+    base: Path, part: HourPartition, unfinished: tuple[str, ...]
+) -> Generator[None, None, bytes]:
+    """Names and stamps of the same files in 16 bytes, in the order in which they are listed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    made = blake2b(digest_size=16)
+    for number, (name, told) in enumerate(_entries(base, part, unfinished), start=1):
+        made.update(b"%s/%d/%d/%d/%d\n" % (os.fsencode(name), *stamp_of(told).parts))
+        if number % PAUSE == 0:
+            yield
+    return made.digest()
+
+
+def _entries(
+    base: Path, part: HourPartition, unfinished: tuple[str, ...]
+) -> Iterator[tuple[str, os.stat_result]]:
     try:
         listing = os.scandir(base / part.path)
     except FileNotFoundError:
@@ -63,7 +87,7 @@ def files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Itera
         for one in listing:
             try:
                 if is_finished(one.name, unfinished) and _leads_to(one.is_file):
-                    yield _found(part, one.name, stamp_of(one.stat()))
+                    yield one.name, one.stat()
             except FileNotFoundError:
                 continue  # renamed or deleted meanwhile
 

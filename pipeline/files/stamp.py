@@ -29,10 +29,12 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFile:
-    """A file that was seen and is not taken: as it was in the sweep ``first``, and ``since`` when.
+    """A file that was seen and is not taken, as it stands, and ``since`` when.
 
-    ``since`` is in seconds since 1970 by our clock; another stamp begins it anew.  ``why`` it is
-    not whole, once it was opened.  ``told`` once somebody was told that it waits for too long.
+    Sweeps before ``first`` need not wait for it: the last look at every file found it as taken, or
+    not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins it anew.
+    ``why`` it is not whole, once it was opened.  ``told`` once somebody was told that it waits for
+    too long.
     """
 
     stamp: FileStamp

@@ -1,17 +1,18 @@
 """What lies in the folder that was not taken yet?  One sweep after the other, a budget at a time.
 
-A sweep looks at every hour of every log that is in range.  One whose folder has not changed since
-it was looked at twice is passed over, but not by every so many a sweep, which open all: files that
-grow in place change no folder.  What is found is ruled by `pipeline.files.stamp`, and what is taken
-goes into the ledger; a sweep that was cut short by the end of its process is begun anew.
+A sweep looks at every hour of every log that is in range.  Most pass over those whose folder has
+not changed since it was looked at twice.  Now and then one asks for the stamp of every file, as one
+that grows in place changes no folder: only such a sweep answers heartbeats.  What is found is ruled
+by `pipeline.files.stamp`, and what is taken goes into the ledger; a sweep that was cut short by the
+end of its process is begun anew.
 """
 
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -28,11 +29,13 @@ from pipeline.files.content import (
     nothing,
     stamp_of,
 )
-from pipeline.files.layout import HourPartition, LogRule, PartitionRange, is_finished
+from pipeline.files.layout import HourPartition, LogRule, is_finished
 from pipeline.files.ledger import Ledger, TakenFile
 from pipeline.files.listing import FoundFile, files, folders
 from pipeline.files.message import ColumnsHead, FaultHead
-from pipeline.files.stamp import Due, KnownFile, Patience, WaitingFile, due, overdue
+from pipeline.files.resting import RestingHours
+from pipeline.files.stamp import Due, KnownFile, WaitingFile, due, overdue
+from pipeline.files.sweep_rules import SweepRules
 from pipeline.model import ShardId
 
 CHUNK = 500  # files that are looked at, and taken, at once
@@ -40,30 +43,8 @@ CHANGED = "it was changed after it was taken"
 UNREAD = "nothing of it was read again: write what is new in it into another file"
 RENAMED = "was taken, then changed and renamed: write what is new in it into another file"
 TOO_LATE = "they were not taken: make `back` longer, or put them into an hour in range"
-COARSE = 2.0  # seconds: a folder's own time may stand still for less, though files come
+REST = 2  # times as long as a look at everything took there is none
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SweepRules:
-    """What is looked at, how patiently, and for how long at a time.
-
-    ``database`` is what logs are tables of.  Every ``deep`` all that is in range is looked at.
-    What comes later than ``grace`` after the end of its hour is late.
-    """
-
-    database: str
-    logs: Mapping[str, LogRule]
-    range: PartitionRange
-    unfinished: tuple[str, ...]
-    patience: Patience
-    budget: timedelta
-    deep: timedelta
-    grace: timedelta
-
-    def rule(self, name: str) -> LogRule:
-        """That of a log."""
-        return self.logs.get(name, LogRule())
 
 
 @dataclass(eq=False)
@@ -77,11 +58,17 @@ class FileSweep:
     monotonic: Callable[[], float] = time.monotonic
     _going: Iterator[None] | None = None
     _held: IO[bytes] | None = None
-    _quiet: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _resting: RestingHours = field(init=False, repr=False)
     _deep: float = float("-inf")
+    _behind: float = float("-inf")
     _first: int = -1
+    _since: int = 0
     _columns: dict[str, ColumnsHead] = field(default_factory=dict)
     _inodes: dict[int, tuple[str, KnownFile]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Know of no hour yet."""
+        self._resting = RestingHours(self.base, self.rules.unfinished, self.monotonic)
 
     def advance(self) -> None:
         """Go on with the sweep, or begin the next, for no longer than the budget.
@@ -122,23 +109,30 @@ class FileSweep:
     def _sweep(self) -> Iterator[None]:
         number, now = self.ledger.begin(), self.clock()
         self._first = number if self._first < 0 else self._first
+        self._since = self.ledger.count().done + 1  # what is found now may lie there since then
         self._columns = dict(self.ledger.columns())
         self._require_logs()
-        began = self.monotonic()
-        whole = began - self._deep >= self.rules.deep.total_seconds()
-        waits = self.ledger.waits()
+        began, waits, seen = self.monotonic(), self.ledger.waits(), set[str]()
+        whole = began >= self._deep
         for part in self._partitions(now):
-            changed = self._changed(part)
-            if not whole and part.path not in waits and self._is_quiet(part, changed):
-                continue
-            yield from self._looked_at(part, number)
-            self._looked(part, changed)
+            seen.add(part.path)
+            yield from self._hour(part, number, whole=whole, waits=part.path in waits)
             yield
-        if whole:
+        if whole and began >= self._behind:
             yield from self._left(now)
+            self._resting.forget_others(seen)
+            self._behind = began + self.rules.behind.total_seconds()
         self._unseen(number, now)
-        self.ledger.end_sweep(number)
-        self._deep = began if whole else self._deep
+        if whole:
+            self.ledger.end_sweep(number)
+            self._deep = self._next_whole(began)
+
+    def _next_whole(self, began: float) -> float:
+        """When all is to be looked at again: what does not fit into one question rests, too."""
+        ended, deep = self.monotonic(), self.rules.deep.total_seconds()
+        took = ended - began
+        rest = REST * took if took > self.rules.budget.total_seconds() else 0.0
+        return max(began + deep, ended + rest)
 
     def _partitions(self, now: datetime) -> Iterator[HourPartition]:
         """Those in range, log by log, the oldest first."""
@@ -158,9 +152,9 @@ class FileSweep:
         for part in self._hours(lambda _: True):
             if not self.rules.range.is_before(part, now):
                 continue
-            changed, known = self._changed(part), self.ledger.left(part.path)
-            if known is None and part.path in self._quiet:
-                known = (self._quiet.pop(part.path)[0],) * 2  # as it was when it was looked at
+            changed, known = self._resting.changed(part), self.ledger.left(part.path)
+            if known is None and (looked := self._resting.left(part)) is not None:
+                known = looked, looked  # as it was when it was looked at
             if known is None or known[0] != changed:
                 found = [
                     (one.stamp.changed, one.path)
@@ -187,32 +181,29 @@ class FileSweep:
             what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
             raise UnreachableError(f"files in {self.base}: {what}; is its disk mounted?")
 
-    def _changed(self, part: HourPartition) -> int:
-        """When its server last changed the folder: its own time can be set, as rsync does."""
-        try:
-            return (self.base / part.path).stat().st_ctime_ns
-        except FileNotFoundError:
-            return -1
+    def _hour(
+        self, part: HourPartition, number: int, *, whole: bool, waits: bool
+    ) -> Iterator[None]:
+        """Look at a partition, unless it rests."""
+        changed, footprint = self._resting.changed(part), b""
+        if not (whole or waits) and self._resting.is_quiet(part, changed):
+            return
+        if whole and not waits:
+            footprint = yield from self._resting.footprint(part)
+            if self._resting.is_as_it_was(part, footprint):
+                self._resting.looked(part, changed, footprint)
+                return
+        taken = yield from self._looked_at(part, number)
+        self._resting.looked(part, changed, footprint if taken else b"")
 
-    def _is_quiet(self, part: HourPartition, changed: int) -> bool:
-        known = self._quiet.get(part.path)
-        return known is not None and known[0] == changed and known[1] == float("-inf")
-
-    def _looked(self, part: HourPartition, changed: int) -> None:
-        """Quiet is what was the same in two looks, some time apart."""
-        known, now = self._quiet.get(part.path), self.monotonic()
-        if known is None or known[0] != changed:
-            self._quiet[part.path] = changed, now
-        elif now - known[1] >= COARSE:
-            self._quiet[part.path] = changed, float("-inf")
-
-    def _looked_at(self, part: HourPartition, number: int) -> Iterator[None]:
-        """Look at every file of a partition, and take what is due."""
-        found = files(self.base, part, self.rules.unfinished)
+    def _looked_at(self, part: HourPartition, number: int) -> Generator[None, None, bool]:
+        """Look at every file of a partition, and take what is due; true if all were taken."""
+        every, found = True, files(self.base, part, self.rules.unfinished)
         while some := list(islice(found, CHUNK)):
             some.sort(key=lambda one: (one.stamp.modified, one.name))
             paths = [one.path for one in some]
             taken, waiting = self.ledger.taken(paths), self.ledger.waiting(paths)
+            first = self._first_of([one for one in some if one.path not in waiting])
             kept, open_ = dict[str, WaitingFile](), list[tuple[FoundFile, WaitingFile]]()
             for one in some:
                 known, waits = taken.get(one.path), waiting.get(one.path)
@@ -220,16 +211,26 @@ class FileSweep:
                 stood = None if known is None else known.stamp
                 what = due(one.stamp, stood, waits, now, self.rules.patience)
                 if what is Due.REMEMBER:
-                    first = waits.first if waits and not waits.told else number
-                    kept[one.path] = WaitingFile(one.stamp, first, now)
+                    known_by = waits.first if waits and not waits.told else first(one)
+                    kept[one.path] = WaitingFile(one.stamp, known_by, now)
                 elif waits is not None and waits.stamp == one.stamp:
                     kept[one.path] = waits
                     if what is Due.OPEN:
                         open_.append((one, waits))
             if kept:
+                every = False
                 self.ledger.wait(part.path, number, kept)
             yield from self._opened(part, open_, taken, number)
             yield
+        return every
+
+    def _first_of(self, news: Sequence[FoundFile]) -> Callable[[FoundFile], int]:
+        """Since which sweep what has a name or stamp of its own now may lie there.
+
+        One that waits by another name, which it had before, goes on to.
+        """
+        waits = self.ledger.first_by_inode([one.stamp.inode for one in news])
+        return lambda one: waits.get(one.stamp.inode, self._since)
 
     def _opened(
         self,

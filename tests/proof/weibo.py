@@ -103,10 +103,14 @@ class Weibo:
         wait_until(lambda: self.gate(log, cut)[0] == 200, SOON, f"READY of {log} for {cut}")
 
     def blocked(self, log: str, word: str) -> str:
-        """Wait until the gate says that a quarantine with *word* in it stands in the way."""
+        """Wait until the gate says that a quarantine with *word* in it stands in the way.
+
+        It is READY for no instant of meanwhile.
+        """
 
         def found() -> str:
             status, reasons = self.gate(log, now())
+            assert status != 200, f"READY without {word}"
             told = " ".join(reasons.values()) + " ".join(map(json.dumps, self.incidents()))
             return told if status == 409 and word in told else ""
 
@@ -155,7 +159,7 @@ class Weibo:
         told |= {"lake": str(self.home / "lake"), "store": str(self.home / "sluice.db")}
         collector = told["sources"][0]["collector"]
         collector["url"] = str(self.base)
-        paces = {"settle": "PT1S", "patience": "PT8S", "deep": "PT5S"}
+        paces = {"settle": "PT1S", "patience": "PT8S", "deep": "PT1S"}
         collector["options"] |= {"ledger": str(self.home / "logs.ledger"), **paces}
         told["readiness"]["margin"] = "PT1S"
         told["schedule"] = {"land": "PT1S", "merge": "PT1S", "watch": "PT1S", "probe": "PT2S"}

@@ -23,7 +23,8 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def collector(base: Path, tmp_path: Path) -> Iterator[FilesCollector]:
-    made = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"), settle=timedelta())
+    now, ledger = timedelta(), str(tmp_path / "ledger.db")
+    made = FilesCollector(str(base), "logs", ledger=ledger, settle=now, deep=now)
     yield made
     made.close()
 

@@ -12,7 +12,8 @@ from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
 from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.files.message import FaultHead
 from pipeline.files.stamp import Patience
-from pipeline.files.sweep import FileSweep, SweepRules
+from pipeline.files.sweep import FileSweep
+from pipeline.files.sweep_rules import SweepRules
 
 NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 HOUR = ("2026_11_23", "12")
@@ -26,7 +27,7 @@ class LogFolder:
     home: Path
     logs: Mapping[str, LogRule] = field(default_factory=dict)
     at: float = 0.0
-    deep: timedelta = timedelta(minutes=1)
+    deep: timedelta = timedelta()
     budget: timedelta = timedelta(hours=1)
 
     def __post_init__(self) -> None:
@@ -61,8 +62,8 @@ class LogFolder:
         """So many whole sweeps, each some time after the one before."""
         for _ in range(times):
             self.at += after.total_seconds()
-            done = self.ledger.count().done
-            while self.ledger.count().done == done:
+            self.process.advance()
+            while self.process._going is not None:
                 self.process.advance()
 
     def settled(self) -> None:
@@ -100,6 +101,7 @@ class LogFolder:
             patience=Patience(SETTLE, LIMIT),
             budget=self.budget,
             deep=self.deep,
+            behind=timedelta(minutes=1),
             grace=timedelta(hours=1),
         )
         return FileSweep(self.base, self.ledger, rules, self.now, monotonic=lambda: self.at)

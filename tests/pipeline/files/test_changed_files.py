@@ -207,3 +207,21 @@ def test_a_file_with_two_names_is_taken_by_one(folder: LogFolder) -> None:
 
     assert len(folder.taken()) == 1
     assert folder.faults() == []
+
+
+def test_a_file_that_is_renamed_while_it_waits_is_waited_for_by_its_new_name(
+    folder: LogFolder,
+) -> None:
+    path = folder.write("a.json", ROW)
+    folder.sweep()
+    path = path.rename(path.with_name("b.json"))
+    folder.sweep()
+    with path.open("ab") as file:
+        file.write(ROW)
+
+    folder.sweep()
+    assert folder.ledger.acknowledged() < 1
+
+    folder.settled()
+    assert folder.taken() == {"b.json": 2}
+    assert folder.ledger.acknowledged() == folder.ledger.count().done

@@ -193,3 +193,10 @@ def test_what_was_answered_is_on_the_disk(ledger: Ledger) -> None:
 
     assert isinstance(db, sqlite3.Connection)
     assert level == 2  # FULL
+
+
+def test_what_waits_is_found_by_its_inode_until_somebody_was_told(ledger: Ledger) -> None:
+    ledger.wait(PART, 5, {"a": WaitingFile(STAMP, 3, 0), "b": WaitingFile(STAMP, 4, 0)})
+    ledger.wait(PART, 5, {"c": WaitingFile(replace(STAMP, inode=2), 1, 0, told=True)})
+
+    assert ledger.first_by_inode([STAMP.inode, 2, 3]) == {STAMP.inode: 3}

@@ -1,13 +1,15 @@
 """Odd names and links are told or passed over, and never stop a sweep with a traceback."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import UnreachableError
+from pipeline.files import listing
 from pipeline.files.layout import UNFINISHED, HourPartition
-from pipeline.files.listing import NO_TEXT, files, folders
+from pipeline.files.listing import NO_TEXT, files, folders, footprint
 
 PART = HourPartition("clicks", "2026_11_23", "12")
 
@@ -65,3 +67,42 @@ def test_links_are_followed_but_for_those_that_lead_nowhere(tmp_path: Path, hour
 def test_what_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert folders(tmp_path / "gone") == []
     assert list(files(tmp_path / "gone", PART, UNFINISHED)) == []
+
+
+def test_a_footprint_is_another_once_any_file_is(tmp_path: Path, hour: Path) -> None:
+    path, seen = hour / "a.json", [digest(tmp_path)]
+    path.write_text("1")
+    seen.append(digest(tmp_path))
+    with path.open("a") as file:
+        file.write("2")
+    seen.append(digest(tmp_path))
+    path.rename(hour / "b.json")
+    seen.append(digest(tmp_path))
+    (hour / "c.json").touch()
+    seen.append(digest(tmp_path))
+
+    (hour / "d.json.tmp").touch()  # no file yet
+    assert digest(tmp_path) == seen[-1]
+    assert len({*seen}) == len(seen)
+
+
+def test_many_files_are_digested_with_pauses(
+    tmp_path: Path, hour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        (hour / f"{number}.json").touch()
+    whole = digest(tmp_path)
+    monkeypatch.setattr(listing, "PAUSE", 2)
+
+    assert len(list(footprint(tmp_path, PART, UNFINISHED))) == 2
+    assert digest(tmp_path) == whole
+
+
+def digest(base: Path) -> bytes:
+    found = list[bytes]()
+
+    def asked() -> Generator[None, None, None]:
+        found.append((yield from footprint(base, PART, UNFINISHED)))
+
+    list(asked())
+    return found[0]

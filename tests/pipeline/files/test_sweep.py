@@ -1,7 +1,10 @@
-"""Each file is taken exactly once, whatever its clock says, and what is odd about one is told."""
+"""Each file is taken exactly once, whatever its clock says, and what is odd about one is told.
+
+Covers pipeline/files/sweep_rules.py, too.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from pipeline.files import sweep
 from pipeline.files.content import UnfinishedFile, WholeFile, examined
 from pipeline.files.layout import LogRule
 from pipeline.files.message import BeatHead, ColumnsHead
+from pipeline.files.stamp import KnownFile
 from tests.pipeline.files.folder import LIMIT, NOW, LogFolder, set_time
 
 ROW = b'{"id": 1}\n'
@@ -23,6 +27,13 @@ ROW = b'{"id": 1}\n'
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[LogFolder]:
     with LogFolder(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def seldom(tmp_path: Path) -> Iterator[LogFolder]:
+    """Most of its sweeps pass over folders that rest."""
+    with LogFolder(tmp_path, deep=timedelta(minutes=1)) as made:
         yield made
 
 
@@ -277,10 +288,46 @@ def test_what_is_not_looked_at_within_the_budget_is_gone_on_with(tmp_path: Path)
     folder.process.close()
 
 
+def test_a_row_that_is_appended_before_a_beat_is_told_before_it(seldom: LogFolder) -> None:
+    path = seldom.write("a.json", ROW)
+    seldom.sweep(12)
+    with path.open("ab") as file:
+        file.write(ROW)
+    seldom.ledger.beat(0, "sluice.heartbeat", "logs")
+
+    seldom.sweep(4, timedelta(seconds=1))
+    assert (beats(seldom), seldom.faults()) == ([], [])
+
+    seldom.sweep(14)
+    assert beats(seldom) == [0]
+    told = [type(e.what).__name__ for e in seldom.entries()]
+    assert told == ["ColumnsHead", "TakenFile", "FaultHead", "BeatHead"]
+
+
+def test_what_takes_longer_than_a_question_rests_before_it_begins_anew(tmp_path: Path) -> None:
+    with LogFolder(tmp_path, budget=timedelta(seconds=1)) as folder:
+
+        def ticks() -> float:
+            folder.at += 0.1
+            return folder.at
+
+        def whole(number: int) -> float:
+            while folder.ledger.count().done < number:
+                folder.process.advance()
+            return folder.at
+
+        folder.process.monotonic = ticks
+        for hour in range(10):
+            folder.write("a.json", ROW, hour=("2026_11_23", f"{hour:02}"))
+        took = whole(1)
+
+        assert whole(2) - took > 2 * took > 2
+
+
 def test_a_folder_that_rests_is_not_opened_but_once_in_a_while(
-    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+    seldom: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = folder.write("a.json", ROW)
+    folder, path = seldom, seldom.write("a.json", ROW)
     folder.sweep(6)
     opened = list[Path]()
     real = os.scandir
@@ -298,7 +345,30 @@ def test_a_folder_that_rests_is_not_opened_but_once_in_a_while(
     assert path.parent in opened
 
 
-def test_a_folder_whose_own_time_is_set_back_does_not_rest(folder: LogFolder) -> None:
+def test_a_file_of_an_hour_that_is_as_it_was_is_not_asked_of_the_ledger(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder.write("a.json", ROW)
+    folder.sweep(5)
+    asked = list[str]()
+    real = folder.ledger.taken
+
+    def noted(paths: Sequence[str]) -> Mapping[str, KnownFile]:
+        asked.extend(paths)
+        return real(paths)
+
+    monkeypatch.setattr(folder.ledger, "taken", noted)
+
+    folder.sweep(3)
+    assert asked == []
+
+    set_time(path, NOW)
+    folder.sweep()
+    assert asked == ["clicks/2026_11_23/12/a.json"]
+
+
+def test_a_folder_whose_own_time_is_set_back_does_not_rest(seldom: LogFolder) -> None:
+    folder = seldom
     parent = folder.write("a.json", ROW).parent
     set_time(parent, NOW)
     folder.sweep(6)
@@ -336,14 +406,15 @@ def test_two_processes_do_not_sweep_at_once(folder: LogFolder, tmp_path: Path) -
 STEPS = st.lists(
     st.sampled_from(["new", "skewed", "grow", "rename", "restart", "sweep", "late"]), max_size=25
 )
+DEEP = st.sampled_from([timedelta(), timedelta(minutes=1)])
 
 
 @settings(max_examples=40)
-@given(STEPS)
+@given(STEPS, DEEP)
 def test_whatever_happens_each_row_is_told_once_or_its_file_is(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], deep: timedelta
 ) -> None:
-    with LogFolder(tmp_path_factory.mktemp("law")) as folder:
+    with LogFolder(tmp_path_factory.mktemp("law"), deep=deep) as folder:
         paths, grown = played(folder, steps)
         folder.sweep(4, timedelta(seconds=61))
 
