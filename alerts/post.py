@@ -4,9 +4,14 @@ Addresses of receivers are often secrets: errors name the host only.
 """
 
 import logging
+import socket
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from typing import Any, Self
 
 import httpx
 
@@ -19,10 +24,13 @@ _REDIRECT = range(300, 400)
 _COME_AGAIN = frozenset({408, 425, 429})
 _SERVER_ERROR = 500
 _ANSWER_CHARACTERS = 200
+_CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout: timedelta) -> None:
     """Send JSON *body*; return only when the receiver has taken it.
+
+    *timeout* is for all of it, however slowly bytes go and come.
 
     Raises:
         BusyError: 408, 425, 429 or 5xx, with the pause it asks for.
@@ -30,18 +38,58 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: timedelta) 
         RefusedError: any other answer.
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes whole addresses
-    host = httpx.URL(url).host
+    host, told = httpx.URL(url).host, {"Content-Type": "application/json", **headers}
+    seconds = timeout.total_seconds()
+    deadline = _Deadline(seconds)
     try:
-        answer = httpx.post(
-            url,
-            content=body,
-            headers={"Content-Type": "application/json", **headers},
-            timeout=timeout.total_seconds(),
-            verify=vouched(url),
-        )
+        with (
+            deadline,
+            httpx.Client(timeout=seconds, verify=vouched(url)) as client,
+            client.stream(
+                "POST", url, content=body, headers=told, extensions={"trace": deadline.watch}
+            ) as answer,
+        ):
+            _judge(answer, host)
     except httpx.TransportError as error:
-        raise UnreachableError(f"{host} did not answer: {type(error).__name__}") from None
-    _judge(answer, host)
+        why = "ReadTimeout" if deadline.over else type(error).__name__
+        raise UnreachableError(f"{host} did not answer: {why}") from None
+
+
+@dataclass(eq=False)
+class _Deadline:
+    """Cuts a connection after so many ``seconds``; the timeout of httpx is one for each byte."""
+
+    seconds: float
+    over: bool = False
+    _stream: Any = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        self._timer = threading.Timer(self.seconds, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def watch(self, event: str, told: Mapping[str, Any]) -> None:
+        """Take note of the connection: httpcore's ``trace`` tells of it once it is made."""
+        if event in _CONNECTED:
+            with self._turn:
+                self._stream = told["return_value"]
+                if self.over:
+                    self._cut()
+
+    def _end(self) -> None:
+        with self._turn:
+            self.over = True
+            if self._stream is not None:
+                self._cut()
+
+    def _cut(self) -> None:
+        with suppress(OSError):  # it is closed already
+            socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 def check_address(url: str, what: str) -> None:
@@ -64,10 +112,18 @@ def _judge(answer: httpx.Response, host: str) -> None:
         return
     if status in _COME_AGAIN or status >= _SERVER_ERROR:
         raise BusyError(f"{host} answered {status}", _pause(answer))
-    said = " ".join(answer.text.split())[:_ANSWER_CHARACTERS]
-    if status in _REDIRECT:
-        said = "it has moved; set its new address"
+    said = "it has moved; set its new address" if status in _REDIRECT else _said(answer)
     raise RefusedError(f"{host} answered {status}: {said}")
+
+
+def _said(answer: httpx.Response) -> str:
+    """The beginning of what it says; whoever refuses may say as much as he likes."""
+    found = ""
+    for text in answer.iter_text(_ANSWER_CHARACTERS):
+        found += text
+        if len(found) >= 4 * _ANSWER_CHARACTERS:
+            break
+    return " ".join(found.split())[:_ANSWER_CHARACTERS]
 
 
 def _pause(answer: httpx.Response) -> timedelta | None:

@@ -1,0 +1,107 @@
+"""A letter takes as long as its timeout says, however slowly the receiver speaks or listens."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+import pytest
+
+from alerts.outbox import RefusedError
+from alerts.post import post
+from pipeline.errors import UnreachableError
+
+Speaks = Callable[[socket.socket, threading.Event], None]
+HEAD = b"HTTP/1.1 %d x\r\nContent-Type: text/plain\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def _drip(there: socket.socket, over: threading.Event, text: bytes) -> None:
+    for place in range(len(text)):
+        there.sendall(text[place : place + 1])
+        if over.wait(0.1):
+            break
+
+
+def _heading(there: socket.socket, over: threading.Event) -> None:
+    there.recv(65_536)
+    _drip(there, over, HEAD % 200 + b"x" * 1000)
+
+
+def _refusal(there: socket.socket, over: threading.Event) -> None:
+    there.recv(65_536)
+    there.sendall(HEAD % 400)
+    _drip(there, over, b"no " * 1000)
+
+
+def _taken(there: socket.socket, over: threading.Event) -> None:
+    there.recv(65_536)
+    there.sendall(HEAD % 200)
+    _drip(there, over, b"ok " * 1000)
+
+
+def _deaf(there: socket.socket, over: threading.Event) -> None:
+    while not over.wait(0.1):
+        there.recv(1_000)
+
+
+def _flood(there: socket.socket, over: threading.Event) -> None:
+    there.recv(65_536)
+    there.sendall(b"HTTP/1.1 400 x\r\nConnection: close\r\n\r\n")
+    while not over.is_set():
+        there.sendall(b"no way " * 10_000)
+
+
+@contextmanager
+def _receiver(speaks: Speaks) -> Iterator[str]:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError), server.accept()[0] as there:
+                speaks(there, over)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/letters"
+        finally:
+            over.set()
+            thread.join(5)
+
+
+@pytest.mark.parametrize("speaks", [_heading, _refusal, _deaf])
+def test_a_receiver_that_drips_bytes_outlasts_no_deadline(speaks: Speaks) -> None:
+    """Each byte came within the timeout, so that an answer could take for ever."""
+    with _receiver(speaks) as url:
+        began = time.monotonic()
+
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1 did not answer: "):
+            post(url, b"x" * 30_000_000, {}, timedelta(seconds=0.7))
+
+        assert time.monotonic() - began < 3
+
+
+def test_what_was_taken_was_taken_whatever_is_said_of_it() -> None:
+    with _receiver(_taken) as url:
+        began = time.monotonic()
+
+        post(url, b"{}", {}, timedelta(seconds=2))
+
+        assert time.monotonic() - began < 1
+
+
+def test_of_an_endless_refusal_the_beginning_is_told() -> None:
+    with _receiver(_flood) as url, pytest.raises(RefusedError) as told:
+        post(url, b"{}", {}, timedelta(seconds=20))
+
+    assert str(told.value).startswith("127.0.0.1 answered 400: no way no way")
+    assert len(str(told.value)) < 300
+
+
+def test_no_timer_is_left_behind() -> None:
+    with _receiver(_taken) as url:
+        post(url, b"{}", {}, timedelta(minutes=5))
+
+    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
