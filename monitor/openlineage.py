@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -105,8 +106,7 @@ class LineageEvents:
         self._written &= {*texts}
         for text in texts:
             if self.settings.file and text not in self._written:
-                with Path(self.settings.file).open("a", encoding="utf-8") as lines:
-                    lines.write(f"{text}\n")
+                _append(Path(self.settings.file), f"{text}\n".encode())
                 self._written |= {text}
             if self.settings.url:
                 self._post(text.encode())
@@ -124,6 +124,23 @@ class LineageEvents:
     def _placed(self, shard: Shard) -> DatasetPlace:
         server = self.sources[shard.source]
         return DatasetPlace(server.namespace, f"{server.name}{shard.name}")
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Write *line* at the end of the file, or nothing of it: on a full disk a part would stay.
+
+    Raises:
+        OSError: why it cannot be written.
+    """
+    with path.open("ab", buffering=0) as lines:
+        size = lines.tell()
+        try:
+            while line:
+                line = line[lines.write(line) :]
+        except OSError:
+            with suppress(OSError):
+                lines.truncate(size)
+            raise
 
 
 def server_place(settings: SourceSettings, kind: str) -> DatasetPlace:

@@ -4,14 +4,12 @@ Covers monitor/config/openlineage.py.
 """
 
 import json
+import resource
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,6 +24,7 @@ from pipeline.model import Account
 from pipeline.report import Hold
 from pipeline.settings import CollectorSettings, SourceSettings
 from tests.monitor.config.test_invariants import LEAST
+from tests.monitor.receiver import receiver
 from tests.monitor.test_openlineage_events import LINKS, TURN
 
 SOURCES = {"a": DatasetPlace("mysql://a:3306", ""), "b": DatasetPlace("postgres://b:5432", "shop.")}
@@ -37,48 +36,9 @@ def _events(settings: OpenLineageSettings) -> LineageEvents:
     )
 
 
-class _Receiver(BaseHTTPRequestHandler):
-    answers: list[int]
-    heard: list[tuple[str | None, dict[str, Any]]]
-    go_on: threading.Event
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.go_on.wait(10)
-        status = self.answers.pop(0) if self.answers else 201
-        if status == 201:
-            self.heard.append((self.headers["Authorization"], json.loads(body)))
-        self.send_response(status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def _receiver(*answers: int) -> Iterator[tuple[str, type[_Receiver]]]:
-    go_on = threading.Event()
-    go_on.set()
-
-    class Own(_Receiver):
-        pass
-
-    kind: type[_Receiver] = Own
-    kind.answers, kind.heard, kind.go_on = list(answers), [], go_on
-    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/api/v1/lineage", kind
-    finally:
-        go_on.set()
-        server.shutdown()
-        server.server_close()
-
-
 def test_a_turn_is_posted_and_written_with_its_shards(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    with _receiver() as (url, heard):
+    with receiver() as (url, heard):
         told = _events(OpenLineageSettings(url, "secret-token", str(file)))
         told.note([TURN])
 
@@ -129,7 +89,7 @@ def test_turns_that_did_nothing_and_held_tables_are_no_runs(tmp_path: Path) -> N
 
 
 def test_what_could_not_be_sent_is_sent_later_in_order() -> None:
-    with _receiver(503) as (url, heard):
+    with receiver(503) as (url, heard):
         told = _events(OpenLineageSettings(url))
         told.note([TURN, replace(TURN, batch=8, version=5)])
 
@@ -147,7 +107,7 @@ def test_what_could_not_be_sent_is_sent_later_in_order() -> None:
 def test_a_file_has_each_event_once_however_often_the_receiver_is_asked(tmp_path: Path) -> None:
     """One that is down for a night would else fill the disk, a line every five seconds."""
     file = tmp_path / "events.jsonl"
-    with _receiver(503, 503, 201, 503, 400) as (url, _):
+    with receiver(503, 503, 201, 503, 400) as (url, _):
         told = _events(OpenLineageSettings(url, file=str(file)))
         told.note([TURN, replace(TURN, batch=8, version=5)])
 
@@ -157,10 +117,39 @@ def test_a_file_has_each_event_once_however_often_the_receiver_is_asked(tmp_path
     assert kinds == ["START", "COMPLETE", "START", "COMPLETE"]
 
 
+def test_on_a_full_disk_no_half_of_an_event_is_left(tmp_path: Path) -> None:
+    """What was cut off could be read by nobody, nor what was written behind it."""
+    file = tmp_path / "events.jsonl"
+    told = _events(OpenLineageSettings(file=str(file)))
+    told.note([TURN])
+    assert told.tell() == 1
+    whole = file.read_text()
+    told.note([replace(TURN, batch=8, version=5)])
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, limits[1]))
+    try:
+        assert told.tell() == 0
+        assert file.read_text() == whole
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert told.tell() == 1
+
+    assert len([json.loads(one) for one in file.read_text().splitlines()]) == 4
+
+
+def test_a_file_that_cannot_be_written_stops_nobody() -> None:
+    told = _events(OpenLineageSettings(file="/dev/full"))
+    told.note([TURN])
+
+    assert told.tell() == 0
+    assert told.tell() == 0
+
+
 def test_a_slow_receiver_gets_the_rest_in_later_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred turns at five seconds an event would be half an hour: an overdue job."""
     monkeypatch.setattr(openlineage, "LONGEST", 0.0)
-    with _receiver() as (url, heard):
+    with receiver() as (url, heard):
         told = _events(OpenLineageSettings(url))
         told.note([TURN, replace(TURN, batch=8, version=5)])
 
@@ -170,7 +159,7 @@ def test_a_slow_receiver_gets_the_rest_in_later_runs(monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_refused_for_good_does_not_stop_the_others() -> None:
-    with _receiver(400) as (url, heard):
+    with receiver(400) as (url, heard):
         told = _events(OpenLineageSettings(url))
         told.note([TURN, replace(TURN, batch=8, version=5)])
 
@@ -180,7 +169,7 @@ def test_what_is_refused_for_good_does_not_stop_the_others() -> None:
 
 
 def test_a_receiver_that_hangs_delays_nobody_who_notes_a_turn() -> None:
-    with _receiver() as (url, heard):
+    with receiver() as (url, heard):
         heard.go_on.clear()
         told = _events(OpenLineageSettings(url, timeout=timedelta(seconds=0.3)))
         told.note([TURN])
@@ -206,7 +195,7 @@ def test_of_too_many_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
     told.note([replace(TURN, version=n) for n in range(5)])
 
     assert told.tell() == 0  # nobody answers there
-    with _receiver() as (url, heard):
+    with receiver() as (url, heard):
         told.settings = OpenLineageSettings(url)
         assert told.tell() == 2
     assert len(heard.heard) == 4

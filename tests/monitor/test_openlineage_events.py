@@ -32,7 +32,7 @@ KNOWN = TurnLineage(PLACES, lake_place("s3a://lake/main/mirrors/shop/orders"), L
 TURN = Applied("shop.orders", 7, 4, Account(9, 8, 1), NOON, timedelta(seconds=2))
 
 
-def _required(event: dict[str, Any]) -> None:
+def required(event: dict[str, Any]) -> None:
     """RunEvent, Run, Job, Dataset and BaseFacet of OpenLineage 2-0-2: what each must have."""
     assert {"eventTime", "producer", "schemaURL", "run", "job"} <= event.keys()
     assert event["eventType"] in {"START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"}
@@ -48,7 +48,7 @@ def _required(event: dict[str, Any]) -> None:
 
 def test_events_have_what_the_specification_requires() -> None:
     for event in events(TURN, KNOWN, "sluice"):
-        _required(json.loads(json.dumps(event)))
+        required(json.loads(json.dumps(event)))
 
 
 def test_a_run_begins_and_is_complete_and_has_one_id_however_often_it_is_told() -> None:
