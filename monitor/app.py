@@ -54,6 +54,7 @@ from monitor.store.store import ServiceStore
 from monitor.web.api import application
 from monitor.web.parts import ApiParts
 from pipeline.apply.mirrors import Mirrors
+from pipeline.archive import ArchiveWord
 from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
 from pipeline.copies.copy import CopyTarget
 from pipeline.copies.copying import Copying
@@ -263,7 +264,7 @@ class App:
             readers=partial(named_versions, self.store.certificates, clock),
             paused=self._paused,
             wanted=self.wanted,
-            archived=self.store.archives.registered,
+            archived=self._archived,
             noted=tuple if self.openlineage is None else self.openlineage.note,
             cuts=DueCuts(
                 self.fences.known,
@@ -307,6 +308,11 @@ class App:
             want=self.wanted.want,
             states=StateBook(self.store.table_states.add, self.store.table_states.newest),
         )
+
+    def _archived(self) -> ArchiveWord:
+        """What people registered, and what mirrors have kept by it."""
+        kept = self.store.accounts.ignored("archived")
+        return ArchiveWord(self.store.archives.registered(), kept)
 
     def _paused(self) -> frozenset[str]:
         """Tables whose merges stand still."""

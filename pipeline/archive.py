@@ -8,8 +8,8 @@ takes its place.  Who ran a statement is in no log: neither MySQL's nor Postgres
 Pure.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 
@@ -76,6 +76,20 @@ class RegisteredWindow:
 
     table: str
     window: ArchiveWindow
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveWord:
+    """What the service knows of archives, and no settings: ``windows`` that people registered.
+
+    ``kept``: table -> how many rows its mirrors have ever kept as archived.
+    """
+
+    windows: tuple[RegisteredWindow, ...] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_WORD = ArchiveWord()
 
 
 @dataclass(frozen=True, slots=True)

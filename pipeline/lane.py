@@ -20,7 +20,7 @@ from pipeline.apply.merge_line import MergeLine, patient, urgent
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.apply.written_images import Manifest
-from pipeline.archive import RegisteredWindow
+from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
@@ -89,7 +89,7 @@ class Lane:
         paused: frozenset[str] = frozenset(),
         wanted: frozenset[str] = frozenset(),
         *,
-        archived: tuple[RegisteredWindow, ...] = (),
+        archived: ArchiveWord = NO_WORD,
     ) -> tuple[Applied, ...]:
         """Bring mirrors with landed changes up to date but the *paused* ones; tier 0 first.
 
@@ -108,7 +108,7 @@ class Lane:
         cuts: Sequence[DueCut] = (),
         paused: frozenset[str] = frozenset(),
         *,
-        archived: tuple[RegisteredWindow, ...] = (),
+        archived: ArchiveWord = NO_WORD,
     ) -> tuple[Applied, ...]:
         """The same of tier 0, beside all else; nothing where it has no line of its own."""
         own = self._lines[1:]
@@ -161,7 +161,7 @@ class Lane:
         paused: frozenset[str],
         wanted: frozenset[str],
         *,
-        archived: tuple[RegisteredWindow, ...],
+        archived: ArchiveWord,
     ) -> tuple[Applied, ...]:
         with line.turn(_PATIENCE) as mine:
             self._in_pool(line.name)

@@ -16,7 +16,7 @@ from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
 from monitor.store.rereads import RereadRequests
 from monitor.store.resubmissions import Resubmissions
-from pipeline.archive import RegisteredWindow
+from pipeline.archive import ArchiveWord
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
 from pipeline.report import Applied, Hold, Landed
@@ -57,7 +57,7 @@ class LaneRequests:
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
     paused: Callable[[], frozenset[str]] = frozenset
     wanted: Callable[[], frozenset[str]] = frozenset
-    archived: Callable[[], tuple[RegisteredWindow, ...]] = tuple
+    archived: Callable[[], ArchiveWord] = ArchiveWord
     noted: Callable[[Sequence[Applied]], object] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pipeline.apply.written_images import Manifest
-from pipeline.archive import RegisteredWindow
+from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.errors import (
     ConfigError,
     FormatError,
@@ -62,8 +62,8 @@ class Request:
     """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
-    for, ``resubmissions`` corrected messages that are to land, ``archived`` windows in which people
-    said that rows go to an archive.
+    for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said
+    of archives.
     """
 
     id: int
@@ -75,7 +75,7 @@ class Request:
     rereads: tuple[WishedReread, ...] = ()
     paused: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
-    archived: tuple[RegisteredWindow, ...] = ()
+    archived: ArchiveWord = NO_WORD
     resubmissions: tuple[Resubmission, ...] = ()
 
 

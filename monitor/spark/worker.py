@@ -34,7 +34,7 @@ from monitor.spark.wire import (
     load_request,
 )
 from pipeline.apply.written_images import Manifest
-from pipeline.archive import RegisteredWindow
+from pipeline.archive import ArchiveWord
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
 from pipeline.rereads import RereadState, WishedReread
@@ -60,7 +60,7 @@ class ServedLane(Protocol):
         paused: frozenset[str],
         wanted: frozenset[str],
         *,
-        archived: tuple[RegisteredWindow, ...],
+        archived: ArchiveWord,
     ) -> tuple[Applied, ...]:
         """Merge what is landed but into *paused* mirrors, and make images of *cuts*."""
         ...
@@ -71,7 +71,7 @@ class ServedLane(Protocol):
         cuts: Sequence[DueCut],
         paused: frozenset[str],
         *,
-        archived: tuple[RegisteredWindow, ...],
+        archived: ArchiveWord,
     ) -> tuple[Applied, ...]:
         """The same of tier 0, where that has a line of its own."""
         ...

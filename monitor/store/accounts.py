@@ -49,6 +49,13 @@ class Accounts:
             rows = connection.execute(select(account_totals)).all()
         return {(row.table, row.term): row.changes for row in rows}
 
+    def ignored(self, rule: str) -> Mapping[str, int]:
+        """Table -> changes that were ever ignored by *rule*, of those that have any."""
+        own = select(account_totals).where(account_totals.c.term == f"ignored:{rule}")
+        with self.database.read() as connection:
+            rows = connection.execute(own.where(account_totals.c.changes > 0)).all()
+        return {row.table: row.changes for row in rows}
+
     def residuals(self) -> Mapping[str, int]:
         """Table -> residual of its newest account; anything but 0 is wrong."""
         with self._turn:

@@ -4,7 +4,7 @@ Changes may have been lost before they landed, may no longer be kept, or may hav
 other standards than those of today.  Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.moved_rows import RowMove
@@ -72,6 +72,20 @@ def require_kept(table: Table, mark: Mark, dropped: int) -> None:
     if lost:
         detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
         raise HeldError("no_base", detail)
+
+
+def require_archived(table: Table, kept: int, waived: Collection[str]) -> None:
+    """Refuse to make a mirror anew of a table of which *kept* rows went to an archive.
+
+    Raises:
+        HeldError: ``archived_rows``; somebody has to say that they may go, or has put them back.
+    """
+    name = f"archived_rows:{table.name}:{kept}"
+    if name not in waived:
+        detail = f"its mirror is gone, and with it {kept} rows that went to an archive: no source"
+        detail += " has them, and a mirror that is made anew would lack them"
+        advice = "put the mirror back; or waive this, and copy them from the old one into the new"
+        raise HeldError("archived_rows", f"{detail}; {advice}", name)
 
 
 def _names(table: Table) -> set[str]:

@@ -30,7 +30,7 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.apply.turn import Turn, Written
 from pipeline.apply.turn_jobs import PendingFiles, TurnJobs
 from pipeline.apply.untold_turns import UntoldTurns
-from pipeline.archive import RegisteredWindow
+from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
@@ -94,17 +94,17 @@ class Passes:
         paused: Collection[str] = frozenset(),
         wanted: Collection[str] = frozenset(),
         *,
-        archived: tuple[RegisteredWindow, ...] = (),
+        archived: ArchiveWord = NO_WORD,
     ) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
 
         Those that are *paused* have none, whatever lands; one that is *wanted* waits for no cycle.
-        *archived* are windows that people registered beside those of the settings.
+        *archived* is what people said of archives beside the settings, and what was kept by it.
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
         self.images.told(cuts)
-        self.jobs.registered = archived
+        self.jobs.archived = archived
         self._untold.settle()
         behind, broken = self._behind(landed, waived)
         untold = tuple(self._untold.turns(sorted(mark.tables)))
@@ -274,6 +274,7 @@ class Passes:
         self, table: Table, landed: LandedState, pending: PendingFiles, waived: frozenset[str]
     ) -> MirrorJob[Any] | None:
         """What its turn needs; None if it has none now."""
+        self.jobs.require_archived(table, waived)
         stamp = self._stamp()
         image = self.images.of(table, landed.mark, stamp.at)
         if isinstance(image, HeldBack):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.account import Counted, balance
 from pipeline.apply.adoption import Adoption
-from pipeline.apply.archived import ArchiveEvidence, ArchiveTurn, archived
+from pipeline.apply.archived import ArchiveEvidence, ArchiveTurn, archived, live_deletes
 from pipeline.apply.archived_floors import last_words, told_of
 from pipeline.apply.decide import (
     AppliedBefore,
@@ -319,6 +319,8 @@ def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
         quarantined=len(_rows_of(changes, Op.ERROR)),
         corrected=_corrected(changes),
     )
-    applied = counts.inserted + counts.updated + counts.deleted
+    new = made.verdicts == RowVerdict.INSERT
+    came = 0 if task.archive is None else int((new & live_deletes(folded.rows)).sum())
+    applied = counts.inserted + counts.updated + counts.deleted - came
     noop = counts.noop + made.outlived
-    return balance(counted, applied, noop, counts.again, counts.archived)
+    return balance(counted, applied, noop, counts.again, counts.archived + came)

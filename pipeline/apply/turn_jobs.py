@@ -18,7 +18,7 @@ from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_day import LandedDays
 from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.losses import require_alike, require_kept, require_landed
+from pipeline.apply.losses import require_alike, require_archived, require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import (
     CommitStamp,
@@ -34,7 +34,7 @@ from pipeline.apply.reshape import Shape
 from pipeline.apply.slice_end import ended
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
-from pipeline.archive import ArchiveRules, RegisteredWindow, rules_of
+from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches
@@ -81,7 +81,7 @@ class TurnJobs:
     changes: ChangeLog
     mirrors: Mirrors[Any]
     table_format: TableFormat[Any, Any]
-    registered: tuple[RegisteredWindow, ...] = ()
+    archived: ArchiveWord = NO_WORD
     _arrivals: Arrivals = field(default_factory=Arrivals)
 
     def pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
@@ -138,9 +138,20 @@ class TurnJobs:
         )
         return self._imaged(job, image)
 
+    def require_archived(self, table: Table, waived: frozenset[str]) -> None:
+        """Refuse to make a mirror anew that kept what no source has any more.
+
+        Raises:
+            HeldError: ``archived_rows``.
+        """
+        kept = self.archived.kept.get(table.name, 0)
+        if kept and self.mirrors.applied(table.name) < 0:
+            require_archived(table, kept, waived)
+
     def archive_of(self, table: str) -> ArchiveRules | None:
-        """What says of its deletes that they only move rows to an archive."""
-        return rules_of(table, self.settings.archive, self.registered)
+        """What says of its deletes that they only move rows to an archive, or did once."""
+        found = rules_of(table, self.settings.archive, self.archived.windows)
+        return ArchiveRules() if found is None and self.archived.kept.get(table) else found
 
     def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
         """Whether one turn may read all that *table* has not applied, as an image's has to."""

@@ -21,6 +21,14 @@ def test_an_account_counts_once_however_often_it_is_reported(store: ServiceStore
     }
 
 
+def test_what_a_rule_ignored_is_told_by_table(store: ServiceStore) -> None:
+    for table, count in (("shop.orders", 2), ("shop.users", 0)):
+        account = Account(read=2, ignored={"archived": count, "tombstone": 2 - count})
+        store.accounts.add("main", table, 7, account, NOW)
+
+    assert store.accounts.ignored("archived") == {"shop.orders": 2}
+
+
 def test_the_residual_is_that_of_the_newest_account(store: ServiceStore) -> None:
     store.accounts.add("main", "shop.orders", 7, Account(read=2), NOW)
     store.accounts.add("main", "shop.users", 7, Account(read=1), NOW)

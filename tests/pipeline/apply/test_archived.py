@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.archived import meets
-from pipeline.archive import ArchiveRule, ArchiveWindow, RegisteredWindow, rules_of
+from pipeline.archive import ArchiveRule, ArchiveWindow, ArchiveWord, RegisteredWindow, rules_of
 from pipeline.invariants.unique import Unique
 from pipeline.lake.seen import LogKey
-from pipeline.model import Op, Origin, Shard, Table, TopicPartition
+from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from pipeline.report import Applied
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -264,3 +265,47 @@ def test_what_is_registered_counts_beside_the_rules() -> None:
     )
     assert found is not None
     assert found.windows == (WINDOW, other)
+
+
+def test_a_mirror_that_kept_rows_is_not_made_anew_without_a_word(tmp_path: Path) -> None:
+    lake, turn = purged(tmp_path, row(D, 20, 1, OLD), row(C, 21, 7, OLD), row(D, 22, 7, OLD))
+    assert turn.account.ignored == {"tombstone": 0, "archived": 2}
+    mirror, word = Path(lake.settings.mirror("db.t")), ArchiveWord((), {"db.t": 2})
+    away = mirror.rename(tmp_path / "away")
+    lake.reopen()
+
+    (held,) = lake.passes.run(lake.state(), frozenset(), archived=word)
+
+    assert held.hold is not None
+    assert held.hold.id == "archived_rows:db.t:2"
+    assert not mirror.exists()
+    away.rename(mirror)
+    lake.reopen()
+    turns = lake.passes.run(lake.state(), frozenset(), archived=word)
+    assert [turn.hold for turn in turns] in ([], [None])
+    assert lake.rows() == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
+
+
+def test_kept_rows_are_put_back_into_a_mirror_that_is_made_anew(tmp_path: Path) -> None:
+    """As docs/operations.md says: the base has come since, and no rule speaks of them any more."""
+    lake, _ = purged(tmp_path, row(D, 20, 1, OLD))
+    mirror = Path(lake.settings.mirror("db.t"))
+    old = mirror.rename(tmp_path / "away")
+    lake.settings = replace(lake.settings, archive=())
+    lake.reopen()
+    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 30)}, based={"s/db.t": 2})
+    lake.land(row(R, 30, 3, NEW), row(Op.SETTLE, 30, None))
+    word, waived = ArchiveWord((), {"db.t": 1}), {"archived_rows:db.t:1"}
+    (made,) = lake.passes.run(lake.state(), frozenset(waived), archived=word)
+    assert (made.hold, lake.rows()) == (None, {3: NEW})
+
+    query = QueryBuilder().register("old", DeltaTable(str(old)))
+    kept = query.execute("SELECT * FROM old WHERE _sluice['op'] = 'd'")
+    write_deltalake(str(mirror), kept, mode="append")
+    lake.land(row(D, 40, 1, OLD))
+    foreign = lake.apply().hold
+
+    assert foreign is not None
+    assert lake.apply([foreign.id]).hold is None
+    assert lake.rows() == {1: OLD, 3: NEW}
+    assert sourced(lake) == (3,)
