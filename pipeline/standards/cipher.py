@@ -6,7 +6,7 @@ stay equal, and whoever changes one is noticed.  Who has no key for what comes i
 the text itself is encrypted.  Pure.
 """
 
-from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as BinaryError
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,21 +23,23 @@ from pipeline.standards.secret import NO_VALUE, require_long
 from pipeline.standards.standard import Standard, StandardType
 
 BLOCK = 16  # bytes of AES
+_CASES = {"hex_upper": str.upper, "hex_lower": str.lower}
 
 
 @dataclass(frozen=True, slots=True)
 class CipherMapping:
     """``secret`` is the key of what goes out, ``sent_secret`` that of what comes in, ``sent_as``.
 
-    ``sent_encoding`` is how the bytes of what comes in are written in its text.
+    ``sent_encoding`` is how the bytes of what comes in are written in its text.  Base64 and hex are
+    read in each of their spellings; ``hex_upper`` and ``hex_lower`` in one, so that no two texts
+    are one value, as those of a key must not be.
     """
 
     columns: tuple[str, ...]
     secret: str = field(repr=False)
     sent_secret: str = field(default="", repr=False)
     sent_as: Literal["aes_128_ecb", "aes_siv", "text"] = "text"
-    sent_encoding: Literal["base64", "hex"] = "base64"
-    distinct: ClassVar[bool] = True
+    sent_encoding: Literal["base64", "hex", "hex_upper", "hex_lower"] = "base64"
     hides: ClassVar[bool] = True
     lake_type: ClassVar[StandardType] = "string"
 
@@ -50,6 +52,11 @@ class CipherMapping:
         require_long(self.secret)
         if (self.sent_as == "text") != (not self.sent_secret):
             raise ConfigError("sent_secret: goes with sent_as, the way it was encrypted; give both")
+
+    @property
+    def distinct(self) -> bool:
+        """Where bytes have one spelling only."""
+        return self.sent_as == "text" or self.sent_encoding in _CASES
 
     @property
     def fingerprint(self) -> str:
@@ -85,10 +92,13 @@ def _kind(clear: bytes) -> bytes:
 
 
 def _bytes(text: str, encoding: str) -> bytes:
-    if encoding == "hex":
-        return bytes.fromhex(text)
-    plain = text.replace("\n", "")  # MySQL's TO_BASE64 breaks its lines after 76 letters
-    return urlsafe_b64decode(plain) if set(plain) & {"-", "_"} else b64decode(plain, validate=True)
+    if encoding == "base64":
+        plain = text.replace("\n", "")  # MySQL's TO_BASE64 breaks its lines after 76 letters
+        return b64decode(plain, b"-_" if {*plain} & {"-", "_"} else None, validate=True)
+    found = bytes.fromhex(text)
+    if encoding in _CASES and _CASES[encoding](found.hex()) != text:
+        raise ValueError(encoding)
+    return found
 
 
 def _folded_ecb(sent: bytes, secret: str) -> bytes:

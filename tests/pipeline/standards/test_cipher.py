@@ -1,6 +1,8 @@
 """What two systems encrypted under two keys becomes one token, and what was not is told."""
 
 from base64 import encodebytes
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -64,6 +66,38 @@ def test_what_was_not_encrypted_so_is_refused_without_being_told(text: str) -> N
         CipherMapping(("card",), OURS, THEIRS, "aes_128_ecb").value(text)
 
     assert not text or text not in str(refused.value)
+
+
+@pytest.mark.parametrize(("encoding", "case"), [("hex_upper", str.upper), ("hex_lower", str.lower)])
+def test_in_a_key_no_two_texts_are_one_value(encoding: Any, case: Callable[[str], str]) -> None:
+    own = CipherMapping(("id",), OURS, THEIRS, "aes_128_ecb", encoding)
+    sent = _mysql("4111-1111", THEIRS).hex()
+
+    assert own.distinct
+    assert own.value(case(sent)) == CipherMapping(("id",), OURS).value("4111-1111")
+    for other in (sent.swapcase() if case(sent) == sent else sent, f" {case(sent)}"):
+        with pytest.raises(FormatError, match="was not encrypted as aes_128_ecb"):
+            own.value(other)
+
+
+def test_what_has_many_spellings_is_not_for_a_key() -> None:
+    any_ = CipherMapping(("id",), OURS, THEIRS, "aes_128_ecb", "hex")
+    sent = _mysql("4111-1111", THEIRS).hex()
+
+    assert any_.value(sent) == any_.value(sent.upper())
+    assert not any_.distinct
+    assert not CipherMapping(("id",), OURS, THEIRS, "aes_siv").distinct
+    assert CipherMapping(("id",), OURS).distinct
+
+
+def test_base64_with_other_letters_in_it_is_refused() -> None:
+    theirs = CipherMapping(("card",), THEIRS)
+    mapped = CipherMapping(("card",), OURS, THEIRS, "aes_siv")
+    sent = next(t for t in map(theirs.value, map(str, range(99))) if {*t} & {"-", "_"})
+
+    assert mapped.value(sent)
+    with pytest.raises(FormatError):
+        mapped.value(f"{sent[:8]}!{sent[8:]}")
 
 
 def test_keys_that_do_not_go_together_are_refused_and_none_is_shown() -> None:
