@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.moved_rows import FormerName, RowMove
+from pipeline.apply.odd_standards import refuse_odd
 from pipeline.errors import FormatError, HeldError
 from pipeline.mark import Mark
 from pipeline.model import Order, Shard, ShardId, Table
@@ -334,24 +335,9 @@ class Catalog:
             )
             raise HeldError("no_key", detail)
         _refuse_two_spellings(table, merged)
-        self._refuse_odd_standards(table, merged)
+        refuse_odd(self.standards.of(table.name), table, merged)
         columns = tuple(self._written(schemas[0].shard, column) for column in merged.columns)
         return replace(merged, columns=columns)
-
-    def _refuse_odd_standards(self, table: Table, merged: TableSchema) -> None:
-        """Two rows must not get one key, and a name in the config must be that of a column."""
-        own = self.standards.of(table.name)
-        if own is None:
-            return
-        if lacking := sorted(own.expected - {column.name for column in merged.columns}):
-            detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
-            raise HeldError("standards", f"{detail}; correct its name, or take it out")
-        for name in table.key:
-            standard = own.of(name)
-            if standard is not None and not standard.distinct:
-                detail = f"by the standard of key column {name} two rows may get one key"
-                advice = "take it out of `standards`, or give it one that keeps values apart"
-                raise HeldError("standards", f"{table.name}: {detail}; {advice}")
 
 
 def _emptied(asked: Asked) -> bool:
@@ -364,9 +350,9 @@ def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
         column = schema.column(name)
         if column is not None and not column.dialect.spelled_alike(column):
             detail = (
-                f"key column {name} of {table.name} has a label with a comma, an escape or a blank "
-                "at its end, which a snapshot and the log spell in two ways; name another unique, "
-                "not-null set: 'key:' of its rule"
+                f"a snapshot and the log spell values of key column {name} of {table.name} in two "
+                "ways, as it is a FLOAT, or has a label with a comma, an escape or a blank at its "
+                "end; name another unique, not-null set: 'key:' of its rule"
             )
             raise HeldError("key_kind", detail)
 

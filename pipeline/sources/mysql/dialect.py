@@ -110,8 +110,9 @@ class MySqlDialect:
         return (str(wire_text(own, str(number))), str(number))
 
     def spelled_alike(self, column: Column) -> bool:
-        """See :mod:`pipeline.sources.mysql.labels`."""
-        return labels.spelled_alike(_own(column))
+        """Neither JSON, nor a FLOAT, of which a snapshot has six digits; see also `labels`."""
+        own = _own(column)
+        return own.kind not in ("JSON", "FLOAT") and labels.spelled_alike(own)
 
     def sent(self, column: Column) -> SentAs:
         """See :mod:`pipeline.sources.mysql.values`."""

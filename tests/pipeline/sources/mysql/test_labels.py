@@ -109,6 +109,9 @@ def read(column: Column, *sent: str) -> list[str | None]:
         ("ENUM", ("l ",), False),
         ("SET", (r"j\\k",), False),
         ("VARCHAR", (), True),
+        ("DOUBLE", (), True),
+        ("FLOAT", (), False),
+        ("JSON", (), False),
     ],
 )
 def test_a_key_needs_labels_that_are_spelled_in_one_way(
