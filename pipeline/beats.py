@@ -69,6 +69,15 @@ class BeatTrail:
         """Whether that was seen last in its newest heartbeat: it is at its worst now."""
         return self.divided and self.calm == 0
 
+    @property
+    def sure(self) -> int | None:
+        """The last batch of which no row is sent again; None while one may stand above a newer.
+
+        What is sent again comes behind the highest.  Where numbers climbed back, all of it has to
+        be taken up at once, up to a batch that ends behind the place where they began to fall.
+        """
+        return self.raised - 1 if self.raised > self.over else None
+
     def next(self, beat: LandedBeat, batch: int) -> "BeatTrail":
         """With one more."""
         if beat.number <= self.last:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from pipeline.apply.catalog import Catalog
 from pipeline.lives import Lives
-from pipeline.mark import Mark
+from pipeline.mark import Mark, source_of
 from pipeline.report import read_gap
 
 
@@ -27,6 +27,26 @@ class LandedState:
     def lives(self) -> Lives:
         """Of the change log up to the mark."""
         return Lives.of(self.mark.lives)
+
+    @cached_property
+    def through(self) -> Mapping[str, int]:
+        """Table -> the batch that its mirror is to come to: the last one that holds a change of it.
+
+        Where changes bear no places in the log, an older one only as long as what came since may
+        be sent again; -1 where it is to stand still until that is over, or a base is whole.
+        """
+        if not self.mark.beats:
+            return self.mark.tables
+        sure: dict[str, int] = {}
+        for name, table in self.mark.shards.items():
+            trail = self.mark.beats.get(source_of(name))
+            if table is not None and trail is not None:
+                known = sure.get(table, self.mark.batch)
+                sure[table] = min(known, -1 if trail.sure is None else trail.sure)
+        for name, table in self.mark.shards.items():
+            if table in sure and self.mark.complete.get(name, -1) > sure[table]:
+                sure[table] = -1  # below its base nothing counts, and above it nothing does yet
+        return {name: min(last, sure.get(name, last)) for name, last in self.mark.tables.items()}
 
     @cached_property
     def gaps(self) -> Mapping[str, Sequence[str]]:

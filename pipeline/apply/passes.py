@@ -121,7 +121,7 @@ class Passes:
         while made := {turn.table for turn in again if turn.image is not None}:
             again = self._turns([one for one in ready if one.name in made], landed, waived)
             done += again
-        self._cycles.turned(done, mark.tables)
+        self._cycles.turned(done, landed.through)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
         result = (*done, *left, *self._freed(standing, {turn.table for turn in done}, behind))
         self._note_held(result)
@@ -167,14 +167,14 @@ class Passes:
         """
         behind: list[str] = []
         broken: dict[str, Hold] = {}
-        for name, last in living_tables(landed.mark, landed.catalog.router).items():
+        for name in living_tables(landed.mark, landed.catalog.router):
             unread = name in self._seen and self.mirrors.seen(name) is None
             if unread and self._resting(name, waived):
                 broken[name] = self._seen[name]
                 continue
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
-                due = applied < last or self.images.concerns(name)
+                due = applied < landed.through[name] or self.images.concerns(name)
             except (HeldError, UnreachableError) as error:
                 broken[name] = Refusal.of(error).hold(name)
                 if isinstance(error, HeldError):
@@ -234,7 +234,7 @@ class Passes:
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version
         given_up = self.images.hopeless(table.name, self.clock())
-        told = (mark.tables.get(table.name), bases, schemas, gaps, table.key)
+        told = (landed.through.get(table.name), bases, schemas, gaps, table.key)
         return (*told, waived, version, given_up, self.jobs.archive_of(table.name))
 
     def _turns(

@@ -126,7 +126,7 @@ class TurnJobs:
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
-            wanted=_wanted(table, mark, WantedBatches(after, mark.tables[name]), pending, image),
+            wanted=_wanted(table, mark, _waiting(name, after, landed), pending, image),
             at=stamp.at,
             deletes=pending.deletes if after >= 0 else (),
             known=_known(name, after, highs, mark),
@@ -155,8 +155,7 @@ class TurnJobs:
 
     def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
         """Whether one turn may read all that *table* has not applied, as an image's has to."""
-        after, name = self.mirrors.applied(table.name), table.name
-        wanted = WantedBatches(after, max(after, landed.mark.tables[name]))
+        wanted = _waiting(table.name, self.mirrors.applied(table.name), landed)
         return _wanted(table, landed.mark, wanted, pending, None) == wanted
 
     def demanding(
@@ -304,6 +303,11 @@ def _is_whole(table: Table, landed: LandedState) -> bool:
     lost = unread or any(landed.gaps.get(name) for name in there)
     open_ = {*mark.quarantine, *mark.snaps} & names
     return bool(there) and there <= mark.bases.keys() and not lost and not open_
+
+
+def _waiting(table: str, after: int, landed: LandedState) -> WantedBatches:
+    """All that a mirror that is applied through *after* may take up."""
+    return WantedBatches(after, max(after, landed.through[table]))
 
 
 def _wanted(

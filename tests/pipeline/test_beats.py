@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.beats import CALM, BeatTrail, LandedBeat, SkippedBeats, followed
 from pipeline.model import Order
@@ -127,3 +130,40 @@ def test_what_two_have_sent_is_in_doubt_as_of_the_newest_sign_of_it() -> None:
     assert seen(5, 6, 7, 3, 8, 4, 9, 10, 11).doubtful == (4, 5, 6)
     assert seen(5, 5, 6, 6, 7, 7, 8, 9).doubtful == (5,)
     assert seen(5, 6, 7, 6, 7, 8, 9).doubtful == ()
+
+
+SENDING = st.one_of(
+    st.tuples(st.just("log"), st.lists(st.booleans(), min_size=1, max_size=4)),
+    st.tuples(st.just("send"), st.integers(1, 8)),
+    st.tuples(st.just("land"), st.none()),
+    st.tuples(st.just("kill"), st.integers(1, 10)),
+)
+
+
+@given(st.lists(SENDING, max_size=60))
+def test_up_to_a_sure_batch_no_row_goes_back_however_often_one_that_sends_is_killed(
+    steps: list[tuple[str, Any]],
+) -> None:
+    """A log of rising values of one row, and heartbeats; who sends it is set back, and goes on."""
+    log, place, sent, offset = list[bool](), 0, list[int](), 0
+    trail: BeatTrail | None = None
+    stands, shown = list[int](), -1  # the row's value after each batch, and the newest one shown
+    for step, told in steps:
+        if step == "log":
+            log += told
+        elif step == "kill":
+            place = max(0, place - told)
+        elif step == "send":
+            sent += range(place, min(len(log), place + told))
+            place = min(len(log), place + told)
+        if step != "land":
+            continue
+        new, sent = sent, []
+        numbers = [sum(log[:at]) for at in new if log[at]]
+        found = followed(trail, [beat(n, offset + i) for i, n in enumerate(numbers)], len(stands))
+        trail, offset = None if found is None else found.trail, offset + len(numbers)
+        rows = [at for at in new if not log[at]]
+        stands.append(rows[-1] if rows else (stands[-1] if stands else -1))
+        if trail is not None and trail.sure is not None and trail.sure >= 0:
+            assert stands[trail.sure] >= shown
+            shown = stands[trail.sure]

@@ -1,0 +1,51 @@
+"""Up to where may a mirror come whose changes have no places in the log?"""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.landed_state import LandedState
+from pipeline.beats import BeatTrail
+from pipeline.mark import Mark
+from pipeline.model import Order
+from pipeline.route import Router
+
+CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
+SHARDS: dict[str, str | None] = {"a/db.t_0": "db.t", "b/db.t_1": "db.t", "c/db.u": "db.u"}
+MARK = Mark("prod", 60, shards=SHARDS, tables={"db.t": 60, "db.u": 58})
+
+
+def through(mark: Mark) -> dict[str, int]:
+    return dict(LandedState(mark, Catalog(Router(), {})).through)
+
+
+@pytest.mark.parametrize(
+    ("trails", "table"),
+    [
+        pytest.param({}, 60, id="changes have places in the log"),
+        pytest.param({"a": CALM}, 50, id="what came behind the newest may be sent again"),
+        pytest.param({"a": replace(CALM, last=880)}, 50, id="it is sent again now"),
+        pytest.param({"a": replace(CALM, over=51)}, -1, id="it came back in the newest's batch"),
+        pytest.param({"a": replace(CALM, over=49)}, 50, id="it came back before"),
+        pytest.param({"a": CALM, "b": replace(CALM, raised=41)}, 40, id="of two the earlier"),
+    ],
+)
+def test_a_mirror_takes_up_no_row_that_may_be_an_older_one(
+    trails: dict[str, BeatTrail], table: int
+) -> None:
+    assert through(replace(MARK, beats=trails)) == {"db.t": table, "db.u": 58}
+
+
+def test_one_whose_newest_change_is_older_waits_for_nothing() -> None:
+    assert through(replace(MARK, beats={"c": replace(CALM, raised=60)}))["db.u"] == 58
+
+
+@pytest.mark.parametrize(
+    ("complete", "last"), [(50, 50), (51, -1)], ids=["it is whole by then", "it becomes whole later"]
+)
+def test_a_base_is_taken_up_as_a_whole(complete: int, last: int) -> None:
+    """Below it nothing counts any more, also in a turn that does not come to its rows."""
+    mark = replace(MARK, beats={"a": CALM}, complete={"b/db.t_1": complete})
+
+    assert through(mark)["db.t"] == last
