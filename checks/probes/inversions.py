@@ -3,21 +3,22 @@
 Only where the order of changes is no place in the source's log, but where their messages stand in
 a partition: one that is sent again, or comes from two collectors, goes over a newer one.  A row
 that waited for a lock bears the time when its statement began, so a small fall means nothing.
+What stands below a base that was read since is over: a row that came again, and is gone, too.
 Cannot see: a fall to what landed more than *back* batches before; two changes of one time; a
 clock that was wrong from the first; tables whose changes have places in the log: there no clock
 decides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from checks.model import NotYet, Outcome, Ruling
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
-from checks.world import KeyTimes, World
-from pipeline.model import Fence, Ordering, Table
+from checks.world import KeyTimes, ShardBase, World
+from pipeline.model import Fence, Order, Ordering, Table
 
 NAME = "inversions"
 MOST_KEYS = 20
@@ -59,17 +60,22 @@ class Inversions:
             return Falls(ordering)
         if until < 0:
             return NotYet("nothing has landed yet")
-        memory = world.recall(table, NAME) or {"until": until, "open": []}
-        known = {one.key: one for one in map(_loads, memory["open"])}
+        memory = world.recall(table, NAME) or {"until": until}
+        known = {one.key: one for one in map(_loads, memory.get("falls", ()))}
         after = max(memory["until"] - self.back, -1)
         seen = world.log().key_times(table, after, until, tuple(known), most=MOST_KEPT)
         for one in seen:
             before = known.get(one.key, one)
             known[one.key] = replace(one, latest=max(one.latest, before.latest))
-        fell = [one for one in known.values() if one.latest - one.newest > self.tolerance]
+        bases = world.bases(table)
+        fell = [
+            one
+            for one in known.values()
+            if one.latest - one.newest > self.tolerance and not _is_over(one, bases)
+        ]
         found = tuple(sorted(fell, key=lambda one: one.key))[:MOST_KEPT]
-        memory = {"until": until, "open": [_dumps(one) for one in found]}
-        world.remember(table, NAME, memory)
+        told = {"until": until, "falls": [_dumps(one) for one in found]}
+        world.remember(table, NAME, told)
         return Falls(ordering, until, found)
 
     def judge(self, reading: Falls, past: Sequence[float]) -> Ruling:
@@ -88,13 +94,19 @@ class Inversions:
         return Ruling(Outcome.FAIL, why, "clock_fell", keys)
 
 
-def _dumps(one: KeyTimes) -> list[str]:
-    return [one.key, one.latest.isoformat(), one.newest.isoformat()]
+def _is_over(one: KeyTimes, bases: Mapping[str, ShardBase]) -> bool:
+    base = bases.get(one.shard)
+    return base is not None and one.order < base.order
 
 
-def _loads(told: Sequence[str]) -> KeyTimes:
-    key, latest, newest = told
-    return KeyTimes(key, datetime.fromisoformat(latest), datetime.fromisoformat(newest))
+def _dumps(one: KeyTimes) -> list[Any]:
+    return [one.key, one.latest.isoformat(), one.newest.isoformat(), one.shard, *one.order.parts]
+
+
+def _loads(told: Sequence[Any]) -> KeyTimes:
+    key, latest, newest, shard, *parts = told
+    at = datetime.fromisoformat
+    return KeyTimes(key, at(latest), at(newest), shard, Order(*parts))
 
 
 PROBE: type[Probe[Falls]] = Inversions

@@ -96,15 +96,27 @@ class LogReader:
         Of *keys*, and of each key whose newest change, by order, is not its latest.
         """
         oldest = ", ".join((*PLACE, "batch"))
+        last = {f"p{i}": part for i, part in enumerate(PLACE)} | {"source": "source"}
+        last |= {"shard": "shard", "newest": '"at"'}
+        told = (f"last_value({one} ORDER BY {oldest}) AS {name}" for name, one in last.items())
         found = self.pinned.select(
-            f'SELECT key, max("at") AS latest, last_value("at" ORDER BY {oldest}) AS newest'  # noqa: S608
+            f'SELECT key, max("at") AS latest, {", ".join(told)}'  # noqa: S608
             f" FROM t WHERE {self._batches(after, until)}"
             f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
             f' AND origin = {int(Origin.LIVE)} AND key IS NOT NULL AND "at" IS NOT NULL'
             f' GROUP BY key HAVING max("at") > last_value("at" ORDER BY {oldest})'
             f" OR {among('key', keys)} ORDER BY key LIMIT {most}"
         )
-        return tuple(KeyTimes(row["key"], row["latest"], row["newest"]) for row in found)
+        return tuple(
+            KeyTimes(
+                row["key"],
+                row["latest"],
+                row["newest"],
+                str(Shard(row["source"], row["shard"])),
+                Order(*placed(row)),
+            )
+            for row in found
+        )
 
     def errors(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
         """The newest messages that could not be read, of one table (or topic) or of all."""

@@ -44,11 +44,16 @@ class ChangedRow:
 
 @dataclass(frozen=True, slots=True)
 class KeyTimes:
-    """Of the changes of a key, by the messages' own clock: the latest, and that of the newest."""
+    """Of the changes of a key, by the messages' own clock: the latest, and that of the newest.
+
+    The newest is of ``shard``, as ``source/shard``, and stands at ``order``.
+    """
 
     key: str
     latest: datetime
     newest: datetime
+    shard: str
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ import pytest
 from checks.model import NotYet, Outcome, Verdict
 from checks.probes.inversions import Inversions
 from checks.run import Check, run_probe
-from checks.world import KeyTimes, World
-from pipeline.model import Ordering, Table
+from checks.world import KeyTimes, ShardBase, World
+from pipeline.model import Order, Ordering, Table
 from tests.checks.samples import TABLE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+SHARD = str(TABLE.shards[0])
 PROBE = Inversions()
 
 
@@ -27,6 +28,7 @@ class Landed:
     changes: list[tuple[str, float]] = field(default_factory=list)
     order: Ordering = Ordering.OFFSET
     memory: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    read: dict[str, ShardBase] = field(default_factory=dict)
 
     def land(self, key: str, minute: float) -> None:
         self.changes.append((key, minute))
@@ -38,6 +40,9 @@ class Landed:
 
     def ordering(self, table: Table) -> Ordering:
         return self.order
+
+    def bases(self, table: Table) -> Mapping[str, ShardBase]:
+        return self.read
 
     def landed_batch(self) -> int:
         return len(self.changes) - 1
@@ -64,10 +69,12 @@ class Landed:
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
     ) -> tuple[KeyTimes, ...]:
         found: dict[str, KeyTimes] = {}
-        for key, minute in self.changes[after + 1 : until + 1]:
+        for batch, (key, minute) in enumerate(self.changes):
+            if not after < batch <= until:
+                continue
             at = NOON + minute * MINUTE
             latest = max(at, found[key].latest) if key in found else at
-            found[key] = KeyTimes(key, latest, at)
+            found[key] = KeyTimes(key, latest, at, SHARD, Order(1, 0, batch))
         told = (one for one in found.values() if one.newest < one.latest or one.key in keys)
         return tuple(told)[:most]
 
@@ -100,6 +107,26 @@ def test_what_fell_is_remembered_when_it_is_no_longer_looked_at() -> None:
     assert world.ruled(probe) == ("pass", ())
     world.land("a", 5)
     assert world.ruled(probe) == ("fail", ("a",))
+
+
+@pytest.mark.parametrize("back", [500, 2], ids=["still looked at", "remembered"])
+def test_a_row_that_came_again_and_is_gone_is_over_with_a_base_that_was_read_since(
+    back: int,
+) -> None:
+    """Nothing of it comes any more: the base has no such row."""
+    world, probe = Landed([("a", 10), ("a", 0)]), Inversions(back=back)
+    assert world.ruled(probe) == ("fail", ("a",))
+    world.land("b", 20)
+    world.land("b", 21)
+    assert world.ruled(probe) == ("fail", ("a",))
+
+    world.read = {SHARD: ShardBase(Order(1, 0, 1), since=2)}  # at the row's own place
+    assert world.ruled(probe) == ("fail", ("a",))
+    world.read = {SHARD: ShardBase(Order(1, 0, 2), since=2)}
+
+    assert world.ruled(probe) == ("pass", ())
+    world.land("b", 22)
+    assert world.ruled(probe) == ("pass", ())
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def test_one_whose_newest_change_is_older_waits_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("complete", "last"), [(50, 50), (51, -1)], ids=["it is whole by then", "it becomes whole later"]
+    ("complete", "last"),
+    [(50, 50), (51, -1)],
+    ids=["it is whole by then", "it becomes whole later"],
 )
 def test_a_base_is_taken_up_as_a_whole(complete: int, last: int) -> None:
     """Below it nothing counts any more, also in a turn that does not come to its rows."""

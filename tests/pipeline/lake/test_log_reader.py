@@ -236,8 +236,10 @@ def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_as
 
     log = reader(tmp_path)
 
-    assert log.key_times(TABLE, -1, 1, (), most=9) == (KeyTimes("fell", late, early),)
+    assert log.key_times(TABLE, -1, 1, (), most=9) == (
+        KeyTimes("fell", late, early, str(A), Order(0, 1, 2)),
+    )
     assert log.key_times(TABLE, 0, 1, ("rose", "later"), most=9) == (
-        KeyTimes("later", early, early),
+        KeyTimes("later", early, early, str(A), Order(0, 1, 7)),
     )
     assert len(log.key_times(TABLE, -1, 1, ("rose", "later"), most=2)) == 2
