@@ -22,18 +22,22 @@ from pipeline.archive import ArchiveRules, ArchiveWindow
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
 
-Marked = Callable[[pa.Table], Mask]
-"""Changes -> which are of a transaction that wrote a marker."""
+Ask = Callable[[pa.Table], Mask]
+"""Deletes -> of which of them something is so, as the change log tells."""
 
 _UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.string())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchiveEvidence:
-    """What tells of a turn's deletes; ``marked`` is None where no marker counts."""
+    """What tells of a turn's deletes; ``marked`` is None where no marker counts.
+
+    ``rekeyed`` tells which are of rows that took another key, in whatever batch that has landed.
+    """
 
     rules: ArchiveRules
-    marked: Marked | None = None
+    marked: Ask | None = None
+    rekeyed: Ask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +68,7 @@ def archived(
         HeldError: ``archive``, a window speaks of a column that is not there or does not fit, or
             the mirror is one whose rows are not read here.
     """
-    folded = turn.folded.rows
+    folded, verdicts = turn.folded.rows, _undone(turn, verdicts)
     asked = _asked(folded, standing(turn.found, turn.raised), verdicts)
     asked[asked] = ~_rekeyed(turn.changes, folded.filter(pa.array(asked)))
     by_time = [asked & during(folded, window) for window in evidence.rules.windows]
@@ -80,6 +84,8 @@ def archived(
     stays = by_mark[places]
     for window, inside in zip(evidence.rules.windows, by_time, strict=True):
         stays |= inside[places] & meets(rows, window)
+    if evidence.rekeyed is not None and stays.any():
+        stays[stays] = ~evidence.rekeyed(folded.take(pa.array(places[stays])))
     return _with(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
 
 
@@ -125,15 +131,33 @@ def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
         return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp("us")), "UTC").cast(kind)
 
 
+def _undone(turn: ArchiveTurn, verdicts: Verdicts) -> Verdicts:
+    """With deletes of rows that a turn before kept, and of which it shows now: they took a key."""
+    folded = turn.folded.rows
+    kept = (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & live_deletes(folded)
+    if kept.any():
+        verdicts = verdicts.copy()
+        kept[kept] = _rekeyed(turn.changes, folded.filter(pa.array(kept)))
+        verdicts[kept] = RowVerdict.DELETE
+        return verdicts
+    return verdicts
+
+
 def _rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
     """Which *deletes* are of rows that took another key: that came at their very place."""
-    upserts = changes.filter(pc.is_in(plain(changes["op"]), value_set=_UPSERTS))
-    ours, theirs = (pc.struct_field(rows["order"], "pos") for rows in (deletes, upserts))
-    near = upserts.filter(pc.is_in(theirs, value_set=pc.unique(ours)))
-    came = set(_places(near))
-    if not came:
-        return np.zeros(len(deletes), np.bool_)
-    return np.fromiter((one in came for one in _places(deletes)), np.bool_, len(deletes))
+    return with_partner(deletes, changes.filter(pc.is_in(plain(changes["op"]), value_set=_UPSERTS)))
+
+
+def with_partner(rows: pa.Table, others: pa.Table) -> Mask:
+    """Which of *rows* have one of *others*, of their shard, at their very place in the log."""
+    found = np.zeros(len(rows), np.bool_)
+    ours, theirs = (pc.struct_field(one["order"], "pos") for one in (rows, others))
+    there = set(_places(others.filter(pc.is_in(theirs, value_set=pc.unique(ours)))))
+    if there:
+        near = np.flatnonzero(pc.is_in(ours, value_set=pc.unique(theirs)).to_numpy())
+        met = (one in there for one in _places(rows.take(pa.array(near))))
+        found[near] = np.fromiter(met, np.bool_, len(near))
+    return found
 
 
 def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:

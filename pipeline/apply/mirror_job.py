@@ -18,6 +18,7 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.landed_markers import LandedMarkers
+from pipeline.apply.landed_partners import LandedPartners
 from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
@@ -73,7 +74,8 @@ class MirrorJob(Generic[S]):
     ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
     takes all of the batches.  ``images`` are those that were made before, to each of which a
     change may be late; ``day`` is the column by which such changes are counted.  ``archive`` says
-    which deletes only move rows to an archive, ``marked`` asks for their markers.
+    which deletes only move rows to an archive, ``marked`` asks for their markers, ``partners`` for
+    keys that rows took.
     """
 
     table: Table
@@ -103,6 +105,7 @@ class MirrorJob(Generic[S]):
     others: tuple[ReferredTable[S], ...] = ()
     archive: ArchiveRules | None = None
     marked: LandedMarkers | None = None
+    partners: LandedPartners | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,7 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
     try:
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came], promote_options="default") if came else own
+        own = own if job.partners is None else job.partners.joined(own)
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
         return TurnOutcome(turn(_task(job, changes, own)), topics, late)
@@ -236,8 +240,15 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         adopted=job.adopted,
         demands=job.demands,
         others=job.others,
-        archive=None if job.archive is None else ArchiveEvidence(job.archive, job.marked),
+        archive=_evidence(job),
     )
+
+
+def _evidence(job: MirrorJob[S]) -> ArchiveEvidence | None:
+    if job.archive is None:
+        return None
+    rekeyed = None if job.partners is None else job.partners.rekeyed
+    return ArchiveEvidence(job.archive, job.marked, rekeyed)
 
 
 def grouped(group: Group, count: int) -> tuple[Group, ...]:

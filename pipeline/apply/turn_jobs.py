@@ -17,6 +17,7 @@ from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_day import LandedDays
 from pipeline.apply.landed_markers import LandedMarkers
+from pipeline.apply.landed_partners import LandedPartners
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_alike, require_archived, require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
@@ -36,6 +37,7 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.placed_parts import placed_parts
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches
 from pipeline.changelog.table import DROPPED
@@ -172,7 +174,9 @@ class TurnJobs:
         """
         archive = self.archive_of(job.table.name)
         _refuse_answers(job.table, archive)
-        job = replace(job, archive=archive, marked=self._marked(job.table, archive, landed.mark))
+        marked = self._marked(job.table, archive, landed.mark)
+        partners = self._partners(job, archive, landed.mark)
+        job = replace(job, archive=archive, marked=marked, partners=partners)
         named, after = self.settings.demanded(job.table.name), job.wanted.after
         if not named:
             return job
@@ -199,6 +203,16 @@ class TurnJobs:
         places = {source: mark.reached(source) for source in table.sources}
         reached = {source: place for source, place in places.items() if place is not None}
         return LandedMarkers(self.changes.store.uri, files, archive.markers, reached)
+
+    def _partners(
+        self, job: MirrorJob[Any], archive: ArchiveRules | None, mark: Mark
+    ) -> LandedPartners | None:
+        """What asks for keys that its rows took; None where nothing keeps a row that left its."""
+        if archive is None or not (archive.windows or archive.markers):
+            return None
+        files = placed_parts(self.changes.snapshot, mark.batch, (Op.CREATE, Op.DELETE))
+        uri, after = self.changes.store.uri, job.wanted.after
+        return LandedPartners(uri, files, job.table.name, archive, after)
 
     def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
         snapshot, after = self.changes.snapshot, job.wanted.after
