@@ -40,9 +40,14 @@ class Archives:
     database: Database
     _known: tuple[ArchiveRecord, ...] | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _writing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
         """Record it; False, and what stands, if the same was registered before."""
+        with self._writing:  # two who ask at one moment are told one after the other
+            return self._added(one, at)
+
+    def _added(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
         for there in self.list():
             if there.registered == one and there.withdrawn is None:
                 return there, False
@@ -60,6 +65,10 @@ class Archives:
         Raises:
             ConfigError: there is none, or it was withdrawn before.
         """
+        with self._writing:
+            return self._withdrawn(number, word)
+
+    def _withdrawn(self, number: str, word: Withdrawal) -> ArchiveRecord:
         for one in self.list():
             if one.id == number and one.withdrawn is None:
                 row = {"id": number, "who": word.who, "at": word.at, "reason": word.reason}

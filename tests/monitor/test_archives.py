@@ -4,7 +4,10 @@ Covers monitor/store/archives.py, monitor/web/archives.py, monitor/commands/arch
 """
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -89,6 +92,30 @@ def test_it_outlives_a_restart(healthy: Rig) -> None:
     again = type(healthy.store.archives)(healthy.store.database)
     assert again.registered() == (one,)
     assert again.add(one, NOON) == (made, False)
+
+
+def test_two_who_take_a_window_back_at_one_moment_are_both_told(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = healthy.store.archives
+    made = archives.add(RegisteredWindow(USERS, ArchiveWindow(NOON, NOON.replace(hour=20))), NOON)
+    both, plain = threading.Barrier(2), archives._write
+
+    def together(statement: Any) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(1)  # nobody else comes where one is let in at a time
+        plain(statement)
+
+    monkeypatch.setattr(archives, "_write", together)
+    asked = {"id": made[0].id, "reason": "a typo", "who": "bob"}
+    with ThreadPoolExecutor(2) as pool:
+        answers = pool.map(
+            lambda _: healthy.client.post("/v1/archives/withdrawals", json=asked), range(2)
+        )
+        said = {answer.status_code: answer.json() for answer in answers}
+
+    assert said.keys() == {201, 400}
+    assert "counts; nothing was recorded" in said[400]["error"]
 
 
 def test_a_window_that_was_a_mistake_is_taken_back_and_stays_on_record(
