@@ -5,6 +5,7 @@ goes on.  So a folder that hangs keeps those waiting that ask of it, and nobody 
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -85,11 +86,12 @@ class FilesCollector:
     def acknowledged(self) -> Acknowledged | Missing:
         """Look on; then the newest sweep of which all files were taken, or told of."""
         try:
-            self._sweep.advance()
+            looked = self._sweep.advance()
         except SluiceError as error:
-            self._ailment = str(error)
+            self._ail(str(error))
             raise
-        self._ailment = ""
+        if looked:
+            self._ail("")
         end, passed = self._ledger.count().end, self._ledger.acknowledged()
         if passed < 0:
             return Missing("no sweep of the folder has ended yet")
@@ -118,8 +120,24 @@ class FilesCollector:
         """It runs here."""
 
     def state(self) -> CollectorState:
-        """Whether the last look was well."""
-        return CollectorState("failed", self._ailment) if self._ailment else RUNNING
+        """Whether the last look was well, whoever looked, and no file keeps all waiting."""
+        if why := self._ailment or self._ledger.ailment():
+            return CollectorState("failed", why)
+        until = _now() - self.patience
+        if found := self._ledger.restless(until.timestamp()):
+            seen = datetime.fromtimestamp(found.seen, UTC).replace(microsecond=0)
+            told = (
+                f"for {found.count} files that are never whole and still, the oldest {found.path}"
+            )
+            return CollectorState("waiting", f"{told} since {seen}; {RENAME}")
+        return RUNNING
+
+    def _ail(self, why: str) -> None:
+        """Told to who asks beside it, too; the ledger itself may be what ails."""
+        self._ailment = why
+        with suppress(SluiceError):
+            if self._ledger.ailment() != why:
+                self._ledger.ail(why)
 
     def close(self) -> None:
         """Let others sweep."""
@@ -146,5 +164,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+RENAME = "let who writes it rename it once all is in it, or name it in `unfinished`"
 RUNNING = CollectorState("running")
 COLLECTOR: type[Collector] = FilesCollector

@@ -17,74 +17,24 @@ from typing import Any, TypeVar
 import msgspec
 
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.files.entries import LedgerEntry, SweepCount, TakenFile, TakenRows
 from pipeline.files.ledger_tables import (
     BETWEEN,
     BY_INODE,
     FIRSTS,
     LATE,
+    RESTLESS,
     TABLES,
     TAKEN,
     UNSEEN,
     WAITING,
 )
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead, MessageHead
-from pipeline.files.stamp import FileStamp, KnownFile, WaitingFile
+from pipeline.files.stamp import FileStamp, KnownFile, RestlessFiles, WaitingFile
 
 START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
 AT_ONCE = 500  # paths in one question
 T = TypeVar("T", str, int)
-
-
-class TakenFile(msgspec.Struct, tag="file", frozen=True):
-    """A file as it was taken: all that its rows are read by.  ``path`` is below the base."""
-
-    shard: str
-    path: str
-    day: str
-    hour: str
-    kind: str
-    stamp: tuple[int, int, int, int]
-    digest: str
-    rows: int
-    key: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """Offsets ``[first, until)``: the rows of a file, or one message of another kind."""
-
-    first: int
-    until: int
-    what: TakenFile | ColumnsHead | BeatHead | FaultHead
-
-
-@dataclass(frozen=True, slots=True)
-class TakenRows:
-    """Files of one partition that were taken: how many, their rows, and of these the late ones.
-
-    ``began`` and ``ended`` in seconds since 1970.
-    """
-
-    shard: str
-    part: str
-    files: int
-    rows: int
-    late: int
-    began: float
-    ended: float
-
-
-@dataclass(frozen=True, slots=True)
-class SweepCount:
-    """How many sweeps were ``begun`` and ``done``, and where the ledger ends.
-
-    ``asked`` is the newest heartbeat that was asked for; -1 before there is one.
-    """
-
-    begun: int
-    done: int
-    end: int
-    asked: int
 
 
 _ENTRY = msgspec.json.Decoder(TakenFile | ColumnsHead | BeatHead | FaultHead)
@@ -183,6 +133,34 @@ class Ledger:
             every = (db.execute(FIRSTS, (_json_array(some),)) for some in _some(inodes))
             return {inode: first for rows in every for inode, first in rows}
 
+    def restless(self, until: float) -> RestlessFiles | None:
+        """Those that were seen first *until* then, and had another stamp since."""
+        with self._asked() as db:
+            found = db.execute(RESTLESS, (until,)).fetchone()
+        return RestlessFiles(*found) if found[0] else None
+
+    def ailment(self) -> str:
+        """Why the last look failed, whoever looked; empty if it was well."""
+        with self._asked() as db:
+            row = db.execute("SELECT value FROM meta WHERE name = 'ailment'").fetchone()
+        return "" if row is None else str(row[0])
+
+    def ail(self, why: str) -> None:
+        """Remember it; empty once a look is well again."""
+        with self._writing() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('ailment', ?)", (why,))
+
+    def own_disks(self) -> frozenset[str]:
+        """Logs that lay on a disk of their own when they were seen last."""
+        with self._asked() as db:
+            return frozenset(log for (log,) in db.execute("SELECT log FROM own_disks"))
+
+    def keep_own_disks(self, logs: Iterable[str]) -> None:
+        """Remember which these are now."""
+        with self._writing() as db:
+            db.execute("DELETE FROM own_disks")
+            db.executemany("INSERT INTO own_disks VALUES (?)", [(log,) for log in logs])
+
     def unseen(self, sweep: int) -> Mapping[str, WaitingFile]:
         """Files that wait, by path, and were not seen in *sweep* or later."""
         with self._asked() as db:
@@ -192,9 +170,12 @@ class Ledger:
         """Remember files of a partition as they were seen in *sweep*."""
         with self._writing() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (path, *one.stamp.parts, one.first, one.since, one.why, one.told, part, sweep)
+                    (
+                        *(path, *one.stamp.parts, one.first, one.since, one.why, one.told),
+                        *(part, sweep, one.seen),
+                    )
                     for path, one in files.items()
                 ],
             )
@@ -359,8 +340,8 @@ def _known(row: Sequence[Any]) -> tuple[str, KnownFile]:
 
 
 def _waiting(row: Sequence[Any]) -> tuple[str, WaitingFile]:
-    path, *stamp, first, since, why, told = row
-    return path, WaitingFile(FileStamp(*stamp), first, since, why, bool(told))
+    path, *stamp, first, since, why, told, seen = row
+    return path, WaitingFile(FileStamp(*stamp), first, since, why, bool(told), seen)
 
 
 def _json_array(paths: Sequence[str] | Sequence[int]) -> str:

@@ -12,24 +12,30 @@ TABLES = (
     "CREATE INDEX IF NOT EXISTS taken_late ON taken (at) WHERE late",
     "CREATE TABLE IF NOT EXISTS waiting (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
     " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
-    " part TEXT, looked INTEGER) WITHOUT ROWID",
+    " part TEXT, looked INTEGER, seen REAL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS waiting_by_inode ON waiting (inode)",
     "CREATE INDEX IF NOT EXISTS waiting_unheard_of ON waiting (first) WHERE NOT told",
     "CREATE TABLE IF NOT EXISTS rewritten (path TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS columns (shard TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS hours_left (part TEXT PRIMARY KEY, changed INTEGER,"
     " newest INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS own_disks (log TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
 )
 _KNOWN = (
     "SELECT path, inode, size, modified, changed, digest, rows, path IN rewritten FROM taken WHERE "
 )
-_WAITS = "SELECT path, inode, size, modified, changed, first, since, why, told FROM waiting WHERE "
+_WAITS = (
+    "SELECT path, inode, size, modified, changed, first, since, why, told, seen FROM waiting WHERE "
+)
 _PATHS = "path IN (SELECT value FROM json_each(?))"
 TAKEN, WAITING, UNSEEN = f"{_KNOWN}{_PATHS}", f"{_WAITS}{_PATHS}", f"{_WAITS}looked < ?"
 FIRSTS = (
     "SELECT inode, MIN(first) FROM waiting WHERE NOT told AND inode IN"
     " (SELECT value FROM json_each(?)) GROUP BY inode"
+)
+RESTLESS = (
+    "SELECT COUNT(*), path, MIN(seen) FROM waiting WHERE NOT told AND since > seen AND seen <= ?"
 )
 BY_INODE = f"{_KNOWN}inode = ? AND substr(path, 1, length(?)) = ? ORDER BY rows = 0, path"
 ROWS = (

@@ -34,7 +34,7 @@ class WaitingFile:
     Sweeps before ``first`` need not wait for it: the last look at every file found it as taken, or
     not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins it anew.
     ``why`` it is not whole, once it was opened.  ``told`` once somebody was told that it waits for
-    too long.
+    too long.  ``seen`` is when it was found first, whatever stamp it had; None if nobody knows.
     """
 
     stamp: FileStamp
@@ -42,6 +42,16 @@ class WaitingFile:
     since: float
     why: str = ""
     told: bool = False
+    seen: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestlessFiles:
+    """So many files are never found alike; the oldest of them was ``seen`` first, since 1970."""
+
+    count: int
+    path: str
+    seen: float
 
 
 @dataclass(frozen=True, slots=True)

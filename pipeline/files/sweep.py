@@ -29,8 +29,10 @@ from pipeline.files.content import (
     nothing,
     stamp_of,
 )
+from pipeline.files.disks import require_disks
+from pipeline.files.entries import TakenFile
 from pipeline.files.layout import HourPartition, LogRule, is_finished
-from pipeline.files.ledger import Ledger, TakenFile
+from pipeline.files.ledger import Ledger
 from pipeline.files.listing import FoundFile, files, folders
 from pipeline.files.message import ColumnsHead, FaultHead
 from pipeline.files.resting import RestingHours
@@ -70,14 +72,16 @@ class FileSweep:
         """Know of no hour yet."""
         self._resting = RestingHours(self.base, self.rules.unfinished, self.monotonic)
 
-    def advance(self) -> None:
+    def advance(self) -> bool:
         """Go on with the sweep, or begin the next, for no longer than the budget.
+
+        False where another process sweeps.
 
         Raises:
             UnreachableError: the folder or the ledger cannot be read.
         """
         if not self._alone():
-            return
+            return False
         until = self.monotonic() + self.rules.budget.total_seconds()
         going = self._going or self._sweep()
         self._going = None  # what raises is begun anew
@@ -85,9 +89,15 @@ class FileSweep:
             for _ in going:
                 if self.monotonic() >= until:
                     self._going = going
-                    return
+                    break
         except OSError as error:
             raise UnreachableError(f"files in {self.base}: {error}") from error
+        return True
+
+    @property
+    def going(self) -> bool:
+        """Whether a sweep was begun that has not ended."""
+        return self._going is not None
 
     def close(self) -> None:
         """Let others sweep."""
@@ -111,7 +121,7 @@ class FileSweep:
         self._first = number if self._first < 0 else self._first
         self._since = self.ledger.count().done + 1  # what is found now may lie there since then
         self._columns = dict(self.ledger.columns())
-        self._require_logs()
+        require_disks(self.base, self.ledger)
         began, waits, seen = self.monotonic(), self.ledger.waits(), set[str]()
         whole = began >= self._deep
         for part in self._partitions(now):
@@ -174,13 +184,6 @@ class FileSweep:
         log.warning("files too late", partition=part.path, files=len(new))
         return FaultHead(self._shard(part), part.path, f"{why}; {TOO_LATE}")
 
-    def _require_logs(self) -> None:
-        """Where all logs are gone that were there, their disk is."""
-        known = {ShardId.parse(shard).relation for shard in self.ledger.columns()}
-        if not self.base.is_dir() or (known and known.isdisjoint(folders(self.base))):
-            what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
-            raise UnreachableError(f"files in {self.base}: {what}; is its disk mounted?")
-
     def _hour(
         self, part: HourPartition, number: int, *, whole: bool, waits: bool
     ) -> Iterator[None]:
@@ -203,7 +206,7 @@ class FileSweep:
             some.sort(key=lambda one: (one.stamp.modified, one.name))
             paths = [one.path for one in some]
             taken, waiting = self.ledger.taken(paths), self.ledger.waiting(paths)
-            first = self._first_of([one for one in some if one.path not in waiting])
+            anew = self._anew([one for one in some if one.path not in waiting])
             kept, open_ = dict[str, WaitingFile](), list[tuple[FoundFile, WaitingFile]]()
             for one in some:
                 known, waits = taken.get(one.path), waiting.get(one.path)
@@ -211,8 +214,7 @@ class FileSweep:
                 stood = None if known is None else known.stamp
                 what = due(one.stamp, stood, waits, now, self.rules.patience)
                 if what is Due.REMEMBER:
-                    known_by = waits.first if waits and not waits.told else first(one)
-                    kept[one.path] = WaitingFile(one.stamp, known_by, now)
+                    kept[one.path] = anew(one, waits, now)
                 elif waits is not None and waits.stamp == one.stamp:
                     kept[one.path] = waits
                     if what is Due.OPEN:
@@ -224,13 +226,22 @@ class FileSweep:
             yield
         return every
 
-    def _first_of(self, news: Sequence[FoundFile]) -> Callable[[FoundFile], int]:
-        """Since which sweep what has a name or stamp of its own now may lie there.
+    def _anew(
+        self, news: Sequence[FoundFile]
+    ) -> Callable[[FoundFile, WaitingFile | None, float], WaitingFile]:
+        """How a file begins to wait, or has another stamp.
 
-        One that waits by another name, which it had before, goes on to.
+        One that waits by the name that it had before goes on to.
         """
-        waits = self.ledger.first_by_inode([one.stamp.inode for one in news])
-        return lambda one: waits.get(one.stamp.inode, self._since)
+        firsts = self.ledger.first_by_inode([one.stamp.inode for one in news])
+
+        def begun(one: FoundFile, waits: WaitingFile | None, now: float) -> WaitingFile:
+            if waits is None or waits.told:
+                first = firsts.get(one.stamp.inode, self._since)
+                return WaitingFile(one.stamp, first, now, seen=now)
+            return replace(waits, stamp=one.stamp, since=now, why="")
+
+        return begun
 
     def _opened(
         self,

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pipeline.errors import UnreachableError
 from pipeline.files import content
-from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
+from pipeline.files.entries import LedgerEntry, TakenFile
+from pipeline.files.ledger import Ledger
 from pipeline.files.message import FaultHead, RowsHead, encoded, own_key
 from pipeline.files.stamp import FileStamp
 from pipeline.formats.format import OPTIONAL, RAW

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.files.ledger import Ledger, TakenRows
+from pipeline.files.entries import TakenRows
+from pipeline.files.ledger import Ledger
 from pipeline.settings import SourceSettings
 from pipeline.sources.arrivals import PartitionArrivals, SourceArrivals
 from pipeline.sources.files.ledger_path import ledger_path

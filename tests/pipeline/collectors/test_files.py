@@ -76,6 +76,40 @@ def test_a_folder_that_is_not_there_is_unreachable_and_so_is_its_state(
     assert "is its disk mounted" in collector.state().told
 
 
+def test_what_ails_who_sweeps_is_told_by_one_beside_it(
+    collector: FilesCollector, base: Path, tmp_path: Path
+) -> None:
+    beside = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"))
+    collector.acknowledged()
+    base.rename(base.with_name("gone"))
+    with pytest.raises(UnreachableError):
+        collector.acknowledged()
+    assert "is its disk mounted" in beside.state().told
+
+    base.with_name("gone").rename(base)
+    beside.acknowledged()
+    assert not beside.state().running
+    collector.acknowledged()
+    assert beside.state().running
+    beside.close()
+
+
+def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_path: Path) -> None:
+    (path,), now = base.rglob("a.json"), timedelta()
+    ledger = str(tmp_path / "ledger.db")
+    made = FilesCollector(
+        str(base), "logs", ledger=ledger, settle=timedelta(hours=1), patience=now, deep=now
+    )
+    for _ in range(2):
+        with path.open("ab") as file:
+            file.write(b'{"id": 2}\n')
+        made.acknowledged()
+
+    assert "for 1 files that are never whole and still, the oldest clicks/" in made.state().told
+    assert "rename it once all is in it" in made.state().told
+    made.close()
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

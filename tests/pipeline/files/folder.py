@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from pipeline.files.entries import LedgerEntry, TakenFile
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
-from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
+from pipeline.files.ledger import Ledger
 from pipeline.files.message import FaultHead
 from pipeline.files.stamp import Patience
 from pipeline.files.sweep import FileSweep
@@ -63,7 +64,7 @@ class LogFolder:
         for _ in range(times):
             self.at += after.total_seconds()
             self.process.advance()
-            while self.process._going is not None:
+            while self.process.going:
                 self.process.advance()
 
     def settled(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.files.ledger import TakenFile
+from pipeline.files.entries import TakenFile
 from pipeline.files.message import BeatHead, FaultHead
 from tests.pipeline.files.folder import LogFolder
 

@@ -1,6 +1,6 @@
 """A ledger tells each file once, with consecutive offsets, whatever process asks.
 
-Covers pipeline/files/ledger_tables.py, too.
+Covers pipeline/files/entries.py and pipeline/files/ledger_tables.py, too.
 """
 
 import sqlite3
@@ -12,7 +12,8 @@ from msgspec.structs import replace as replaced
 
 from pipeline.beats import LandedBeat, followed
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
+from pipeline.files.entries import LedgerEntry, TakenFile
+from pipeline.files.ledger import Ledger
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
 from pipeline.files.stamp import FileStamp, KnownFile, WaitingFile
 from pipeline.model import Order

@@ -18,7 +18,7 @@ from pipeline.files import sweep
 from pipeline.files.content import UnfinishedFile, WholeFile, examined
 from pipeline.files.layout import LogRule
 from pipeline.files.message import BeatHead, ColumnsHead
-from pipeline.files.stamp import KnownFile
+from pipeline.files.stamp import KnownFile, RestlessFiles
 from tests.pipeline.files.folder import LIMIT, NOW, LogFolder, set_time
 
 ROW = b'{"id": 1}\n'
@@ -388,6 +388,24 @@ def test_a_folder_whose_disk_is_gone_is_no_folder_without_files(folder: LogFolde
 
     with pytest.raises(UnreachableError, match="no folder of clicks; is its disk mounted"):
         folder.sweep()
+
+
+def test_a_file_that_never_stands_still_is_named(folder: LogFolder) -> None:
+    path = folder.write("a.json", ROW)
+    folder.write("b.json", ROW)
+    for _ in range(60):
+        with path.open("ab") as file:
+            file.write(ROW)
+        folder.sweep()
+
+    assert folder.taken() == {"b.json": 1}
+    assert folder.ledger.acknowledged() == 0
+    assert folder.ledger.restless(NOW.timestamp()) is None
+    found = folder.ledger.restless(NOW.timestamp() + 30)
+    assert found == RestlessFiles(1, "clicks/2026_11_23/12/a.json", NOW.timestamp() + 10)
+
+    folder.settled()
+    assert folder.ledger.restless(folder.now().timestamp()) is None
 
 
 def test_two_processes_do_not_sweep_at_once(folder: LogFolder, tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""Are the disks of the logs there?  One that is not mounted is a folder without files."""
+
+from pathlib import Path
+
+from pipeline.errors import UnreachableError
+from pipeline.files.ledger import Ledger
+from pipeline.files.listing import folders
+from pipeline.model import ShardId
+
+
+def require_disks(base: Path, ledger: Ledger) -> None:
+    """Remember in *ledger* which logs lie on disks of their own.
+
+    Raises:
+        UnreachableError: all logs that were there are gone, or one whose disk was its own.
+        OSError: a folder cannot be read.
+    """
+    known = {ShardId.parse(shard).relation for shard in ledger.columns()}
+    found = set(folders(base))
+    if not base.is_dir() or (known and known.isdisjoint(found)):
+        what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
+        raise UnreachableError(f"files in {base}: {what}; is its disk mounted?")
+    own, before = {one for one in found if device(base / one) != device(base)}, ledger.own_disks()
+    for gone in sorted(before - own):
+        if not folders(base / gone):
+            what = "it lay on a disk of its own, and nothing lies in its place; is that mounted?"
+            raise UnreachableError(f"files in {base / gone}: {what} {IF_NOT}")
+    if own != before:
+        ledger.keep_own_disks(own)
+
+
+def device(at: Path) -> int:
+    """The number of the disk that a folder, or what a link leads to, lies on."""
+    return at.stat().st_dev
+
+
+IF_NOT = "If it is gone for good, make any folder there, such as 2000_01_01"
