@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from monitor.client import address, listed, posted, told
+from monitor.client import address, posted, told
 from monitor.options import asks_service, names_who
 from pipeline.errors import ConfigError
 
@@ -50,12 +50,12 @@ def list_(
         click.echo(json.dumps(found))
         return
     for one in found["changes"]:
-        click.echo(_line(one))
+        _say(_line(one))
     more = sum(found["open"].values()) - sum(one["state"] == "open" for one in found["changes"])
     if more > 0:
         click.echo(f"and {more} more are open")
     for one in found["tables"]:
-        click.echo(_book(one))
+        _say(_book(one))
     if not found["changes"] and not found["open"]:
         click.echo("nothing is open that could not be read")
 
@@ -86,13 +86,16 @@ def show(
     if as_json:
         click.echo(json.dumps(found))
         return
-    click.echo(_line(found))
+    _say(_line(found))
     for name in ("key", "schema_id", "unread"):
         if found[name] is not None:
-            click.echo(f"{name}: {found[name]}")
-    if not found["in_topic"]:
+            _say(f"{name}: {found[name]}")
+    if not found["kept"]:
+        click.echo("no byte of it was kept: it was empty, or a standard keeps it out of the lake")
+    elif not found["in_topic"]:
         click.echo("its topic has it no more: say its key, if it had one, to send it again")
-    click.echo(found["text"] or f"base64: {found['value']}" if letters else "")
+    if letters and found["kept"]:
+        _say(found["text"] or f"base64: {found['value']}")
     if 0 < letters < found["letters"]:
         click.echo(f"... {found['letters'] - letters} more letters (--letters, or --out FILE)")
 
@@ -148,7 +151,7 @@ def resend(
     base = address(server, config)
     found = posted(base, "/v1/resubmissions", "change", said | what)
     found = _ended(base, found["id"]) if wait else found
-    click.echo(json.dumps(found) if as_json else _became(found))
+    _say(json.dumps(found) if as_json else _became(found))
     if found["ended"] and found["batch"] is None:
         sys.exit(REFUSED)
 
@@ -170,11 +173,16 @@ def _text(path: Path) -> str:
 
 def _ended(base: str, id_: str) -> dict[str, Any]:
     while True:
-        every = listed(base, "/v1/resubmissions", {"limit": 10_000})
-        found: dict[str, Any] = next(one for one in every if one["id"] == id_)
+        found = told(base, f"/v1/resubmissions/{id_}", "change")
         if found["ended"]:
             return found
         time.sleep(PACE)
+
+
+def _say(text: str) -> None:
+    """Print *text*, of which nothing acts on the terminal: it may hold whatever was sent."""
+    shown = (x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in text)
+    click.echo("".join(shown))
 
 
 def _write(out: Path, found: Mapping[str, Any]) -> None:
@@ -201,7 +209,8 @@ def _laid_out(text: str) -> bytes:
 def _line(one: Mapping[str, Any]) -> str:
     of = one["table"] or one["shard"] or "no table that is known"
     why = one["why"] if len(one["why"]) <= SHORT else one["why"][:SHORT] + "..."
-    head = f"{one['id']}: {one['state']}, of {of}, {one['bytes']} bytes, landed {one['received']}"
+    size = f"{one['bytes']} bytes" if one["bytes"] else "no byte kept"
+    head = f"{one['id']}: {one['state']}, of {of}, {size}, landed {one['received']}"
     made = one["correction"]
     if made is None:
         return f"{head}\n  {why}"

@@ -67,7 +67,7 @@ def application(parts: ApiParts) -> FastAPI:
 
 @dataclass(frozen=True, slots=True)
 class TrustedOnly:
-    """Let through what may change something; see `monitor.web.trusted`."""
+    """Let through who may change something, or see values; see `monitor.web.trusted`."""
 
     app: ASGIApp
     names: frozenset[str]
@@ -77,7 +77,7 @@ class TrustedOnly:
         if scope["type"] == "http":
             told = HTTPConnection(scope).headers
             host, origin = told.get("host", ""), told.get("origin", "")
-            why = refusal(scope["method"], host, origin, self.names)
+            why = refusal(scope["method"], scope["path"], host, origin, self.names)
             if why:
                 await JSONResponse({"error": why}, 403)(scope, receive, send)
                 return

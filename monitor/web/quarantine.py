@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,6 +25,10 @@ QUARANTINE_ROUTES = APIRouter(prefix="/v1")
 LARGEST = 16 * 2**20  # letters of a message that is corrected
 Letters = Annotated[int, Query(ge=0, le=LARGEST)]
 Payload = Annotated[str, Field(max_length=LARGEST)]
+NOTHING_KEPT = (
+    "no byte of it was kept: it was empty, or a standard keeps what it says out of the lake;"
+    " send it as it should have been (--text, or --bytes)"
+)
 log = structlog.get_logger(__name__)
 
 
@@ -83,13 +87,22 @@ def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
         raise ConfigError("say what is to be sent: a text, bytes, or what came; one of them")
     one = errors.message(name)
     value = one.value if body.value is None else _bytes(body.value)
+    if body.unchanged and not one.value:
+        raise ConfigError(f"{name}: {NOTHING_KEPT}")
     if body.text is not None:
         value = errors.written(one, body.text, body.schema_id)
     key = None if body.key is None else body.key.encode()
     asked = errors.corrected(one, value, key, uuid.uuid4().hex[:12])
-    original, table = hashlib.sha256(one.value).hexdigest(), one.row.table or ""
-    made = ResubmissionRecord(asked, table, body.reason, body.who, parts.clock(), original)
-    return JSONResponse(_resubmission(parts.store.resubmissions.add(made)), 202)
+    made = ResubmissionRecord(
+        id=asked.id,
+        change=asked.change,
+        table=one.row.table or "",
+        reason=body.reason,
+        who=body.who,
+        at=parts.clock(),
+        original=hashlib.sha256(one.value).hexdigest(),
+    )
+    return JSONResponse(_resubmission(parts.store.resubmissions.add(asked, made)), 202)
 
 
 @QUARANTINE_ROUTES.get("/resubmissions")
@@ -98,9 +111,18 @@ def resubmissions(parts: Parts, limit: Limit = 100) -> list[render.Json]:
     return [_resubmission(one) for one in parts.store.resubmissions.list(limit=limit)]
 
 
+@QUARANTINE_ROUTES.get("/resubmissions/{number}")
+def resubmission(parts: Parts, number: str) -> render.Json:
+    """One of them; 404 if there is none of that id."""
+    found = parts.store.resubmissions.get(number)
+    if found is None:
+        raise HTTPException(404, f"no resubmission {number!r}")
+    return _resubmission(found)
+
+
 def _newest(parts: ApiParts, changes: list[str]) -> Mapping[str, ResubmissionRecord]:
     found = parts.store.resubmissions.of(changes)
-    return {one.asked.change: one for one in reversed(found)}
+    return {one.change: one for one in reversed(found)}
 
 
 def _row(one: ErrorRow, made: ResubmissionRecord | None, *, open_: bool) -> render.Json:
@@ -125,6 +147,7 @@ def _said(one: QuarantinedMessage, letters: int) -> render.Json:
         "text": one.text[:letters],
         "letters": len(one.text),
         "unread": one.unread or None,
+        "kept": bool(one.value),
         "value": base64.b64encode(one.value[:letters]).decode(),
         "schema_id": one.schema,
         "in_topic": one.record is not None,
@@ -134,8 +157,8 @@ def _said(one: QuarantinedMessage, letters: int) -> render.Json:
 
 def _resubmission(one: ResubmissionRecord) -> render.Json:
     return {
-        "id": one.asked.id,
-        "change": one.asked.change,
+        "id": one.id,
+        "change": one.change,
         "table": one.table or None,
         "reason": one.reason,
         "who": one.who,

@@ -1,4 +1,4 @@
-"""May this request change something?  Only under a name of ours, and from no foreign page.
+"""May this request change something, or see values?  Only under our name, from no foreign page.
 
 A page whose name is made to lead to this service (DNS rebinding) sends its own name as Host; a
 browser adds the Origin of the page to whatever changes something.  Programs send no Origin.  Pure.
@@ -10,14 +10,16 @@ from urllib.parse import urlsplit
 
 LOCAL = frozenset({"localhost"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+SHOWING = frozenset({"/v1/quarantine/message"})
+"""What tells values of rows to whoever reads it."""
 
 
-def refusal(method: str, host: str, origin: str, names: Collection[str]) -> str:
+def refusal(method: str, path: str, host: str, origin: str, names: Collection[str]) -> str:
     """Why it is refused, with what to do; empty if it may go on.
 
     *host* and *origin* are the request's headers, empty where it has none; *names* are ours.
     """
-    if method in READING:
+    if method in READING and path not in SHOWING:
         return ""
     name = _name(f"//{host}")
     if not _is_ours(name, names):

@@ -92,8 +92,9 @@ def test_corrected_messages_are_asked_for_until_they_are_told_as_landed(
     store: ServiceStore,
 ) -> None:
     asked = Resubmission("r1", "b.db.t:0:1@0", "e30=", key="AP8=", headers=(("h", None),), at=NOW)
-    made = ResubmissionRecord(asked, "db.t", "a typing error", "ann", NOW, original="0" * 64)
-    store.resubmissions.add(made)
+    said = ("db.t", "a typing error", "ann", NOW)
+    made = ResubmissionRecord(asked.id, asked.change, *said, original="0" * 64)
+    store.resubmissions.add(asked, made)
     landed = Landed("main", 3, 5, NOW, SECOND)
     done = replace(landed, resubmitted=(ResubmissionState("r1", 3),))
     spark = FakeSpark(before=[landed, done, landed])

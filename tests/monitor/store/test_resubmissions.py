@@ -1,5 +1,6 @@
 """Who corrected what, and why, is kept, and each is asked for until it has ended."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from pipeline.resubmissions import Resubmission, ResubmissionState
 from tests.pipeline.lakes import NOON
 
 ASKED = Resubmission("r1", "b.db.t:0:1@0", "e30=", key="AP8=", headers=(("h", "AA=="),), at=NOON)
-MADE = ResubmissionRecord(ASKED, "db.t", "a typing error", "ann", NOON, original="0" * 64)
+SAID = ("db.t", "a typing error", "ann", NOON)
+MADE = ResubmissionRecord(ASKED.id, ASKED.change, *SAID, original="0" * 64)
 LATER = NOON + timedelta(minutes=1)
 
 
@@ -22,24 +24,25 @@ def store(tmp_path: Path) -> ServiceStore:
 
 
 def test_what_was_corrected_is_kept_as_it_was_said(store: ServiceStore) -> None:
-    store.resubmissions.add(MADE)
+    store.resubmissions.add(ASKED, MADE)
 
     assert store.resubmissions.list() == (MADE,)
     assert store.resubmissions.of([ASKED.change]) == (MADE,)
     assert store.resubmissions.of(["another"]) == ()
+    assert store.resubmissions.get("r1") == MADE
+    assert store.resubmissions.get("another") is None
     assert store.resubmissions.wished() == (ASKED,)
 
 
 def test_a_message_is_corrected_by_one_at_a_time(store: ServiceStore) -> None:
-    store.resubmissions.add(MADE)
-    second = ResubmissionRecord(
-        Resubmission("r2", ASKED.change, "e30="), "db.t", "again", "bob", LATER, "0" * 64
-    )
+    store.resubmissions.add(ASKED, MADE)
+    asked = replace(ASKED, id="r2")
+    second = replace(MADE, id="r2", reason="again", who="bob", at=LATER)
 
     with pytest.raises(ConfigError, match=r"being sent again already \(ann at .*: a typing error"):
-        store.resubmissions.add(second)
+        store.resubmissions.add(asked, second)
     store.resubmissions.told([ResubmissionState("r1", why="it says nothing", refused=True)], LATER)
-    store.resubmissions.add(second)
+    store.resubmissions.add(asked, second)
 
     assert [one.id for one in store.resubmissions.wished()] == ["r2"]
 
@@ -57,7 +60,7 @@ def test_a_message_is_corrected_by_one_at_a_time(store: ServiceStore) -> None:
 def test_it_is_asked_for_until_it_has_ended(
     *, store: ServiceStore, state: ResubmissionState, ended: bool
 ) -> None:
-    store.resubmissions.add(MADE)
+    store.resubmissions.add(ASKED, MADE)
 
     store.resubmissions.told([state], LATER)
 

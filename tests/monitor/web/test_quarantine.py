@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from monitor.client import asked, told
 from monitor.commands.quarantine import COMMAND
 from monitor.error_table import ErrorTable, SourceFormat
 from monitor.web.api import application
@@ -165,9 +166,10 @@ def test_bytes_are_sent_as_they_are(server: str, rig: Rig, desk: EventDesk) -> N
     value = replace(ODD, error=None).value
 
     resend(server, "--bytes", "-", "--key", "other", input=value)
+    (wished,) = rig.store.resubmissions.wished()
     land(rig, desk)
 
-    assert rig.store.resubmissions.list()[0].asked.key == "b3RoZXI="
+    assert wished.key == "b3RoZXI="
     assert desk.loop.mark.quarantine == {}
 
 
@@ -301,6 +303,38 @@ def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
 
     with pytest.raises(ConfigError, match="could be read, and is open all the same"):
         run(server, "show", name)
+
+
+def test_what_it_says_does_nothing_to_the_terminal(server: str, desk: EventDesk) -> None:
+    odd = replace(ODD, version=60, error="\x1b]0;owned\x07", row={"id": 1, "note": "\x9b2J\u202e"})
+    desk.send(odd)
+    (name,) = {one for one in desk.loop.mark.quarantine["b/db.t"].ids if one != NAME}
+
+    for words in (("list",), ("show", name)):
+        told = run(server, *words).output
+        assert "\\x1b]0;owned\\x07" in told
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
+
+
+def test_of_what_nothing_was_kept_it_is_said_so(server: str, desk: EventDesk) -> None:
+    desk.topics.held[TOPIC].append((b"key", None))  # type: ignore[arg-type]
+    desk.send(Event("k3", 70, {"id": 3}))
+    (name,) = {one for one in desk.loop.mark.quarantine["b/db.t"].ids if one != NAME}
+
+    shown = run(server, "show", name).output
+
+    assert "no byte kept, landed" in shown
+    assert "it was empty, or a standard keeps it out of the lake" in shown
+    assert "its topic has it no more" not in shown
+    with pytest.raises(ConfigError, match="no byte of it was kept"):
+        run(server, "resend", name, "--unchanged", "--reason", "x", "--no-wait")
+
+
+def test_one_of_many_corrections_is_asked_for_by_its_id(server: str, rig: Rig) -> None:
+    made = json.loads(resend(server, "--bytes", "-", input=replace(ODD, error=None).value).output)
+
+    assert told(server, f"/v1/resubmissions/{made['id']}", "change") == made
+    assert asked("GET", f"{server}/v1/resubmissions/none") == {"error": "no resubmission 'none'"}
 
 
 def test_its_verbs_are_told(server: str) -> None:

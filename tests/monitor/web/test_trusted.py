@@ -3,6 +3,7 @@ import pytest
 from monitor.web.trusted import refusal
 
 NAMES = frozenset({"Sluice.example.org"})
+ANY, SHOWN = "/v1/tables", "/v1/quarantine/message"
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ NAMES = frozenset({"Sluice.example.org"})
     ],
 )
 def test_f35_who_calls_it_by_its_name_may_change_something(host: str, origin: str) -> None:
-    assert refusal("POST", host, origin, NAMES) == ""
+    assert refusal("POST", ANY, host, origin, NAMES) == ""
 
 
 @pytest.mark.parametrize(
@@ -33,10 +34,15 @@ def test_f35_who_calls_it_by_its_name_may_change_something(host: str, origin: st
     ],
 )
 def test_f35_a_foreign_name_or_page_changes_nothing(host: str, origin: str) -> None:
-    assert refusal("POST", host, origin, NAMES) != ""
-    assert refusal("DELETE", host, origin, NAMES) != ""
-    assert refusal("GET", host, origin, NAMES) == ""
+    assert refusal("POST", ANY, host, origin, NAMES) != ""
+    assert refusal("DELETE", ANY, host, origin, NAMES) != ""
+    assert refusal("GET", ANY, host, origin, NAMES) == ""
 
 
 def test_f35_the_refusal_says_what_to_do() -> None:
-    assert "list it in http.names" in refusal("POST", "sluice.internal:8088", "", NAMES)
+    assert "list it in http.names" in refusal("POST", ANY, "sluice.internal:8088", "", NAMES)
+
+
+def test_what_shows_values_is_not_read_under_a_foreign_name() -> None:
+    assert refusal("GET", SHOWN, "evil.example:8088", "", NAMES) != ""
+    assert refusal("GET", SHOWN, "sluice.example.org", "", NAMES) == ""
