@@ -70,12 +70,13 @@ def _rows(mirror: MirrorFiles, target: Target, fills: Sequence[Fill]) -> Iterato
     for file in mirror.files:
         with opened(mirror.store, file, mirror.footers) as data:
             for group, first in data.groups:
-                rows = fitting(_alive(mirror, data, group, first), schema, data.name)
+                rows = fitting(mirror.layout.of_files(data.rows(group)), schema, data.name)
+                rows = _alive(rows, data, first)
                 yield filled(rows, mirror.owners(rows), fills)
 
 
-def _alive(mirror: MirrorFiles, data: DataFile, group: int, first: int) -> pa.Table:
-    rows = mirror.layout.of_files(data.rows(group))
+def _alive(rows: pa.Table, data: DataFile, first: int) -> pa.Table:
+    """Those of a row group that have not gone; views of texts no filter takes."""
     if not data.gone:
         return rows
     return rows.filter(pa.array(~among(data.gone, np.arange(first, first + len(rows)))))

@@ -96,6 +96,25 @@ def test_rows_of_another_shape_are_refused_and_leave_no_file(
     assert list(bench.folder.glob("*.parquet")) == []
 
 
+def test_another_writers_texts_are_written_anew_without_the_rows_that_went(
+    bench: TurnBench,
+) -> None:
+    """deltalake says of its texts that they are views; of those pyarrow filters none."""
+    bench.play(*(change(C, n, n, "a") for n in range(1, 4)))
+    path = bench.folder / bench.files[0].path
+    own = pq.read_table(path)
+    pq.write_table(own.set_column(1, "name", own["name"].cast(pa.string_view())), path)
+    bench.play(change(D, 10, 2))
+
+    made = rewrite(files(bench, footers=Footers()), target(bench))
+
+    (add,) = (action["add"] for action in made.actions if "add" in action)
+    assert pq.read_table(bench.folder / add["path"]).select(["id", "name"]).to_pylist() == [
+        {"id": 1, "name": "a"},
+        {"id": 3, "name": "a"},
+    ]
+
+
 def test_a_file_that_loses_rows_again_and_again_keeps_all_its_fields(bench: TurnBench) -> None:
     bench.play(*(change(C, n, n, "a") for n in range(1, 6)))
     first = bench.files[0]
