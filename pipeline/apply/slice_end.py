@@ -1,4 +1,4 @@
-"""At which batch does a turn end that has more waiting than it may read?
+"""At which batch does a turn end that is not to read all that waits?
 
 Never between a row that came without some values and the base that tells them.  A change that is
 newer than a base may have landed before that base's row.  By itself it would take its missing
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pipeline.apply.partial_rows import is_partial
 from pipeline.changelog.scan import Part
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded, read
+from pipeline.lake.store import Store
 from pipeline.mark import Mark
 from pipeline.model import Table
 
@@ -30,11 +31,27 @@ def ended(
     More, where a base that begins in them ends later, and some of their rows are not whole.
     """
     found = bounded(rows, near, table.name, wanted, most)
-    until = min(_base_end(table, mark, found), wanted.until)
+    return to_base_end(table, mark, found, wanted.until, near, store=rows.store)
+
+
+def to_base_end(
+    table: Table,
+    mark: Mark,
+    found: WantedBatches,
+    until: int,
+    near: Sequence[Part],
+    *,
+    store: Store,
+) -> WantedBatches:
+    """The batches *found*, and those until a base ends that begins in them; none after *until*.
+
+    Only where some of their rows, in files *near* them, are not whole.
+    """
+    until = min(_base_end(table, mark, found), until)
     if until <= found.until:
         return found
     own = [part for part in near if found.meets(part)]
-    told = read(rows.store, own, {table.name: found}, columns=_READ).get(table.name)
+    told = read(store, own, {table.name: found}, columns=_READ).get(table.name)
     if told is None or not is_partial(told).any():
         return found
     return WantedBatches(found.after, until)

@@ -32,7 +32,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.reshape import Shape
-from pipeline.apply.slice_end import ended
+from pipeline.apply.slice_end import ended, to_base_end
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
@@ -166,7 +166,7 @@ class TurnJobs:
         """The same with what is demanded of its rows, and what says that some were archived.
 
         What a person lets through has a turn of its own, but for an image, which takes all below
-        its cut.
+        its cut, and within a base.
 
         Raises:
             HeldError: it must stand still; the reason says why.
@@ -191,7 +191,13 @@ class TurnJobs:
         made = replace(job, demands=demands, others=others)
         if let is None or job.image is not None:
             return made
-        return replace(made, wanted=WantedBatches(after, min(let, job.wanted.until)))
+        until = job.wanted.until
+        cut, near = (
+            WantedBatches(after, min(let, until)),
+            parts(self.changes.snapshot, after, until),
+        )
+        cut = to_base_end(job.table, landed.mark, cut, until, near, store=self.changes.store)
+        return replace(made, wanted=cut)
 
     def _marked(
         self, table: Table, archive: ArchiveRules | None, mark: Mark

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply import turn_jobs
+from pipeline.invariants.not_null import NotNull
 from pipeline.model import Op, Order
+from pipeline.settings import InvariantRule
 from tests.pipeline.hand_lake import HandLake, row
 from tests.pipeline.standards.test_standards_in_mirrors import HASH, _noted, _ruled
 
@@ -79,3 +81,22 @@ def test_whole_rows_are_still_read_a_share_at_a_time(tmp_path: Path) -> None:
 
     assert [turn.batch for _ in range(4) for turn in lake.run()] != [3]
     assert _end(lake) == {1: "Amy", 2: "Eve"}
+
+
+def test_what_a_person_lets_through_does_not_end_before_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule is broken by a row beside the one that came without its name."""
+    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 2_000_000)
+    named = InvariantRule("db.t", (("not_null", NotNull(("name",))),))
+    lake = HandLake(tmp_path, invariants=(named,))
+    lake.play([row(Op.CREATE, 2, 1, "Ada")])
+    lake.land(_without_a_name(10), row(Op.CREATE, 11, 3))
+    _base(lake, "Eve", began=1)
+    held = lake.apply().hold
+    assert held is not None
+    assert held.id.startswith("invalid:db.t:1-1@")
+
+    lake.run(held.id)
+
+    assert lake.rows() == {1: "Eve", 2: "Eve", 3: None}
