@@ -4,7 +4,9 @@ Their numbers rise by one; nobody skips one, and nobody writes one twice.  So a 
 a log that is sent again, from there on; and one that is skipped is a piece of the log that nobody
 sent.  A log that is sent again once climbs back without a leap; where numbers leap while they
 climb, or fall again and again, two are sending.  Then nothing tells whether what was sent again was
-sent to its end: older rows may stand for good.  Pure.
+sent to its end: older rows may stand for good.  One that is killed now and then is no such: a fall
+counts the more the sooner it follows, and not at all where it goes back to where the one before
+did, or further, for then all that came since comes again.  Pure.
 """
 
 from collections.abc import Iterable
@@ -12,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from pipeline.model import Order
 
-MANY = 3  # falls in a row that no restart explains
+MANY = 7  # falls, those that come soon counted thrice, that no restart explains
+SOON = 4  # heartbeats after a fall, within which another one comes soon
 CALM = 20  # heartbeats without a fall, after which all that was is over
 
 
@@ -40,7 +43,8 @@ class BeatTrail:
     is the batch in which numbers fell last, and ``over`` that in which they had climbed back; -1:
     never.  ``falls`` counts falls, ``leaps`` numbers left out on the way back, both until there
     were none for a while, which ``calm`` counts.  ``clear`` if nothing that had landed before that
-    batch stands at ``order`` or above.
+    batch stands at ``order`` or above.  ``fell`` is where numbers fell to since the highest came;
+    -1: nowhere.
     """
 
     highest: int
@@ -53,6 +57,7 @@ class BeatTrail:
     leaps: int = 0
     calm: int = 0
     clear: bool = True
+    fell: int = -1
 
     @property
     def resending(self) -> bool:
@@ -82,8 +87,10 @@ class BeatTrail:
         """With one more."""
         if beat.number <= self.last:
             over = batch if beat.number == self.highest else self.over  # what it closed came again
+            weight = 3 if self.calm < SOON else 1
+            falls = self.falls if beat.number <= self.fell else self.falls + weight
             again = replace(self, last=beat.number, again=batch, over=over, calm=0)
-            return replace(again, falls=self.falls + 1)
+            return replace(again, falls=falls, fell=beat.number)
         leapt = self.resending and beat.number > self.last + 1
         calm = 0 if leapt else self.calm + 1
         made = replace(self, last=beat.number, calm=calm, leaps=self.leaps + leapt)
@@ -92,7 +99,8 @@ class BeatTrail:
         if beat.number <= self.highest:
             return replace(made, over=batch) if beat.number == self.highest else made
         over = batch if self.resending else made.over
-        return replace(made, highest=beat.number, order=beat.order, raised=batch, over=over)
+        made = replace(made, highest=beat.number, order=beat.order, raised=batch, over=over)
+        return replace(made, fell=-1)
 
 
 @dataclass(frozen=True, slots=True)

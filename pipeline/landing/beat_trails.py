@@ -5,20 +5,20 @@ that it is sent again, or by two at once.  A piece that is missing is a gap of a
 source, and so is what two have sent: see :mod:`pipeline.beats`.  Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.beats import BeatTrail, LandedBeat, SkippedBeats, followed
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
 from pipeline.model import Ordering
-from pipeline.report import Gap, tell_gap
+from pipeline.report import Gap, read_gap, tell_gap
 
 
 def with_beats(
     made: Mark,
     before: Mark,
-    beats: Mapping[str, Iterable[LandedBeat]],
+    beats: Mapping[str, Sequence[LandedBeat]],
     orderings: Mapping[str, Ordering],
 ) -> Mark:
     """*made*, the mark after *before*, with the *beats* between, by source, in any order."""
@@ -28,11 +28,14 @@ def with_beats(
     for source, own in beats.items():
         if orderings.get(source, Ordering.LOG) is Ordering.LOG:
             continue
-        seen = followed(trails.get(source), own, made.batch)
+        trail = trails.get(source)
+        since = made.batch if trail is None else trail.raised
+        seen = followed(trail, own, made.batch)
         if seen is None:
             continue
         trails[source] = _judged(seen.trail, source, before, made.batch)
-        found = [_never_sent(source, made, one) for one in seen.skipped]
+        lost = _lost_with(made, since, own) if seen.skipped else ""
+        found = [_never_sent(source, made, one, lost) for one in seen.skipped]
         if seen.doubtful:  # what was told before is of now, too: a base must begin after it
             gaps = {
                 id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
@@ -50,7 +53,18 @@ def _judged(trail: BeatTrail, source: str, before: Mark, batch: int) -> BeatTrai
     return replace(trail, clear=clear)
 
 
-def _never_sent(source: str, made: Mark, skipped: SkippedBeats) -> Gap:
+def _lost_with(made: Mark, since: int, beats: Iterable[LandedBeat]) -> str:
+    """What was lost, since that batch, of the partitions that *beats* came from."""
+    ways = {one.partition_of for one in beats}
+    told = (
+        f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
+        for gap in map(read_gap, made.gaps.values())
+        if gap.batch >= since and (gap.topic, gap.partition) in ways
+    )
+    return " and ".join(sorted(told))
+
+
+def _never_sent(source: str, made: Mark, skipped: SkippedBeats, gone: str) -> Gap:
     lost = f"heartbeat {skipped.first} of source {source}"
     if skipped.until - skipped.first > 1:
         lost = f"heartbeats {skipped.first} to {skipped.until - 1} of source {source}"
@@ -58,6 +72,11 @@ def _never_sent(source: str, made: Mark, skipped: SkippedBeats) -> Gap:
         f"{lost} never came, though a later one did: a piece of the log was not sent, and"
         " nobody sends it any more"
     )
+    if gone:
+        why = (
+            f"{lost} never came, as {gone} was gone before it was landed: they may have stood"
+            " there, and whether a piece of the log was not sent besides nobody can tell"
+        )
     return _gap(source, made, f"beats:{source}", (skipped.first, skipped.until), why)
 
 

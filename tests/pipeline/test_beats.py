@@ -39,6 +39,10 @@ def at(partition: int, beats: Sequence[LandedBeat]) -> list[LandedBeat]:
     return [replace(one, partition=partition) for one in beats]
 
 
+THRICE = (*range(5), *range(4, 10), *range(8, 15), *range(14, 20))
+KILLED = tuple(n for first in range(0, 40, 5) for n in range(first, first + 6))
+
+
 @pytest.mark.parametrize(
     ("numbers", "resending", "divided"),
     [
@@ -48,6 +52,9 @@ def at(partition: int, beats: Sequence[LandedBeat]) -> list[LandedBeat]:
         pytest.param((5, 6, 7, 6, 7, 8), False, False, id="and gone on"),
         pytest.param((5, 6, 7, 7, 8), False, False, id="the last one twice"),
         pytest.param((5, 6, 7, 5, 6, 5, 6, 7, 8), False, False, id="killed twice"),
+        pytest.param((*THRICE, 20, 21), False, False, id="killed three times, now and then"),
+        pytest.param((9, 10, *(8, 9, 10) * 9, 11), False, False, id="again and again at one place"),
+        pytest.param(KILLED, False, True, id="killed now and then, and never calm"),
         pytest.param((5, 6, 7, 3, 8), False, True, id="another goes on while one is behind"),
         pytest.param((5, 6, 7, 3, 8, 4), True, True, id="and the one behind, too"),
         pytest.param((5, 5, 6, 6, 7, 7), False, True, id="two side by side"),

@@ -17,7 +17,7 @@ from pipeline.formats.format import Format
 from pipeline.landing.beat_trails import with_beats
 from pipeline.mark import Mark
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
-from pipeline.report import read_gap
+from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.rereads import RowsWished, WishedKey
 from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import TableTold
@@ -197,6 +197,29 @@ def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(
     (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
     assert gap.shards == (NAME,)
     assert "heartbeats 2 to 4 of source a never came" in gap.why
+
+
+@pytest.mark.parametrize(
+    ("topic", "batch", "told"),
+    [
+        pytest.param("canal", 5, "as canal:0 [10, 20) was gone before it was landed", id="before"),
+        pytest.param("canal", 3, "nobody sends it any more", id="before another heartbeat came"),
+        pytest.param("other", 5, "nobody sends it any more", id="of another topic"),
+    ],
+)
+def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
+    topic: str, batch: int, told: str
+) -> None:
+    gone = Gap(f"{topic}:0:10@{batch}", topic, 0, 10, 20, "deleted", (), (NAME,), batch)
+    before = Mark("main", 5, shards={NAME: "a.t"}, beats={"a": BeatTrail(3, Order(1, 0, 3), 3, 4)})
+    made = replace(before, batch=6, gaps={gone.id: tell_gap(gone)})
+    own = replace(beat(9, 30), topic="canal")
+
+    found = with_beats(made, before, {"a": (own,)}, {"a": Ordering.OFFSET})
+
+    (gap,) = (one for one in map(read_gap, found.gaps.values()) if one.id != gone.id)
+    assert gap.why.startswith("heartbeats 4 to 8 of source a never came")
+    assert told in gap.why
 
 
 def test_a_new_base_closes_it(beside: CanalBeside) -> None:
