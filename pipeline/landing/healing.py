@@ -1,4 +1,7 @@
-"""Which quarantined changes can be read by now?  Those whose schema the registry knows at last.
+"""Which quarantined changes can be read by now?  Those of whom more is known than when they came.
+
+A registry knows their schema at last; a file has an entry for their value, or `clear` names their
+column.
 
 Their messages are read again where they stand, and land out of turn, each with its own order: what
 came since wins by that.  Only a new base helps where order does not tell all: where a statement
@@ -26,6 +29,7 @@ from pipeline.landing.tally import RunTally
 from pipeline.landing.task import Done, Intake
 from pipeline.mark import Mark, Quarantine
 from pipeline.resubmissions import is_shard, place_of
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.offset_ranges import OffsetRange
 
 log = structlog.get_logger(__name__)
@@ -70,9 +74,13 @@ class Healed:
 
 @dataclass(eq=False)
 class Healing:
-    """Tries each quarantine now and then; ``feeds`` without a registry have none to try."""
+    """Tries each quarantine now and then, of whose messages more may be known by then.
+
+    That is so of ``feeds`` with a registry, and of tables that have ``standards``.
+    """
 
     feeds: tuple[Feed, ...]
+    standards: Standards = NO_STANDARDS
     _retries: Retries = field(default_factory=Retries)
 
     def found(
@@ -105,12 +113,14 @@ class Healing:
         self, mark: Mark, source_of: Mapping[str, str], disturbed: Set[str]
     ) -> Iterator[tuple[str, Intake]]:
         """The messages of each quarantine that may be read out of turn."""
-        feeds = {one.settings.name: one for one in self.feeds if one.registry is not None}
+        feeds = {one.settings.name: one for one in self.feeds}
         for subject, one in mark.quarantine.items():
             ranges = _ranges(one)
             sources = {source_of.get(each.topic) for each in ranges}
             feed = feeds.get(sources.pop() or "") if len(sources) == 1 else None
             if feed is None or not one.epoch or one.count != len(ranges):
+                continue
+            if feed.registry is None and self.standards.of(mark.shards.get(subject)) is None:
                 continue
             if one.partitions & disturbed:
                 continue

@@ -168,7 +168,7 @@ class Landing:
 
     @cached_property
     def _healing(self) -> Healing:
-        return Healing(self.feeds)
+        return Healing(self.feeds, self._standards)
 
     @cached_property
     def _resubmitting(self) -> Resubmitting:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from pyarrow import parquet
 
+from pipeline.apply.retries import LONGEST
 from pipeline.model import Op
 from pipeline.report import read_gap
 from pipeline.row_standards import RowStandards
@@ -170,6 +171,48 @@ def test_a_value_without_an_entry_holds_its_table_or_is_null(tmp_path: Path, unm
     assert told == (["a"] if unmapped == "hold" else ["a", None])
     assert (NAME in desk.loop.mark.quarantine) == (unmapped == "hold")
     assert CLEAR not in _lake(tmp_path / "lake")
+
+
+def test_what_had_no_entry_lands_once_it_has_one(tmp_path: Path) -> None:
+    file = tmp_path / "ids.csv"
+    file.write_text("source,standard\nAda,a\n", encoding="utf-8")
+    own = IdMapping(("name",), str(file))
+    desk = Desk(tmp_path / "lake", standards=(StandardRule("db.t", ("id",), (("mapping", own),)),))
+    desk.topics.put("a", 101, CLEAR)
+    desk.land()
+    desk.topics.put("a", 102, "Ada", key=2)
+    desk.now += LONGEST
+    desk.land()
+    assert desk.loop.mark.quarantine[NAME].count == 1
+
+    file.write_text(f"source,standard\nAda,a\n{CLEAR},b\n", encoding="utf-8")
+    desk.now += LONGEST
+    desk.land()
+
+    assert NAME not in desk.loop.mark.quarantine
+    assert {json.loads(one["after"])["name"] for one in _rows(desk)} == {"a", "b"}
+    assert CLEAR not in _lake(tmp_path / "lake")
+
+
+def test_a_new_column_lands_once_somebody_has_spoken_of_it(tmp_path: Path) -> None:
+    rule = replace(RULE, clear=("id",))
+    desk = Desk(tmp_path, standards=(rule,))
+    place = {"db": "db", "table": "t", "file": "binlog.000007", "row": 0, "pos": 102}
+    made = {"op": "c", "after": {"id": 1, "name": CLEAR, "city": "Wien"}, "source": place}
+    desk.topics.put("a", 101, "Ada", key=2)
+    desk.topics.held["a.db.t"].append((b'{"id": 1}', json.dumps(made).encode()))
+    desk.land()
+    assert desk.loop.mark.quarantine[NAME].count == 1
+
+    again = Desk(
+        tmp_path, desk.topics, desk.server, standards=(replace(rule, clear=("id", "city")),)
+    )
+    again.land()
+
+    assert NAME not in again.loop.mark.quarantine
+    assert not again.loop.mark.gaps
+    told = [json.loads(one["after"]) for one in _rows(again)]
+    assert {"id": 1, "name": HASH.value(CLEAR), "city": "Wien"} in told
 
 
 @pytest.mark.parametrize("clear", [("*",), ("id",)], ids=["all_others", "by_name"])
