@@ -12,7 +12,7 @@ from monitor.config.named_sections import built
 from monitor.config.plans import SectionPlace, section_schema
 from pipeline.settings import StandardRule
 from pipeline.standards.finder import find, known
-from pipeline.standards.standard import Standard
+from pipeline.standards.standard import RestingStandard, Standard
 from pipeline.standards.table_standards import ALL, hides
 
 _MUST = "must be a list: [{tables: shop.orders, key: [id], hash: {columns: [phone], ...}}]"
@@ -83,6 +83,8 @@ def _cleared(told: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
 def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str]:
     if not standard.columns:
         yield f"{at}.{name}.columns: names none"
+    if isinstance(standard, RestingStandard) and standard.fault:
+        yield f"{at}.{name}.{standard.fault}"
     for column in standard.columns:
         if column in key and not standard.distinct:
             yield f"{at}.{name}.columns: {column} is in the key, and two keys may become one"

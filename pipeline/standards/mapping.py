@@ -1,13 +1,14 @@
 """A standard: another id, or token, for each value, as a file of pairs tells it.
 
 The file is CSV with a heading, or Parquet; it is read where tasks run, and again when it was
-written anew.  It may only grow: an entry that says otherwise than before would give one value two
-answers, so it is refused.  What that cannot see is an entry changed while no process ran: change
-``version`` then, and a new base is asked for.
+written anew.  While half of it is written, what it said before counts.  It may only grow: an entry
+that says otherwise than before would give one value two answers, so it is refused.  What that
+cannot see is an entry changed while no process ran: change ``version`` then, and a new base is
+asked for.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -16,13 +17,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from pipeline.errors import ConfigError, FormatError, UnreachableError
+from pipeline.errors import ConfigError, FormatError, SluiceError, UnreachableError
 from pipeline.standards.standard import Standard, StandardType
 
 Pairs = Mapping[str, str]
 _DIGITS = 19  # of the largest bigint
+_LONGEST = 65_536  # bytes of a heading
 _lock = Lock()
-_known: dict[tuple[str, str, str], tuple[tuple[int, int, int], Pairs]] = {}  # by file and columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,16 @@ class IdMapping:
         """All but where the file lies, and what it holds: it may move, and grow."""
         return f"{self.source}:{self.standard}:{self.unmapped}:{self.type}:{self.version}"
 
+    @property
+    def fault(self) -> str:
+        """Why it could answer nothing now: the file cannot be opened, or lacks a column."""
+        try:
+            names = _columns(self.file)
+        except (OSError, pa.ArrowInvalid) as error:
+            return f"file: {_unread(self.file, error)}"
+        lacking = [name for name in (self.source, self.standard) if name not in names]
+        return f"file: {_lacks(self.file, lacking[0], names)}" if lacking else ""
+
     def value(self, text: str) -> str | None:
         """The entry of a value.
 
@@ -74,45 +85,65 @@ class IdMapping:
             FormatError: there is none, and it is to be held then; or the file cannot be read, which
                 is to stop no other table.
         """
-        try:
-            found = pairs(self.file, self.source, self.standard, self.type).get(text)
-        except (UnreachableError, ConfigError) as error:
-            raise FormatError(str(error)) from error
+        told = told_by(self.file, self.source, self.standard, self.type)
+        if isinstance(told.why, ConfigError):
+            raise FormatError(str(told.why))
+        found = told.pairs.get(text)
+        if found is None and told.why is not None:
+            raise FormatError(str(told.why))
         if found is None and self.unmapped == "hold":
             raise FormatError(f"the mapping {Path(self.file).name} has no entry for its value")
         return found
 
 
-def pairs(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
-    """What *file* says by now.
+@dataclass(frozen=True, slots=True)
+class MappingFile:
+    """What a file said when it was last whole; ``why`` it says nothing now, or is refused."""
 
-    Raises:
-        UnreachableError: it cannot be read.
-        ConfigError: it lacks a column, or one value stands there twice.
-    """
+    stamp: tuple[int, int, int] | None = None
+    pairs: Pairs = field(default_factory=dict)
+    why: SluiceError | None = None
+
+
+_known: dict[tuple[str, str, str], MappingFile] = {}  # by file and columns
+
+
+def told_by(file: str, source: str, standard: str, kind: StandardType) -> MappingFile:
+    """What *file* says by now; read once for each time that it was written."""
     asked = (file, source, standard)
-    try:
-        told = Path(file).stat()
-    except OSError as error:
-        raise UnreachableError(f"mapping {file}: {error.strerror}") from error
-    stamp = (told.st_mtime_ns, told.st_size, told.st_ino)
     with _lock:
-        known = _known.get(asked)
-        if known is None or known[0] != stamp:
+        known = _known.get(asked, MappingFile())
+        try:
+            stamp = _stamp(file)
+        except OSError as error:
+            return replace(known, why=UnreachableError(_unread(file, error)))
+        if known.stamp == stamp:
+            return known
+        try:
             found = _read(file, source, standard, kind)
-            _refuse_changes(file, {} if known is None else known[1], found)
-            known = _known[asked] = stamp, found
-    return known[1]
+            _refuse_changes(file, known.pairs, found)
+            if _stamp(file) != stamp:
+                raise UnreachableError(f"mapping {file}: it is being written")
+            made = MappingFile(stamp, found)
+        except (OSError, SluiceError) as error:
+            why = UnreachableError(_unread(file, error)) if isinstance(error, OSError) else error
+            made = replace(known, stamp=stamp, why=why)
+        _known[asked] = made
+        return made
+
+
+def _stamp(file: str) -> tuple[int, int, int]:
+    told = Path(file).stat()
+    return told.st_mtime_ns, told.st_size, told.st_ino
 
 
 def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
     try:
         table = _table(file)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UnreachableError(f"mapping {file}: {type(error).__name__}; write it anew") from error
+    except pa.ArrowInvalid as error:
+        raise UnreachableError(_unread(file, error)) from error
     if lacking := {source, standard} - {*table.column_names}:
-        have = ", ".join(table.column_names)
-        raise ConfigError(f"mapping {file}: has no column {min(lacking)!r}; it has {have}")
+        raise ConfigError(_lacks(file, min(lacking), table.column_names))
     columns = [_texts(table[name]) for name in (source, standard)]
     found = {old: new for old, new in zip(*columns, strict=True) if None not in (old, new)}
     if len(found) < len(columns[0]) or len({*found.values()}) < len(found):
@@ -124,14 +155,37 @@ def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
     return found
 
 
+def _unread(file: str, error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"mapping {file}: {error.strerror}"
+    return f"mapping {file}: {type(error).__name__}; write it anew"
+
+
+def _lacks(file: str, name: str, names: Sequence[str]) -> str:
+    return f"mapping {file}: has no column {name!r}; it has {', '.join(names)}"
+
+
 def _table(file: str) -> pa.Table:
     if file.endswith(".parquet"):
         return pyarrow.parquet.read_table(file)
-    with Path(file).open("rb") as lines:
-        heading = lines.readline().decode("utf-8-sig", "replace").rstrip("\r\n").split(",")
-    as_texts = dict.fromkeys((name.strip('"') for name in heading), pa.string())
+    data = Path(file).read_bytes()
+    if not data.endswith(b"\n"):
+        msg = "its last line has no end, as if half of it were written; end it with a newline"
+        raise UnreachableError(f"mapping {file}: {msg}")
+    as_texts = dict.fromkeys(_heading(data.partition(b"\n")[0]), pa.string())
     told = pyarrow.csv.ConvertOptions(column_types=as_texts, strings_can_be_null=False)
-    return pyarrow.csv.read_csv(file, convert_options=told)
+    return pyarrow.csv.read_csv(pa.BufferReader(data), convert_options=told)
+
+
+def _columns(file: str) -> list[str]:
+    if file.endswith(".parquet"):
+        return list(pyarrow.parquet.read_schema(file).names)
+    with Path(file).open("rb") as lines:
+        return _heading(lines.readline(_LONGEST))
+
+
+def _heading(line: bytes) -> list[str]:
+    return [one.strip('"') for one in line.decode("utf-8-sig", "replace").rstrip("\r\n").split(",")]
 
 
 def _texts(column: pa.ChunkedArray) -> list[Any]:

@@ -5,7 +5,7 @@ runs: it opens no server, and the same value always gets the same answer, whiche
 process asks.  Pure.
 """
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 StandardType = Literal["string", "bigint"]
 
@@ -49,4 +49,14 @@ class Standard(Protocol):
         Raises:
             FormatError: nothing stands for it; says why, without the value.
         """
+        ...
+
+
+@runtime_checkable
+class RestingStandard(Protocol):
+    """A standard whose answers rest on something beside its settings, such as a file."""
+
+    @property
+    def fault(self) -> str:
+        """Why it could answer nothing now, ``setting: fault``; empty if nothing is known."""
         ...

@@ -104,6 +104,11 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
             id="a_file_without_a_whole_path",
         ),
         pytest.param(
+            "{tables: t.t, key: [id], clear: '*', mapping: {columns: [a], file: /not/ids.csv}}",
+            "standards[0].mapping.file: mapping /not/ids.csv: No such file or directory",
+            id="a_file_that_is_not_there",
+        ),
+        pytest.param(
             "{tables: t.t, key: [id], mask: 3}", "standards[0].mask: must be a mapping", id="odd"
         ),
     ],
@@ -121,13 +126,16 @@ def test_a_mistake_is_told_by_its_place(file: Path, part: str, fault: str) -> No
         ("mask: {columns: [name]}, clear: '*'", ("*",)),
         ("mask: {columns: [name]}, clear: [id, '*']", ("*",)),
         ("mask: {columns: [name]}, clear: []", ()),
-        ("mapping: {columns: [city], file: /c.csv, hides: false}", ("*",)),
+        ("mapping: {columns: [city], file: FILE, hides: false}", ("*",)),
     ],
     ids=["all", "all_among_others", "none", "nothing_is_hidden"],
 )
 def test_what_lands_as_it_is_is_said_where_something_is_hidden(
     file: Path, part: str, clear: tuple[str, ...]
 ) -> None:
+    ids = file.with_name("ids.csv")
+    ids.write_text("source,standard\n")
+    part = part.replace("FILE", str(ids))
     (rule,) = load(_written(file, f"{{tables: t.t, key: [id], {part}}}")).settings.standards
 
     assert rule.clear == clear

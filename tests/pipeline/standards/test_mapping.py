@@ -8,7 +8,10 @@ import pyarrow.parquet
 import pytest
 
 from pipeline.errors import ConfigError, FormatError
+from pipeline.standards import mapping
 from pipeline.standards.mapping import IdMapping
+
+table = mapping._table
 
 
 def _file(folder: Path, *rows: str, heading: str = "source,standard") -> str:
@@ -78,6 +81,69 @@ def test_a_file_that_is_not_there_or_lacks_a_column_stops_no_other_table(tmp_pat
         IdMapping(("user_id",), str(tmp_path / "none.csv")).value("7")
     with pytest.raises(FormatError, match="has no column 'standard'"):
         IdMapping(("user_id",), _file(tmp_path, "7,u", heading="source,uid")).value("7")
+
+
+def test_while_half_of_it_is_written_what_it_said_before_counts(tmp_path: Path) -> None:
+    """Cut in the midst of an answer it would give another one, which is never taken back."""
+    own = IdMapping(("user_id",), _file(tmp_path, "7,u-7"), unmapped="null")
+    assert own.value("7") == "u-7"
+
+    half = Path(own.file)
+    half.write_text("source,standard\n7,u-7\n8,u-", encoding="utf-8")
+
+    assert own.value("7") == "u-7"
+    with pytest.raises(FormatError, match="its last line has no end"):
+        own.value("8")
+    half.unlink()
+    assert own.value("7") == "u-7"
+    with pytest.raises(FormatError, match="No such file"):
+        own.value("8")
+    _file(tmp_path, "7,u-7", "8,u-88")
+    assert own.value("8") == "u-88"
+
+
+def test_a_file_that_is_never_whole_answers_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "ids.csv"
+    for text in ("", "source,standard\n7,u-7", "source,standard"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(FormatError, match="its last line has no end"):
+            IdMapping(("user_id",), str(file)).value("7")
+
+
+def test_a_refused_file_is_read_once_and_counts_again_when_it_is_put_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = IdMapping(("user_id",), _file(tmp_path, "7,u-7"))
+    assert own.value("7") == "u-7"
+    _file(tmp_path, "7,u-9", "8,u-8")
+    reads: list[str] = []
+
+    def counted(file: str) -> pa.Table:
+        reads.append(file)
+        return table(file)
+
+    monkeypatch.setattr(mapping, "_table", counted)
+
+    for _ in range(3):
+        with pytest.raises(FormatError, match="an entry changed"):
+            own.value("7")
+
+    assert len(reads) == 1
+    _file(tmp_path, "7,u-7", "8,u-8", "9,u-9")
+    assert own.value("7") == "u-7"
+
+
+def test_what_could_answer_nothing_is_known_before_it_is_asked(tmp_path: Path) -> None:
+    good = IdMapping(("id",), _file(tmp_path, "7,u"))
+    odd = IdMapping(("id",), good.file, standard="uid")
+    none = IdMapping(("id",), str(tmp_path / "none.parquet"))
+
+    assert good.fault == ""
+    assert odd.fault == f"file: mapping {good.file}: has no column 'uid'; it has source, standard"
+    assert "No such file" in none.fault
+    Path(none.file).write_bytes(b"PAR1")
+    assert "ArrowInvalid; write it anew" in none.fault
+    assert IdMapping(("id",), str(tmp_path)).fault.endswith("Is a directory")
 
 
 def test_parquet_and_numbers(tmp_path: Path) -> None:
