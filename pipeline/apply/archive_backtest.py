@@ -5,17 +5,15 @@ does not, no window with a column holds, and its age is not known.  Nothing is w
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
-from statistics import median
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.archived import during, meets
-from pipeline.apply.landed_day import DAYS
+from pipeline.apply.landed_day import days_of, usual, within
 from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.provenance import Mask, plain
 from pipeline.archive import ArchiveRules
@@ -29,7 +27,6 @@ from pipeline.schema.typed import typed
 
 _ALL_LANDED = (2**62, 0, 0)
 _COLUMNS = ("at", "before", "source", "shard", "order", "origin", "tx")
-_CHANGES = (Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +82,15 @@ class ArchiveBacktest:
         return tuple(self._limited(found[day], usual) for day in sorted(found))
 
     def _of_file(self, part: Part) -> Iterator[BacktestDay]:
-        rows = self._read(part, (Op.DELETE,), _COLUMNS)
+        store, among = open_store(self.changes), ("table", (self.table,))
+        rows = scan(store, (part,), among=among, ops=(Op.DELETE,), columns=_COLUMNS)
         live = pc.and_(pc.equal(rows["origin"], int(Origin.LIVE)), rows["at"].is_valid())
         rows = rows.filter(live)
         if not len(rows):
             return
         values = typed(plain(rows["before"]).combine_chunks(), self.columns).rows
         marked = self._marked(rows)
-        windows = np.zeros(len(rows), np.bool_)
-        for window in self.rules.windows:
-            windows |= during(rows, window) & meets(values, window)
+        windows = within(rows, values, self.rules.windows)
         old, untold = self._old(rows, values)
         days = rows["at"].cast(pa.date32()).to_numpy()
         rest = ~(marked | windows)
@@ -133,22 +129,13 @@ class ArchiveBacktest:
     def _usual(self) -> Mapping[date, int]:
         counts = Counter[date]()
         for part in self.files:
-            at = self._read(part, _CHANGES, ("at",))["at"].drop_null().cast(pa.date32())
-            for one in at.value_counts():
-                counts[one["values"].as_py()] += one["counts"].as_py()
+            counts.update(days_of(self.changes, part, self.table).changes)
         return counts
 
     def _limited(self, day: BacktestDay, counts: Mapping[date, int]) -> BacktestDay:
         if self.purge is None:
             return day
-        first = min(counts, default=day.day) + timedelta(days=1)
-        first = max(first, day.day - timedelta(days=DAYS))
-        days = [counts.get(first + timedelta(days=n), 0) for n in range((day.day - first).days)]
-        return replace(day, limit=self.purge.limit(float(median(days)) if days else None))
-
-    def _read(self, part: Part, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
-        store, among = open_store(self.changes), ("table", (self.table,))
-        return scan(store, (part,), among=among, ops=ops, columns=columns)
+        return replace(day, limit=self.purge.limit(usual(counts, day.day)))
 
 
 def _added(known: BacktestDay, more: BacktestDay) -> BacktestDay:

@@ -14,6 +14,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import highest, of_bases
+from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_day import LandedDays
 from pipeline.apply.landed_markers import LandedMarkers
@@ -224,8 +225,7 @@ class TurnJobs:
         snapshot, after = self.changes.snapshot, job.wanted.after
         return LandedDays(
             changes=self.changes.store.uri,
-            files=parts(snapshot, -1, after),
-            deletes=parts(snapshot, -1, after, (Op.DELETE,)),
+            files=parts(snapshot, -1, after, ROW_OPS),
             table=job.table.name,
             columns=job.columns,
             until=after,

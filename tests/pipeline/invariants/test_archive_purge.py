@@ -4,15 +4,19 @@ Covers pipeline/apply/landed_day.py, too.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from checks.waivable import waivable
+from pipeline.apply import landed_day
 from pipeline.archive import ArchiveRule, ArchiveWindow
+from pipeline.changelog.scan import Part, scan
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
@@ -142,6 +146,28 @@ def test_many_small_slices_of_one_day_are_one_purge(tmp_path: Path) -> None:
     turns = [purge(made, range(first, first + 3)) for first in (1, 4, 7)]
 
     assert [turn.hold is None for turn in turns] == [True, True, False]
+
+
+def test_what_is_usual_costs_a_slice_no_look_at_the_whole_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lake(tmp_path)
+    assert purge(made, range(1, 3)).hold is None
+    read: list[str] = []
+
+    def counted(store: Any, files: Sequence[Part], **more: Any) -> pa.Table:
+        read.extend(part.path for part in files)
+        return scan(store, files, **more)
+
+    monkeypatch.setattr(landed_day, "scan", counted)
+    costs = []
+    for first in (3, 5):
+        read.clear()
+        assert purge(made, range(first, first + 2)).hold is None
+        costs.append(len(set(read)))
+
+    assert costs == [1, 2], "what the day has deleted, and nothing of the days before it"
+    assert purge(made, range(7, 10)).hold is not None
 
 
 def test_where_no_day_is_known_only_the_number_counts(tmp_path: Path) -> None:
