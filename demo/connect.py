@@ -85,9 +85,17 @@ class Connect:
         Raises:
             UnreachableError: if Connect refuses it, or its task fails, with the reason.
         """
+        self.configure(name, config)
+        processes.wait_until(lambda: self._runs(name), RUNNING, f"running connector {name}")
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or change a connector; one that was halted stays so.
+
+        Raises:
+            UnreachableError: if Connect refuses it, with the reason.
+        """
         self._ask("PUT", f"/connectors/{name}/config", dict(config))
         self._remember({**self._registered(), name: dict(config)})
-        processes.wait_until(lambda: self._runs(name), RUNNING, f"running connector {name}")
 
     def deregister(self, name: str) -> None:
         """Remove a connector; its offsets stay."""

@@ -63,10 +63,14 @@ class PostgresPipe(Pipe):
         self.fence = self.heart.beat(now)
 
     def register(self) -> None:
+        self.servers.connect.register(self.name, self.config())
+
+    def config(self) -> dict[str, str]:
+        """Settings of the connector that reads the server as it is now."""
         bootstrap = self.servers.kafka.bootstrap
         settings = PipelineSettings(str(self.home), bootstrap, (self.source(),), rules=self.rules)
         config = wanted(collection_scope(settings, self.source()), self.connector)
-        self.servers.connect.register(self.name, {**config, "database.password": "debezium"})
+        return {**config, "database.password": "debezium"}
 
     def sources(self) -> tuple[SourceSettings, ...]:
         return (self.source(), *(other.source() for other in self.beside))

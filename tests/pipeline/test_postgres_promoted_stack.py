@@ -56,14 +56,13 @@ def begin(
 
 
 def follow(p: PostgresPipe, replica: Postgres) -> None:
-    """The operator's steps after the old server is gone."""
+    """The operator's steps after the old server is gone; its connector is still to be told."""
     p.server.kill()
     replica.promote()
     p.heart.source.close()
     p.server = replica
     p.sql("UPDATE t SET name = 'third' WHERE id = 1", "INSERT INTO t VALUES (50, 'new')")
     p.heart = Heart(open_source(p.source()))
-    p.register()
 
 
 def take_all(p: PostgresPipe, replica: Postgres) -> None:
@@ -85,6 +84,7 @@ def test_a_replica_that_had_all_goes_on_in_a_new_epoch_and_no_row_goes_back(
     take_all(p, replica)
     p.round()  # a slot that goes on above the end of the log seen last might be a new one
     follow(p, replica)
+    p.servers.connect.configure(p.name, p.config())
     p.round()  # nobody knows whose a snapshot is that comes before its server is seen
     p.servers.connect.resume(p.name)
 
@@ -110,6 +110,7 @@ def test_what_a_replica_never_had_is_a_gap_until_a_new_base(
     p.catch_up()
     assert p.pairs() == p.source_pairs()
     follow(p, replica)
+    p.register()
 
     p.until(lambda: p.lane.mark.epochs[p.name].number == 2)
 
