@@ -10,7 +10,7 @@ from demo import unpack
 from demo.daemon import Daemon
 from pipeline import jars
 
-START = timedelta(seconds=60)
+START = timedelta(seconds=120)
 MAIN = "io.quarkus.runner.GeneratedMain"
 
 

@@ -6,7 +6,7 @@ Only addresses, memory and paces are others.  Covers tests/proof/rides_sender.py
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,6 +29,7 @@ from demo.story.service import CONFIG as DEMO
 from demo.story.service import Service
 from pipeline.errors import UnreachableError
 from tests.docs.markdown import ROOT, blocks
+from tests.pipeline.formats.avro_writer import Schema
 from tests.pipeline.transports.topics import make
 from tests.proof.rides_sender import COLUMNS, ODD
 
@@ -48,10 +49,14 @@ SCHEMA = (
 
 @dataclass(eq=False)
 class Rides:
-    """MySQL, Kafka, a registry, the sender and the service, all processes, in *home*."""
+    """MySQL, Kafka, a registry, the sender and the service, all processes, in *home*.
+
+    ``added`` are columns by table that the sender tells of, too, from its next start on.
+    """
 
     home: Path
     chance: Random = field(default_factory=lambda: Random(1))
+    added: dict[str, Mapping[str, Schema]] = field(default_factory=dict)
     _ends: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
@@ -97,7 +102,9 @@ class Rides:
         """Start the sender where it was."""
         mysql = {"host": "127.0.0.1", "port": self.mysql.port, "user": "root", "passwd": ""}
         told = {"mysql": mysql, "kafka": self.kafka.bootstrap, "registry": self.registry.url}
-        words = json.dumps({**told, "state": str(self.state), "prefix": "dbevents"})
+        words = json.dumps(
+            {**told, "state": str(self.state), "prefix": "dbevents", "added": self.added}
+        )
         command = (sys.executable, "-m", "tests.proof.rides_sender", words)
         self.sender.start(command, lambda: self.sender.running, SOON)
 
@@ -137,7 +144,8 @@ class Rides:
             return "DELETE FROM rides.trips WHERE id = %s", (id_,)
         if pick < 0.5:
             row = (id_, f"rider {pick:.3f}", pick, None, bytes([id_, 0]))
-            return "REPLACE INTO rides.trips VALUES (%s, %s, %s, %s, %s)", row
+            names = "(id, rider, fare, note, photo)"
+            return f"REPLACE INTO rides.trips {names} VALUES (%s, %s, %s, %s, %s)", row
         if pick < 0.7:
             return "UPDATE rides.trips SET fare = fare + 1 WHERE id = %s", (id_,)
         if pick < 0.85:
@@ -174,20 +182,23 @@ class Rides:
     def until(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(condition, SOON, what)
 
-    def mirror(self, table: str) -> dict[int, dict[str, Any]]:
-        """Rows by id, without what is beside them."""
-        lake = Path(self.service.lake) / "mirrors" / table.replace(".", "/")
-        batches = QueryBuilder().register("t", DeltaTable(str(lake))).execute("SELECT * FROM t")
-        names = COLUMNS[table]
+    def mirror(self, table: str, version: int | None = None) -> dict[int, dict[str, Any]]:
+        """Rows of *version* by id, of the newest without it; what is beside them is left out."""
+        lake = str(Path(self.service.lake) / "mirrors" / table.replace(".", "/"))
+        found = QueryBuilder().register("t", DeltaTable(lake, version=version))
+        batches, names = found.execute("SELECT * FROM t"), self._columns(table)
         rows = pa.table(batches.read_all()).to_pylist()
         assert len({row["id"] for row in rows}) == len(rows), "two rows of one key"
         return {row["id"]: {name: row[name] for name in names} for row in rows}
 
     def source(self, table: str) -> dict[int, dict[str, Any]]:
         """The same at the source."""
-        names = tuple(COLUMNS[table])
+        names = self._columns(table)
         rows = self.mysql.execute(f"SELECT {', '.join(names)} FROM {table}")
         return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+
+    def _columns(self, table: str) -> tuple[str, ...]:
+        return (*COLUMNS[table], *self.added.get(table, ()))
 
     def verb(self, *words: str, given: str | None = None) -> str:
         """What a verb of the command line says."""

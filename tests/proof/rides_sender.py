@@ -56,13 +56,17 @@ class Change:
 
 @dataclass(eq=False)
 class Sender:
-    """Reads on from where ``state`` says that all was acknowledged."""
+    """Reads on from where ``state`` says that all was acknowledged.
+
+    ``added`` are columns by table beside `COLUMNS`.
+    """
 
     mysql: Mapping[str, Any]
     kafka: str
     registry: str
     state: Path
     prefix: str
+    added: Mapping[str, Mapping[str, Schema]] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -105,49 +109,57 @@ class Sender:
                     if done >= MOST:
                         break
                 else:
-                    changes += _changes(event, stream.log_file)
+                    changes += self._changes(event, stream.log_file)
         finally:
             stream.close()
         return whole, end
 
+    def _changes(self, event: Any, file: str) -> Iterator[Change]:
+        table, at = f"{event.schema}.{event.table}", int(event.timestamp) * 1000
+        if table not in COLUMNS:
+            return
+        for number, one in enumerate(event.rows):
+            version = version_of(file, event.packet.log_pos, number)
+            if isinstance(event, UpdateRowsEvent):
+                before, after = one["before_values"], one["after_values"]
+                changed = tuple(
+                    name for name in self._columns(table) if before.get(name) != after.get(name)
+                )
+                whole = table == "sluice.heartbeat"
+                yield Change(table, after, version, at, None if whole else changed)
+            else:
+                deleted = isinstance(event, DeleteRowsEvent)
+                yield Change(table, one["values"], version, at, deleted=deleted)
+
     def _registered(self, table: str) -> int:
         url = f"{self.registry}/subjects/{self.prefix}.{table}-value/versions"
-        answer = httpx.post(url, json={"schema": json.dumps(schema(table))}, timeout=30)
+        answer = httpx.post(url, json={"schema": json.dumps(self._schema(table))}, timeout=30)
         answer.raise_for_status()
         return int(answer.json()["id"])
 
     def _written(self, one: Change) -> bytes:
-        values = {n: _avro(kind, one.row[n]) for n, kind in COLUMNS[one.table].items()}
+        kinds = self._columns(one.table)
+        values = {n: _avro(kind, one.row.get(n)) for n, kind in kinds.items()}
         told = {**values, "hadoop_metadata": _metadata(one)}
-        return message(self.numbers[one.table], schema(one.table), told)
+        return message(self.numbers[one.table], self._schema(one.table), told)
+
+    def _columns(self, table: str) -> Mapping[str, Schema]:
+        return {**COLUMNS[table], **self.added.get(table, {})}
+
+    def _schema(self, table: str) -> Schema:
+        return schema(table, self.added.get(table, {}))
 
 
-def schema(table: str) -> Schema:
-    """That of its events."""
-    name = table.replace(".", "_")
-    return record(name, **COLUMNS[table], hadoop_metadata=METADATA)
+def schema(table: str, added: Mapping[str, Schema] | None = None) -> Schema:
+    """That of its events, with columns that were *added*."""
+    columns = {**COLUMNS[table], **(added or {})}
+    return record(table.replace(".", "_"), **columns, hadoop_metadata=METADATA)
 
 
 def version_of(file: str, place: int, row: int) -> int:
     """A reference key: a place in the log as one number, which rises."""
     number = int(file.rpartition(".")[2])
     return (number << POSITIONS | place) << ROWS | row
-
-
-def _changes(event: Any, file: str) -> Iterator[Change]:
-    table, at = f"{event.schema}.{event.table}", int(event.timestamp) * 1000
-    if table not in COLUMNS:
-        return
-    for number, one in enumerate(event.rows):
-        version = version_of(file, event.packet.log_pos, number)
-        if isinstance(event, UpdateRowsEvent):
-            before, after = one["before_values"], one["after_values"]
-            changed = tuple(name for name in COLUMNS[table] if before[name] != after[name])
-            whole = table == "sluice.heartbeat"
-            yield Change(table, after, version, at, None if whole else changed)
-        else:
-            deleted = isinstance(event, DeleteRowsEvent)
-            yield Change(table, one["values"], version, at, deleted=deleted)
 
 
 def _key(one: Change) -> Any:

@@ -2,12 +2,17 @@
 
 import json
 import shutil
+import time
 
+import click
 import pytest
 
 from tests.proof.rides import TABLES, Rides
 from tests.proof.rides_sender import ODD
+from tests.proof.rides_torment import Witness, alter, grow, poison, restart
 from tests.proof.test_kill import new_folder
+
+LEAST = 20  # READYs under load; fewer show nothing
 
 
 @pytest.mark.stack
@@ -38,6 +43,60 @@ def test_rides_reach_their_mirrors_and_what_is_odd_is_corrected() -> None:
     finally:
         rides.close()
     shutil.rmtree(rides.home)
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+@pytest.mark.long
+def test_all_that_befalls_rides_under_load_loses_nothing_and_makes_no_ready_false(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rides = Rides(new_folder("rides-long"))
+    witness = Witness(rides)
+    try:
+        rides.open()
+        rides.change(40)
+        rides.until(lambda: len(rides.service.tables()) == len(TABLES), "both tables")
+        based(rides)
+        rides.ready()
+        for befall in (killed, killed, sent_twice, broken, grow, alter, killed, poison):
+            with witness.load():
+                time.sleep(10)
+                befall(rides)
+                time.sleep(10)
+            rides.ready()
+            with capsys.disabled():
+                click.echo(f"{befall.__name__}: {len(witness.committed)} transactions")
+        books = rides.books()
+        assert {name: one["lost"] for name, one in books.items()} == dict.fromkeys(TABLES, 0)
+    finally:
+        rides.close()
+        with capsys.disabled():
+            click.echo(f"{witness.ready} READY under load, {len(witness.false)} false")
+    assert not witness.false
+    assert witness.ready > LEAST
+    shutil.rmtree(rides.home)
+
+
+def killed(rides: Rides) -> None:
+    """Sender and service, in the midst of what they do."""
+    rides.sender.kill()
+    rides.service.daemon.kill()
+    rides.send()
+    rides.service.start()
+
+
+def sent_twice(rides: Rides) -> None:
+    with rides.sent_again():
+        time.sleep(5)
+
+
+def broken(rides: Rides) -> None:
+    """The broker, and the registry, are away for a while; the sender gives up and is started."""
+    restart(rides.kafka)
+    restart(rides.registry)
+    if not rides.sender.running:
+        rides.send()
 
 
 def based(rides: Rides) -> None:
