@@ -1,13 +1,17 @@
 """Is a file whole, what does it hold, and which rows are in it?  JSON lines, CSV and Parquet.
 
-A file is opened once and told by its open descriptor from then on: another that takes its name
-meanwhile is another file.
+JSON lines and CSV may be packed by gzip; a file is known by its bytes as they lie there.  It is
+opened once and told by its open descriptor from then on: another that takes its name meanwhile is
+another file.
 """
 
 import base64
+import gzip
+import io
 import os
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -15,7 +19,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -23,12 +27,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from pipeline.files.layout import PACKED
 from pipeline.files.stamp import FileStamp
 
 CHUNK = 2**20
 UNREADABLE = (
     *(pa.ArrowException, ValueError, msgspec.MsgspecError, RecursionError),
     *(ArithmeticError, NotImplementedError, TypeError),  # what Python has no value for
+    *(EOFError, zlib.error),  # of a file that is packed
 )
 ROWS = 10_000
 LONGEST = 16 * 2**20  # bytes of a CSV row and what is parsed with it
@@ -76,7 +82,7 @@ def examined(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFil
     with path.open("rb") as file:
         before = stamp_of(os.fstat(file.fileno()))
         try:
-            found = KINDS[kind][0](file, named)
+            found = KINDS[kind.removesuffix(PACKED)][0](_unpacked(file, kind), named)
         except (*UNREADABLE, OSError) as error:
             if _of_the_disk(error):
                 raise
@@ -111,11 +117,20 @@ def rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterator[list[by
     """
     file.seek(0)
     try:
-        yield from KINDS[kind][1](file, first, until)
+        yield from KINDS[kind.removesuffix(PACKED)][1](_unpacked(file, kind), first, until)
     except (*UNREADABLE, OSError) as error:
         if _of_the_disk(error):
             raise
         raise ValueError(_first_line(error)) from error
+
+
+def _unpacked(file: IO[bytes], kind: str) -> IO[bytes]:
+    """What reads its rows' bytes, from the first on as often as is wanted."""
+    if not kind.endswith(PACKED):
+        return file
+    if kind == f"parquet{PACKED}":
+        raise ValueError(f"Parquet is packed in itself, and is not read from {PACKED}")
+    return cast("IO[bytes]", io.BufferedReader(gzip.GzipFile(fileobj=file), CHUNK))
 
 
 def _of_the_disk(error: BaseException) -> bool:
@@ -179,10 +194,10 @@ def _json_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]
 
 def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
     """CSV with a head: the last row ends, and all have as many fields as the head."""
-    file.seek(-1, os.SEEK_END)
-    if file.read(1) != b"\n":
+    quotes, last = _quotes(file)
+    if last != b"\n":
         return UnfinishedFile("its last row does not end")
-    if _count(file, b'"') % 2:
+    if quotes % 2:
         return UnfinishedFile("a quote in it does not end")
     reader = _csv_reader(file)
     return _Contents(
@@ -190,9 +205,12 @@ def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
     )
 
 
-def _count(file: IO[bytes], mark: bytes) -> int:
-    file.seek(0)
-    return sum(block.count(mark) for block in iter(lambda: file.read(CHUNK), b""))
+def _quotes(file: IO[bytes]) -> tuple[int, bytes]:
+    """How many there are in it, and its last byte."""
+    count, last = 0, b""
+    while block := file.read(CHUNK):
+        count, last = count + block.count(b'"'), block[-1:]
+    return count, last
 
 
 def _csv_reader(file: IO[bytes]) -> pa_csv.CSVStreamingReader:

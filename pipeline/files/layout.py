@@ -24,6 +24,8 @@ KINDS: Mapping[str, str] = {
     ".parquet": "parquet",
 }
 """How rows are written in a file whose name ends so."""
+PACKED = ".gz"
+"""What ends the name of a file, and of the kind of its rows, that is packed as a whole."""
 UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part", "lost+found")
 
 
@@ -42,7 +44,9 @@ class LogRule:
 
     def kind(self, name: str) -> str:
         """How rows are written in the file *name*; empty if its name does not tell."""
-        return self.format or KINDS.get(name[name.rfind(".") :], "")
+        plain = name.removesuffix(PACKED)
+        kind = self.format or KINDS.get(plain[plain.rfind(".") :], "")
+        return f"{kind}{name[len(plain) :]}" if kind else ""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,5 +1,6 @@
 """The system of docs/systems/weibo.md, from files to gate, and what it outlives."""
 
+import gzip
 import shutil
 from collections.abc import Iterator
 
@@ -62,11 +63,13 @@ def test_rows_of_a_late_hour_reach_a_copy_once_each(weibo: Weibo) -> None:
     wait_until(lambda: weibo.copied() == weibo.written["clicks"], SOON, "all rows in the copy")
 
 
-def test_csv_and_parquet_are_rows_like_any_other(weibo: Weibo) -> None:
+def test_csv_parquet_and_packed_files_are_rows_like_any_other(weibo: Weibo) -> None:
     weibo.place("orders", "a.csv").write_text('id,note\n1,"two\nlines"\n2,\n')
     weibo.note("orders", {"id": "1", "note": "two\nlines"}, {"id": "2"})
     pq.write_table(pa.table({"id": ["3"], "note": ["x"]}), weibo.place("orders", "b.parquet"))
     weibo.note("orders", {"id": "3", "note": "x"})
+    weibo.place("orders", "c.csv.gz").write_bytes(gzip.compress(b"id,note\n4,packed\n"))
+    weibo.note("orders", {"id": "4", "note": "packed"})
     cut = now()
 
     weibo.ready("orders", cut)

@@ -1,5 +1,6 @@
 """Whole files are told from half ones, and their rows are the same however they are cut."""
 
+import gzip
 import io
 import json
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from pipeline.files.content import UnfinishedFile, WholeFile, digest_of, examined, rows
 
 LINES = b"".join(b'{"id": %d, "t": "x"}\n' % n for n in range(25_000))
+TYPES = {"id": "bigint", "t": "string"}
 CSV = b'id,t\n1,"a\nb"\n2,\n3,""\n'
 
 
@@ -30,6 +32,8 @@ def twice() -> bytes:
     return made.getvalue()
 
 
+PACKED_LINES = gzip.compress(LINES, mtime=0)
+BENT = PACKED_LINES[:9_000] + b"\xff\x00\xff" + PACKED_LINES[9_003:]
 TABLE = parquet(id=list(range(20)), t=["x"] * 20)
 
 
@@ -55,6 +59,23 @@ def path(tmp_path: Path) -> Path:
         ),
         pytest.param("csv", CSV, 3, {"id": "string", "t": "string"}, id="csv"),
         pytest.param("parquet", TABLE, 20, {"id": "bigint", "t": "string"}, id="parquet"),
+        pytest.param(
+            "json_lines.gz",
+            PACKED_LINES,
+            25_000,
+            {"id": "bigint", "t": "string"},
+            id="packed lines",
+        ),
+        pytest.param(
+            "csv.gz", gzip.compress(CSV), 3, {"id": "string", "t": "string"}, id="packed csv"
+        ),
+        pytest.param(
+            "json_lines.gz",
+            PACKED_LINES * 2,
+            50_000,
+            {"id": "bigint", "t": "string"},
+            id="appended",
+        ),
     ],
 )
 def test_a_whole_file_tells_its_rows_and_columns(
@@ -73,6 +94,11 @@ def test_a_whole_file_tells_its_rows_and_columns(
     ("kind", "data", "why"),
     [
         pytest.param("json_lines", LINES[:-5], "its last line", id="a line cut off"),
+        pytest.param("json_lines.gz", PACKED_LINES[:-5], "ended before", id="packed, cut off"),
+        pytest.param("json_lines.gz", LINES, "Not a gzipped file", id="not packed"),
+        pytest.param("json_lines.gz", BENT, "", id="packed, damaged"),
+        pytest.param("csv.gz", gzip.compress(CSV[:-1]), "its last row does not", id="a packed row"),
+        pytest.param("parquet.gz", gzip.compress(TABLE), "packed in itself", id="Parquet packed"),
         pytest.param("csv", CSV[:-1], "its last row does not end", id="a row cut off"),
         pytest.param("csv", b"id,t\n1,2\n3\n", "Expected 2 columns, got 1", id="fewer fields"),
         pytest.param("csv", b"id,id\n1,2\n", "two columns of its head", id="one name twice"),
@@ -205,3 +231,22 @@ def test_a_digest_moves_nobody_who_reads(path: Path) -> None:
 def read(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[list[bytes]]:
     with path.open("rb") as file:
         yield from rows(file, kind, first, until)
+
+
+def test_no_beginning_of_a_packed_file_is_whole(path: Path) -> None:
+    data = gzip.compress(LINES[:300], mtime=0)
+    for size in range(1, len(data)):
+        path.write_bytes(data[:size])
+
+        assert isinstance(examined(path, "json_lines.gz", named=False), UnfinishedFile)
+
+
+def test_rows_of_a_packed_file_are_the_same_however_they_are_cut(path: Path) -> None:
+    path.write_bytes(PACKED_LINES)
+    whole = [row for part in read(path, "json_lines.gz") for row in part]
+
+    with path.open("rb") as file:
+        some = [row for part in rows(file, "json_lines.gz", 9_999, 10_002) for row in part]
+
+    assert b"".join(whole) == LINES
+    assert some == whole[9_999:10_002]

@@ -43,7 +43,9 @@ def test_an_hour_that_begins_where_the_clock_is_set_forward_has_a_beginning() ->
 def test_how_rows_are_written_is_told_by_the_rule_or_by_the_name() -> None:
     assert LogRule().kind("a.b.parquet") == "parquet"
     assert LogRule(format="csv").kind("a.json") == "csv"
-    assert LogRule().kind("a") == ""
+    assert LogRule().kind("a") == LogRule().kind("a.gz") == LogRule().kind("gz") == ""
+    assert LogRule().kind("a.csv.gz") == "csv.gz"
+    assert LogRule(format="json_lines").kind("a.gz") == "json_lines.gz"
 
 
 def test_names_that_say_so_are_no_files_yet() -> None:

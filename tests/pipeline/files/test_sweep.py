@@ -3,6 +3,7 @@
 Covers pipeline/files/sweep_rules.py, too.
 """
 
+import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -93,6 +94,23 @@ def test_a_file_that_is_half_written_is_taken_when_it_is_whole(
     assert folder.taken() == {"a.json": len((half + rest).splitlines())}
     assert folder.faults() == []
     assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def test_a_packed_file_waits_until_it_is_whole_and_one_that_is_damaged_is_told(
+    folder: LogFolder,
+) -> None:
+    data = gzip.compress(ROW * 3)
+    path = folder.write("a.json.gz", data[:-3])
+    folder.write("b.csv.gz", b"id\n1\n")
+    folder.settled()
+    assert (folder.taken(), folder.faults()) == ({}, [])
+
+    path.write_bytes(data)
+    folder.sweep(3, LIMIT)
+
+    assert folder.taken() == {"a.json.gz": 3}
+    (told,) = folder.faults()
+    assert told.startswith("Not a gzipped file")
 
 
 def test_a_file_that_stays_half_written_is_told_once_and_holds_up_nothing_more(
