@@ -250,6 +250,7 @@ class App:
 
     def _lane_requests(self) -> LaneRequests:
         paces = self.config.schedule
+        self.store.rereads.hides = self.lake.standards.are_secret
         return LaneRequests(
             call=self.supervisor.call,
             lane=self.config.pipeline.lane,

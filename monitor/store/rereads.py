@@ -1,12 +1,12 @@
 """What people, or the service, asked to have read again, why, and how far it is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import rereads
@@ -107,9 +107,13 @@ def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
 
 @dataclass(eq=False)
 class RereadRequests:
-    """Kept for ever: they say why a base is what it is."""
+    """Kept for ever: they say why a base is what it is.
+
+    Of a table that ``hides`` values, the keys and conditions only until it has ended.
+    """
 
     database: Database
+    hides: Callable[[str], bool] = lambda _: False
 
     def add(self, asked: RereadRequest) -> RereadRequest:
         """Record *asked*; the one that goes on for its table, if it asks for the same.
@@ -201,7 +205,16 @@ class RereadRequests:
         told = [asdict(one) for one in states]
         going = (rereads.c.id == id_) & rereads.c.ended.is_(None)
         with self.database.write() as connection:
+            if ended is not None:
+                self._forget_rows(connection, id_)
             connection.execute(update(rereads).where(going).values(states=told, ended=ended))
+
+    def _forget_rows(self, connection: Connection, id_: str) -> None:
+        found = connection.execute(select(rereads).where(rereads.c.id == id_)).first()
+        if found is not None and self.hides(found.table):
+            wish = replace(_read(found).wish, rows=RowsWished())
+            told = _WISH.dump_python(wish, mode="json")
+            connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=told))
 
 
 def _ended(state: RereadState, why: str) -> RereadState:

@@ -38,7 +38,10 @@ class ResubmissionRecord:
 
 @dataclass(eq=False)
 class Resubmissions:
-    """Kept for ever: they say how a change came that nobody could read."""
+    """Kept for ever: they say how a change came that nobody could read.
+
+    What it was to say is kept until it has ended: values may be in it that are in no lake.
+    """
 
     database: Database
 
@@ -73,6 +76,7 @@ class Resubmissions:
         for one in states:
             over = one.refused or one.batch is not None
             values = {"batch": one.batch, "why": one.why, "ended": at if over else None}
+            values |= {"body": ""} if over else {}
             own = (resubmissions.c.id == one.id) & resubmissions.c.ended.is_(None)
             with self.database.write() as connection:
                 connection.execute(update(resubmissions).where(own).values(values))

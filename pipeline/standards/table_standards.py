@@ -203,6 +203,11 @@ class Standards:
             self._known[table] = self._found(table)
         return self._known[table]
 
+    def are_secret(self, table: str) -> bool:
+        """Whether one of those of *table* is there for what nobody may see."""
+        own = self.of(table)
+        return own is not None and own.hides
+
     def columns(self, table: str) -> tuple[str, ...]:
         """The columns of *table* that are written by one, sorted."""
         own = self.of(table)

@@ -129,3 +129,28 @@ def test_a_failure_is_told_of_shards_that_wait_and_of_none_that_is_done(
     store.rereads.told([done, replace(waits, done=8)], LATER)
     store.rereads.failed("down")
     assert store.rereads.list()[0].why == ""
+
+
+@pytest.mark.parametrize("ending", ["done", "cancelled"])
+def test_keys_of_a_table_that_hides_values_are_kept_until_it_has_ended(
+    store: ServiceStore, ending: str
+) -> None:
+    wish = RereadWish(Origin.REPAIR, ROWS, incident="i", checks=("max_id",))
+    store.rereads.hides = lambda table: table == "shop.a"
+    other = replace(ASKED, id="y", table="shop.b", wish=wish)
+    for one in (replace(ASKED, wish=wish), other):
+        store.rereads.add(one)
+    store.rereads.told([RereadState("x", "shop.a", "s/a", 1)], LATER)
+    assert {one.rows for one in store.rereads.wished()} == {ROWS}
+
+    for id_, table in (("x", "shop.a"), ("y", "shop.b")):
+        if ending == "done":
+            store.rereads.told([RereadState(id_, table, "s/a", 5, 7)], LATER)
+        else:
+            store.rereads.cancel(id_, "wrong", LATER)
+
+    kept = {one.id: one for one in store.rereads.list()}
+    assert kept["x"].wish == replace(wish, rows=RowsWished())
+    assert kept["y"].wish == wish
+    assert kept["x"].ended == kept["y"].ended == LATER
+    assert kept["x"].kind == "repair"

@@ -1,5 +1,7 @@
 """Who corrected what, and why, is kept, and each is asked for until it has ended."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -69,3 +71,19 @@ def test_it_is_asked_for_until_it_has_ended(
     assert bool(store.resubmissions.wished()) is not ended
     store.resubmissions.told([ResubmissionState("r1", 99)], LATER + timedelta(minutes=1))
     assert store.resubmissions.list()[0].batch == (state.batch if ended else 99)
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["never_lands", "landed"])
+def test_what_it_was_to_say_is_forgotten_once_it_has_ended(
+    *, store: ServiceStore, tmp_path: Path, refused: bool
+) -> None:
+    """A table's values may be hidden in the lake: then they are not to stand here for ever."""
+    store.resubmissions.add(ASKED, MADE)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as file:
+        query = "SELECT body FROM resubmissions"
+        assert "e30=" in file.execute(query).fetchone()[0]
+
+        store.resubmissions.told([ResubmissionState("r1", 7, refused=refused)], LATER)
+
+        assert file.execute(query).fetchone() == ("",)
+    assert store.resubmissions.get("r1") == replace(MADE, ended=LATER, batch=7)
