@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import flat_rows, told_columns
-from pipeline.formats.canal.column_types import column
+from pipeline.formats.canal.column_types import column, fault
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, Origin, ShardId
 from pipeline.schema.notation import Notation
@@ -106,13 +106,17 @@ class SimpleBinlog:
     registry: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no expression."""
-        for pattern in self.tables:
+        """Refuse what is no expression, and columns of no type: they would be kept as texts."""
+        for pattern, table in self.tables.items():
             try:
                 re.compile(pattern)
             except re.error as error:
                 msg = f"format_options.tables: {pattern!r} is no regular expression: {error}"
                 raise ConfigError(msg) from error
+            for name, told in table.columns.items():
+                if why := fault(told):
+                    at = f"format_options.tables.{pattern}.columns.{name}"
+                    raise ConfigError(f"{at}: {why}")
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         """None: there are only rows."""

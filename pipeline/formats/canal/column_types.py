@@ -12,6 +12,28 @@ NUMBERS = re.compile(r"\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?")
 LABELS = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 ENUMERATIONS = ("ENUM", "SET")
 SIGNS = ("UNSIGNED", "ZEROFILL")
+SIGNED = re.compile(r"(TINY|SMALL|MEDIUM|BIG)?INT|DECIMAL|FLOAT|DOUBLE")
+KINDS = re.compile(
+    rf"{SIGNED.pattern}|BIT|YEAR|DATE|DATETIME|TIMESTAMP|TIME|JSON|ENUM|SET|CHAR|VARCHAR"
+    r"|(TINY|MEDIUM|LONG)?(TEXT|BLOB)|BINARY|VARBINARY"
+    r"|GEOMETRY|GEOMCOLLECTION|GEOMETRYCOLLECTION|(MULTI)?(POINT|LINESTRING|POLYGON)"
+    r"|UUID|INET[46]|VECTOR"  # which are kept as texts
+)
+
+
+def fault(text: str) -> str:
+    """Why SHOW COLUMNS never spells a type so; empty if it may."""
+    told = column("", text, 1)
+    kind, *signs = told.type.split(" ")
+    if told.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
+        return f"no type {text!r}; write it as SHOW COLUMNS does, such as bigint(20) unsigned"
+    if kind in ENUMERATIONS and not told.values:
+        return f"{text!r} names no labels; write it as SHOW COLUMNS does, such as enum('a','b')"
+    if signs and not (SIGNED.fullmatch(kind) and {*signs} <= {*SIGNS}):
+        return f"{text!r}: {' '.join(signs).lower()} is nothing that {kind.lower()} may be"
+    if kind == "DECIMAL" and (told.scale or 0) > (10 if told.length is None else told.length):
+        return f"{text!r} has more digits behind the point than at all"
+    return ""
 
 
 def column(name: str, text: str, position: int) -> ColumnTold:

@@ -4,6 +4,7 @@ Covers pipeline/formats/simple_binlog.py.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,13 @@ from hypothesis import strategies as st
 
 from pipeline.build import open_format
 from pipeline.errors import ConfigError, FormatError
+from pipeline.formats.canal.column_types import fault
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.model import Order, Ordering, Origin
+from pipeline.options import filled
 from pipeline.schema.notation import Notation
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.typemap import FIXED, GEOMETRIES, WHOLE
 from tests.example_count import examples
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw
@@ -140,3 +144,32 @@ def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
 def test_a_key_of_a_column_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="no column id; columns names orderid"):
         SimpleTable(("orderid", "id"), {"orderid": "bigint"})
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        pytest.param("bigin(20)", "no type 'bigin(20)'; write it as SHOW COLUMNS", id="unknown"),
+        pytest.param("varchar(32", "no type", id="half"),
+        pytest.param("", "no type ''", id="empty"),
+        pytest.param("5", "no type '5'", id="a number"),
+        pytest.param("int unsignd", "unsignd is nothing that int may be", id="a word too many"),
+        pytest.param("varchar(9) unsigned", "unsigned is nothing that varchar", id="no number"),
+        pytest.param("enum", "names no labels", id="without labels"),
+        pytest.param("decimal(2,5)", "more digits behind the point", id="too many digits"),
+    ],
+)
+def test_a_column_of_no_type_is_refused_by_its_place(told: str, why: str) -> None:
+    options = {"tables": {"shop.t": {"key": ["id"], "columns": {"id": "int", "odd": told}}}}
+
+    with pytest.raises(ConfigError, match=re.escape(why)) as refused:
+        filled(SimpleBinlog, (), options, at="format_options")
+
+    assert str(refused.value).startswith("format_options.tables.shop.t.columns.odd: ")
+
+
+@pytest.mark.parametrize("kind", [*WHOLE, *FIXED, *GEOMETRIES, "DECIMAL", "BIT", "UUID"])
+def test_every_type_that_a_mirror_knows_may_be_told(kind: str) -> None:
+    labels = "('a','b')" if kind in ("ENUM", "SET") else ""
+
+    assert fault(f"{kind.lower()}{labels}") == ""
