@@ -77,6 +77,11 @@ class Ordering(StrEnum):
         return -list(Ordering).index(self)
 
 
+COLUMN_VERSIONS = "_column_versions"
+"""The column of a row that tells by name, as JSON, which others stand in a lower version than the
+row does: ``pos`` of the change that each comes from.  Only some formats have it."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Order:
     """Where a change stands in its source's log; compared left to right, within one source.

@@ -2,18 +2,21 @@
 
 From its slice (:mod:`pipeline.apply.partial_rows`), else from the mirror: from its own row there,
 or, where it took another key, from that of its old key, which must be older than that change.
+Where columns have versions of their own, the mirror's row may have what came in a higher one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.apply.column_places import ColumnPlaces
 from pipeline.apply.decide import Found
 from pipeline.apply.partial_rows import Completed, Peek, completed, not_there
 from pipeline.apply.provenance import Integers, Owned, above, owned
+from pipeline.model import COLUMN_VERSIONS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +47,34 @@ def made_whole(
         HeldError: ``partial_row``, nobody has a value.
     """
     some, here = folded.take(pa.array(at)), _taken(found, at)
-    told = completed(its.changes, some, frozenset(its.columns), here.owned, here.there)
+    names = frozenset(its.columns) - {COLUMN_VERSIONS}
+    told = completed(its.changes, some, names, here.owned, here.there)
+    if COLUMN_VERSIONS in its.columns:
+        told = tuple(_beside(told, here, its.peek))
     texts = pa.array([one.text for one in told], pa.string())
     whole = its.read(some.set_column(some.schema.get_field_index("after"), "after", texts))
     whole = _peeked(some, whole, told, here, its)
     places = np.arange(len(rows))
     places[at] = len(rows) + np.arange(len(whole))
     return pa.concat_tables([rows, whole]).take(pa.array(places)).combine_chunks()
+
+
+def _beside(told: Sequence[Completed], here: Found, peek: Peek | None) -> Iterator[Completed]:
+    """They beside the mirror's rows, where these may have what they lack, or have it newer."""
+    asked = np.array([one.old is None and bool(one.missing or one.open) for one in told], np.bool_)
+    short = np.flatnonzero(asked & here.there)
+    texts = (
+        peek(_taken(here, short), [COLUMN_VERSIONS])[COLUMN_VERSIONS].to_pylist()
+        if peek is not None and len(short)
+        else [None] * len(short)
+    )
+    stand = dict(zip(short.tolist(), texts, strict=True))
+    for number, one in enumerate(told):
+        there = None
+        if number in stand:
+            rank = tuple(here.owned.rank[:, number].tolist())
+            there = ColumnPlaces.of_row(rank, stand[number])
+        yield one.beside(there)
 
 
 def _taken(found: Found, at: Integers) -> Found:

@@ -1,14 +1,15 @@
 """Which values has a row that came without some of them?  Those that it had before.
 
 A change whose ``changed`` names columns holds those only.  The others stand as they were: as the
-newest older change of the row tells, else as the mirror has them.  A row that took another key
-(a delete and a create of one place) has those of its old key.  A value that nobody has is never
-NULL: the table is held, by name.  Pure.
+newest older change of the row tells, else as the mirror has them.  So does one that it tells in a
+lower version than that in which it stood (:mod:`pipeline.apply.column_places`).  A row that took
+another key (a delete and a create of one place) has those of its old key.  A value that nobody has
+is never NULL: the table is held, by name.  Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -17,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
+from pipeline.apply import column_places
+from pipeline.apply.column_places import ColumnPlaces, Place
 from pipeline.apply.decide import Found
 from pipeline.apply.provenance import Mask, Owned, owned, plain, rank, same
 from pipeline.errors import HeldError
-from pipeline.model import Op
+from pipeline.model import COLUMN_VERSIONS, Op
 
 Peek = Callable[[Found, Sequence[str]], pa.Table]
 """Where rows stand in the mirror, all somewhere -> these columns of theirs, in that order."""
@@ -37,12 +40,28 @@ class Completed:
     """What is known of a row from its slice; ``missing`` is to be taken from the mirror.
 
     There it is the row of the key that the delete ``old`` tells (a row of the changes), or its
-    own where that is None.
+    own where that is None.  It stands at ``own`` and its values at ``places``; those that are
+    ``open`` are the mirror's if it has them in a higher version.
     """
 
     text: str
     missing: frozenset[str] = frozenset()
     old: int | None = None
+    own: Place = (0, 0)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+
+    def beside(self, there: ColumnPlaces | None) -> "Completed":
+        """It, which tells where its columns stand, beside the row that is *there*, if any."""
+        if there is None:
+            taken, places = self.missing, self.places
+        else:
+            newer = {name for name in self.open if there.of(name) > self.places[name]}
+            taken = self.missing | newer
+            places = {**self.places, **{name: there.of(name) for name in taken}}
+        versions = Raw(column_places.told(self.own, places))
+        text = _text(_fields(self.text) | {COLUMN_VERSIONS: versions})
+        return replace(self, text=text, missing=taken, places=places, open=frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,32 +138,82 @@ class _RowHistories:
     ) -> Completed:
         """Go back through what happened to one row, until each of its values was told."""
         name = first = (row["source"], row["shard"], row["key"])
-        now, values = self._step(row), _fields(row["after"])
-        missing: AbstractSet[str] = names - values.keys()
-        old = None
-        while missing:
+        now, old = self._step(row), None
+        known_of = _Values.of(replace(now, after=row["after"], is_whole=False), names)
+        while known_of.missing or known_of.open:
             if now.op == Op.CREATE:
                 before = self.old.get((name[0], name[1], now.rank[:PLACE]))
                 if before is None or before[0] == name:
-                    raise HeldError("partial_row", _told(first, missing))
+                    known_of.require_whole(first)
+                    break
                 name, now = before
                 old, known = now.at, None
             following = next((one for one in self.steps[name] if one.rank < now.rank), None)
             if following is None or (known is not None and following.rank <= known):
                 break
             if following.after is None or following.op == Op.DELETE:
-                raise HeldError("partial_row", _told(first, missing))
-            now, told = following, _fields(following.after)
-            values |= {one: told[one] for one in missing & told.keys()}
-            missing = frozenset() if now.is_whole else missing - told.keys()
-        if missing and old is None and known is None:
-            raise HeldError("partial_row", _told(first, missing))
-        return Completed(_text(values), frozenset(missing), old)
+                known_of.require_whole(first)
+                break
+            now = following
+            known_of.take(now)
+        if old is None and known is None:
+            known_of.require_whole(first)
+        return known_of.completed(old, known)
 
     def _step(self, row: Mapping[str, Any]) -> _Change:
         order = (*row["order"].values(), row["origin"])
         own = self.steps[row["source"], row["shard"], row["key"]]
         return next(one for one in own if one.rank == order)
+
+
+@dataclass(eq=False)
+class _Values:
+    """What is known of a row at ``own``, whose changes are taken from the newest on.
+
+    A value is ``open`` as long as an older change may tell it in a higher version.
+    """
+
+    own: Place
+    missing: AbstractSet[str]
+    values: dict[str, Raw] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    open: AbstractSet[str] = frozenset()
+
+    @classmethod
+    def of(cls, newest: _Change, names: AbstractSet[str]) -> "_Values":
+        """As its *newest* change tells it; *names* are the table's columns."""
+        epoch, _, version, *_ = newest.rank
+        told = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
+        made = cls((epoch, version), names | told)
+        made.take(newest)
+        return made
+
+    def take(self, step: _Change) -> None:
+        """Whatever an older change tells, and is not known in a version as high."""
+        fields = _fields(step.after or "{}")
+        stand = ColumnPlaces.of_row(step.rank, fields.pop(COLUMN_VERSIONS, None))
+        told = dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
+        newer = {one for one in self.open & told.keys() if stand.of(one) > self.places[one]}
+        for one in (self.missing & told.keys()) | newer:
+            self.values[one], self.places[one] = told[one], stand.of(one)
+        self.missing -= told.keys()
+        self.open = {one for one, place in self.places.items() if place < stand.own}
+
+    def require_whole(self, name: Name) -> None:
+        """Refuse a row of which a value is not known.
+
+        Raises:
+            HeldError: ``partial_row``.
+        """
+        if self.missing:
+            raise HeldError("partial_row", _told(name, self.missing))
+
+    def completed(self, old: int | None, known: Rank | None) -> Completed:
+        """What is left to the mirror's row, which stands at *known*, if there is one."""
+        there = None if known is None else (known[0], known[2])
+        beaten = {one for one in self.open if there is not None and self.places[one] < there}
+        some = frozenset(self.missing), old, self.own, self.places, frozenset(beaten)
+        return Completed(_text(self.values), *some)
 
 
 def _concerned(changes: pa.Table, rows: pa.Table) -> Mask:
@@ -185,4 +254,5 @@ def _text(values: Mapping[str, Raw]) -> str:
     return msgspec.json.encode(values).decode()
 
 
+NULL = Raw(b"null")
 _ROW = msgspec.json.Decoder(dict[str, Raw])

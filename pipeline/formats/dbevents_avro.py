@@ -81,14 +81,14 @@ class DbEventsAvro:
         for number, text in enumerate(read.column.to_pylist()):
             shape = self._shape(topics[number])
             try:
-                found = event.changes(_whole(text, read.wrong.get(number)), _known(shape))
+                found = event.change(_whole(text, read.wrong.get(number)), _known(shape))
             except FormatError as error:
                 shard = None if shape is None else shape.shard
                 yield number, Decoded(Op.ERROR, shard, error=str(error), raw=values[number])
                 continue
             schema = schemas.get(int.from_bytes(values[number][1 : avro.HEADER], "big"))
             told = None if schema is None else columns.table(schema, _known(shape))
-            yield from ((number, one) for one in told_columns.told_before(found, told, last))
+            yield from ((number, one) for one in told_columns.told_before((found,), told, last))
 
     def _shape(self, topic: str) -> EventShape | None:
         parts = topic.split(".")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pipeline.formats.dbevents.event import ROW_KEY, EventShape
-from pipeline.model import ShardId
+from pipeline.model import COLUMN_VERSIONS, ShardId
 from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import ColumnTold, TableTold
 
@@ -30,7 +30,7 @@ def table(schema: str, shape: EventShape) -> TableTold | None:
         told = [(str(one["name"]), one["type"]) for one in fields]
     except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
         return None
-    added = [] if shape.key else [(ROW_KEY, "string")]
+    added = [*([] if shape.key else [(ROW_KEY, "string")]), (COLUMN_VERSIONS, ["null", "map"])]
     columns = tuple(_column(*one, at) for at, one in enumerate([*told, *added], start=1))
     return TableTold(ShardId.parse(shape.shard), "alter", columns, shape.keyed_by)
 

@@ -2,14 +2,14 @@
 
 The reference key is a row's version, and its order here: not a place in the source's log, but a
 sequence of the sender's, so it proves less, and where it falls within a partition landing holds the
-source.  ``changelog_columns`` say which columns changed, and in which version each did: columns of
-one version are one change, the oldest first, so that they are merged column by column.  Without any
-the row is whole.  An event that its sender could not conform is quarantined with its reason, and so
-is one that asks to be applied though it is older: nothing here can tell what it is to lose against.
-Pure.
+source.  ``changelog_columns`` say which columns changed, and in which version each did: those of a
+lower one than the event's are told beside the row, so that it is merged column by column.  Without
+any the row is whole.  An event that its sender could not conform is quarantined with its reason,
+and so is one that asks to be applied though it is older: nothing here can tell what it is to lose
+against.  Pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from pipeline.errors import FormatError
 from pipeline.formats import canonical, flat_rows
 from pipeline.formats.canonical import quote
 from pipeline.formats.format import SENDER_SAYS, Decoded
-from pipeline.model import Op
+from pipeline.model import COLUMN_VERSIONS, Op
 
 ROW_KEY = "row_key"
 END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
@@ -31,6 +31,7 @@ NO_METADATA = "its metadata is missing, or a field of it is of a wrong kind"
 NO_KEY = "its row key is missing, or a column of the table's key is missing, null or a list"
 NO_COLUMN = "changelog_columns name a column that the event has not: {name}"
 NEWER = "changelog_columns name a version above the event's own"
+TAKEN = f"a column of it is named {COLUMN_VERSIONS}, where versions of columns are told"
 FORCED = (
     "ForceUpdate: it is to be applied though it may be older; send the row again in a new version"
 )
@@ -80,8 +81,8 @@ class EventShape:
         return self.key or (ROW_KEY,)
 
 
-def changes(text: bytes, shape: EventShape) -> Sequence[Decoded]:
-    """All that an event says, whose JSON is *text*, the oldest version first.
+def change(text: bytes, shape: EventShape) -> Decoded:
+    """What an event says, whose JSON is *text*.
 
     Raises:
         FormatError: it makes no sense, or is not to be applied.
@@ -94,11 +95,15 @@ def changes(text: bytes, shape: EventShape) -> Sequence[Decoded]:
         raise FormatError(f"{SENDER_SAYS}{told.error_exception}")
     if told.force_update:
         raise FormatError(FORCED)
+    if COLUMN_VERSIONS in row:
+        raise FormatError(TAKEN)
     row, key = _keyed(row, told, shape)
     if told.is_deleted:
         before = flat_rows.written({name: row[name] for name in shape.keyed_by})
-        return (_placed(Op.DELETE, shape, key, told, told.ref_key, before=before),)
-    return tuple(_versions(row, key, told, shape))
+        return _placed(Op.DELETE, shape, key, told, before=before)
+    if not told.changelog_columns:
+        return _placed(Op.UPDATE, shape, key, told, after=flat_rows.written(row))
+    return _placed(Op.UPDATE, shape, key, told, **_some(row, told, shape))
 
 
 def _metadata(raw: Raw) -> EventMetadata:
@@ -127,40 +132,32 @@ def _row_key(raw: Raw) -> Raw:
     return Raw(quote(text).encode())
 
 
-def _versions(
-    row: flat_rows.Row, key: str, told: EventMetadata, shape: EventShape
-) -> Iterator[Decoded]:
-    """One change for each version; a whole row where no columns are named."""
-    if not told.changelog_columns:
-        yield _placed(Op.UPDATE, shape, key, told, told.ref_key, after=flat_rows.written(row))
-        return
+def _some(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> dict[str, Any]:
+    """The columns that changed, and beside them the versions of those that are older."""
+    versions = _versions(told, row)
+    if any(one > told.ref_key for one in versions.values()):
+        raise FormatError(NEWER)
     beside = (*shape.keyed_by, shape.metadata)
-    for version, names in sorted(_by_version(told, row).items()):
-        if version > told.ref_key:
-            raise FormatError(NEWER)
-        columns = {name: row[name] for name in dict.fromkeys((*beside, *names))}
-        after, changed = flat_rows.written(columns), tuple(columns)
-        yield _placed(Op.UPDATE, shape, key, told, version, after=after, changed=changed)
+    columns = {name: row[name] for name in dict.fromkeys((*beside, *versions))}
+    late = {n: v for n, v in versions.items() if v < told.ref_key and n not in beside}
+    if late:
+        columns[COLUMN_VERSIONS] = Raw(msgspec.json.encode(late))
+    return {"after": flat_rows.written(columns), "changed": tuple(columns)}
 
 
-def _by_version(told: EventMetadata, row: Mapping[str, Raw]) -> dict[int, list[str]]:
-    """Names of columns by version; of one that is named twice, the newest counts."""
+def _versions(told: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:
+    """By column; of one that is named twice, the newest counts."""
     newest: dict[str, int] = {}
     for one in told.changelog_columns or ():
         for name in one.hadoop_changelog_fields:
             if name not in row:
                 raise FormatError(NO_COLUMN.format(name=name))
             newest[name] = max(one.ref_key, newest.get(name, one.ref_key))
-    found: dict[int, list[str]] = {}
-    for name, version in newest.items():
-        found.setdefault(version, []).append(name)
-    return found
+    return newest
 
 
-def _placed(
-    op: Op, shape: EventShape, key: str, told: EventMetadata, version: int, **images: Any
-) -> Decoded:
-    return Decoded(op, shape.shard, key, at=told.at, log=0, pos=version, row=0, **images)
+def _placed(op: Op, shape: EventShape, key: str, told: EventMetadata, **images: Any) -> Decoded:
+    return Decoded(op, shape.shard, key, at=told.at, log=0, pos=told.ref_key, row=0, **images)
 
 
 _METADATA = msgspec.json.Decoder(EventMetadata)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.dbevents.columns import table
-from pipeline.formats.dbevents.event import EventShape
+from pipeline.formats.dbevents.event import EventShape, change
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.model import Ordering
 from pipeline.schema.notation import Notation
@@ -21,9 +21,10 @@ from pipeline.settings import RegistrySettings
 from tests.example_count import examples
 from tests.pipeline.corpus import CORPUS as FOLDER
 from tests.pipeline.corpus import Message, messages
+from tests.pipeline.formats.avro_writer import record
 from tests.pipeline.formats.batches import Raw, batch, told
 from tests.pipeline.formats.changes_told import as_expected, hurt, nothing_is_lost
-from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
+from tests.pipeline.formats.dbevents_writer import METADATA, NUMBER, SCHEMA, Event
 
 REGISTRY = RegistrySettings("http://registry")
 FORMAT = DbEventsAvro(REGISTRY)
@@ -72,15 +73,17 @@ def test_a_whole_row_comes_back_as_it_was_sent(row: dict[str, Any]) -> None:
     assert (found["op"], found["changed"], found["pos"]) == ("u", None, 5)
 
 
-def test_columns_are_changes_of_their_own_version_the_oldest_first() -> None:
+def test_columns_of_a_lower_version_tell_it_beside_the_row() -> None:
     event = Event("k", 9, {"id": 1, "fare": 2.5, "note": "n"}, [(9, ["note"]), (7, ["id", "fare"])])
 
-    older, newer = changed(decoded(event))
+    (found,) = changed(decoded(event))
 
-    assert [(one["log"], one["pos"]) for one in (older, newer)] == [(0, 7), (0, 9)]
-    assert older["changed"] == ["row_key", "hadoop_metadata", "id", "fare"]
-    assert newer["changed"] == ["row_key", "hadoop_metadata", "note"]
-    assert set(json.loads(newer["after"])) == set(newer["changed"])
+    assert (found["log"], found["pos"]) == (0, 9)
+    names = ["row_key", "hadoop_metadata", "note", "id", "fare", "_column_versions"]
+    assert found["changed"] == names
+    after = json.loads(found["after"])
+    assert list(after) == names
+    assert after["_column_versions"] == {"id": 7, "fare": 7}
 
 
 def test_a_column_that_is_named_twice_has_its_newest_version() -> None:
@@ -88,7 +91,24 @@ def test_a_column_that_is_named_twice_has_its_newest_version() -> None:
 
     (found,) = changed(decoded(event))
 
+    assert (found["pos"], "_column_versions" in found["changed"]) == (9, False)
+
+
+def test_an_event_stands_at_its_own_version_though_all_its_columns_are_older() -> None:
+    (found,) = changed(decoded(Event("k", 9, {"id": 1}, [(7, ["id", "hadoop_metadata"])])))
+
     assert found["pos"] == 9
+    assert json.loads(found["after"])["_column_versions"] == {"id": 7}
+
+
+def test_a_column_of_the_name_that_versions_have_is_refused() -> None:
+    schema = json.dumps(record("trips", _column_versions="long", hadoop_metadata=METADATA))
+    shape = EventShape("rides.trips", "hadoop_metadata")
+    told_ = {"ref_key": 5, "row_key": "k"}
+
+    with pytest.raises(FormatError, match="a column of it is named _column_versions"):
+        change(json.dumps({"_column_versions": 1, "hadoop_metadata": told_}).encode(), shape)
+    assert table(schema, shape) is not None
 
 
 def test_a_key_of_columns_is_theirs_if_the_settings_say_so() -> None:
@@ -117,6 +137,7 @@ def test_the_schema_tells_the_columns_before_the_first_row() -> None:
         "tags": ("JSON", True),
         "hadoop_metadata": ("JSON", False),
         "row_key": ("LONGTEXT", False),
+        "_column_versions": ("JSON", True),
     }
     assert {one.notation for one in columns.columns} == {Notation.PLAIN}
 
