@@ -15,12 +15,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.registration import CollectionScope
-from pipeline.errors import ConfigError, SluiceError
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
 from pipeline.files.ledger import Ledger
 from pipeline.files.stamp import Patience
+from pipeline.files.strays import strays
 from pipeline.files.sweep import FileSweep
 from pipeline.files.sweep_rules import SweepRules
+from pipeline.finding import WARN, Finding
 from pipeline.model import Acknowledged, Missing
 from pipeline.schema.arrow_types import ARROW
 from pipeline.settings import SourceSettings
@@ -113,8 +115,19 @@ class FilesCollector:
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Its source does."""
-        return CollectorExamination()
+        """Say what waits, and what lies where nobody looks; its source says the rest."""
+        where, found = f"collector:{settings.name}", list[Finding]()
+        if not (state := self.state()).running:
+            found.append(Finding(WARN, state.state, where, state.told, "see what it says"))
+        try:
+            lost = list(strays(Path(self.url), self.unfinished))
+        except OSError as error:
+            raise UnreachableError(f"files in {self.url}: {error}") from error
+        if lost:
+            what = f"{len(lost)} files or folders lie where no hour is, such as"
+            told = f"{what} {', '.join(lost[:3])}: nobody reads them"
+            found.append(Finding(WARN, "no_hour", where, told, INTO))
+        return CollectorExamination(tuple(found))
 
     def registration(self, scope: CollectionScope) -> None:
         """It runs here."""
@@ -164,6 +177,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+INTO = "move them to LOG/yyyy_MM_dd/HH/, or name them in collector.options.unfinished"
 RENAME = "let who writes it rename it once all is in it, or name it in `unfinished`"
 RUNNING = CollectorState("running")
 COLLECTOR: type[Collector] = FilesCollector

@@ -62,6 +62,11 @@ class HourPartition:
         """Its folder below the base."""
         return f"{self.log}/{self.day}/{self.hour}"
 
+    @property
+    def is_named(self) -> bool:
+        """Whether its folders are named as a day and an hour are."""
+        return self.begins(ZoneInfo("UTC")) is not None
+
     def begins(self, zone: ZoneInfo) -> datetime | None:
         """The instant at which its hour begins; None if the folders are named otherwise."""
         if not (_DAY.fullmatch(self.day) and _HOUR.fullmatch(self.hour)):

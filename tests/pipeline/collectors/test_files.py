@@ -8,7 +8,9 @@ import pytest
 from pipeline.collectors.files import FilesCollector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.layout import LogRule
+from pipeline.finding import WARN
 from pipeline.model import Acknowledged, Missing, ShardId
+from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.files.position import sweep_position
 
 
@@ -108,6 +110,24 @@ def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_pat
     assert "for 1 files that are never whole and still, the oldest clicks/" in made.state().told
     assert "rename it once all is in it" in made.state().told
     made.close()
+
+
+def test_the_doctor_says_what_nobody_will_read_and_what_waits(
+    collector: FilesCollector, base: Path
+) -> None:
+    source = SourceSettings("logs", "h", 1, "u", CollectorSettings(str(base), "d", "files"), "logs")
+    assert collector.examine(source, None).findings == ()
+
+    (base / "clicks" / "2026-11-23" / "05").mkdir(parents=True)
+    (found,) = collector.examine(source, None).findings
+    assert (found.severity, found.code, found.where) == (WARN, "no_hour", "collector:logs")
+    assert "such as clicks/2026-11-23: nobody reads them" in found.what
+
+    base.rename(base.with_name("gone"))
+    with pytest.raises(UnreachableError):
+        collector.acknowledged()
+    (found,) = collector.examine(source, None).findings
+    assert (found.code, "is its disk mounted" in found.what) == ("failed", True)
 
 
 @pytest.mark.parametrize(
