@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.lineage import ColumnLink, links, links_of_tables
+from pipeline.apply.lineage import ColumnLink, columns_of_before, links, links_of_tables
 from pipeline.changelog.table import app
 from pipeline.errors import ConfigError
 from pipeline.route import Router
@@ -13,6 +13,8 @@ from pipeline.schema.reading import SchemaReading
 from pipeline.settings import TableRule
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
+
+_FEW = 3  # statements that are told
 
 
 @dataclass(eq=False)
@@ -37,6 +39,10 @@ class Lineage:
         mark = self.lake.mark()
         found = () if mark is None else links(self._learnt(), mark.shards, name)
         if not found:
+            gone = () if mark is None else columns_of_before(self._learnt(), mark.shards, name)
+            if gone:
+                msg = "; ".join(map(str, gone[-_FEW:]))
+                raise ConfigError(f"{msg}; ask for the column by the name that it has now, if any")
             msg = f"no table, shard or column {name!r} has landed"
             raise ConfigError(f"{msg}; write database.table or database.table.column")
         return found

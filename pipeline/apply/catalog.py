@@ -223,6 +223,13 @@ class Catalog:
             found.append(known)
         return tuple(found)
 
+    def changes_of(self, source: str) -> Mapping[str, Sequence[SchemaChange]]:
+        """All that have landed of a source, by shard, each in the log's order."""
+        found: dict[str, list[SchemaChange]] = {}
+        for change in sorted(self._changes.get(source, ()), key=lambda one: one.order):
+            found.setdefault(change.shard, []).append(change)
+        return found
+
     def _renames_of(self, source: str) -> Renames:
         """Kept, since lineage asks for every shard."""
         if source not in self._renames:

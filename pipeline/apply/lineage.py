@@ -5,12 +5,15 @@ without; or one that the shard had before a RENAME.  Behind it a column may stan
 the source's names in the mirror.  Pure.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.apply.catalog import Catalog, Folding
 from pipeline.model import Shard
+from pipeline.schema.history import SchemaChange
 from pipeline.standards.column import written
+
+_STATEMENT = 300  # letters of one that are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,21 @@ class ColumnLink:
     standard: str = ""
     hides: bool = False
     before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FormerColumn:
+    """A column that a *shard* of *table* had until ``statement``; empty if no log shows that."""
+
+    shard: Shard
+    column: str
+    table: str
+    statement: str
+
+    def __str__(self) -> str:
+        """Render for people."""
+        by = " ".join(self.statement.split())[:_STATEMENT] or "a change that no log shows"
+        return f"{self.shard} had a column {self.column}, until: {by}"
 
 
 def links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ...]:
@@ -61,6 +79,25 @@ def links_of_tables(
             formers = catalog.former_names(name)
             found[table] += _links(catalog, Shard.parse(name), table, formers)
     return {table: tuple(own) for table, own in found.items()}
+
+
+def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[FormerColumn, ...]:
+    """Where *asked* names a column that a shard had and has no more, by which statement it went."""
+    found, changes = [], dict[str, Mapping[str, Sequence[SchemaChange]]]()
+    for name, table in sorted(shards.items(), key=lambda one: (one[1] or "", one[0])):
+        shard = Shard.parse(name)
+        whole = next((o for o in (table, name, shard.name) if o and asked.startswith(f"{o}.")), "")
+        if not whole or table is None:
+            continue
+        column, there = asked.removeprefix(f"{whole}."), False
+        if shard.source not in changes:
+            changes[shard.source] = catalog.changes_of(shard.source)
+        for change in changes[shard.source].get(shard.name, ()):
+            has = change.schema is not None and change.schema.column(column) is not None
+            if there and not has:
+                found.append(FormerColumn(shard, column, table, change.statement))
+            there = has
+    return tuple(found)
 
 
 def _links(

@@ -79,3 +79,14 @@ def test_columns_that_land_later_are_known_then(desk: Desk, lineage: Lineage) ->
 
 def test_tables_are_asked_for_together(lineage: Lineage) -> None:
     assert lineage.of_tables({"db.t"}) == {"db.t": lineage.of("db.t")}
+
+
+def test_a_column_that_went_is_told_with_the_statement_that_took_it(
+    desk: Desk, lineage: Lineage
+) -> None:
+    desk.topics.alter("a", 200, "called")
+    desk.topics.put("a", 201, "Bob")
+    desk.land()
+
+    with pytest.raises(ConfigError, match=r"a/db\.t had a column name, until: .*; ask for the col"):
+        lineage.of("db.t.name")

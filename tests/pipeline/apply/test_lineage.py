@@ -5,7 +5,7 @@ import time
 import pytest
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.lineage import links, links_of_tables
+from pipeline.apply.lineage import columns_of_before, links, links_of_tables
 from pipeline.model import Order, Shard
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
@@ -108,3 +108,20 @@ def test_thousands_of_tables_with_a_statement_each_are_no_matter_of_seconds() ->
 
     assert [one.table for one in found] == ["db.t7"]
     assert time.monotonic() - began < 2
+
+
+def test_a_column_that_has_another_name_now_is_told_by_its_statement(catalog: Catalog) -> None:
+    """Which of two columns became which, a statement says, and no schema does."""
+    order = Order(1, 1, 9)
+    columns = (ID, Column("mobile", "BIGINT"))
+    schema = TableSchema("shop_2.orders", order, columns, ("id",))
+    said = "ALTER TABLE orders\n  RENAME COLUMN phone TO mobile"
+    catalog.learn([("b", SchemaChange("alter", "shop_2.orders", order, schema, said))])
+
+    for name in ("shop.orders.phone", "shop_2.orders.phone", "b/shop_2.orders.phone"):
+        (told,) = columns_of_before(catalog, SHARDS, name)
+        wanted = "until: ALTER TABLE orders RENAME COLUMN phone TO mobile"
+        assert str(told) == f"b/shop_2.orders had a column phone, {wanted}"
+    assert not columns_of_before(catalog, SHARDS, "shop.orders.fax")
+    assert not columns_of_before(catalog, SHARDS, "shop.orders.mobile")
+    assert not columns_of_before(catalog, SHARDS, "shop.orders")
