@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from monitor import copy_lines
 from monitor.client import address, listed, told
 from monitor.options import about_cut, asked_cut, asks_service
 
@@ -25,12 +26,16 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     ]
     answers = [one for decision in decisions for one in decision["tables"]] or decisions[:1]
     verdicts = _newest(listed(base, "/v1/verdicts", {"table": table, "limit": 500}))
+    rows = [one for one in listed(base, "/v1/tables") if one["table"] == table]
     if as_json:
-        click.echo(json.dumps({"answers": answers, "verdicts": verdicts}))
+        copies = {name: told for one in rows for name, told in one["copies"].items()}
+        click.echo(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
         return
     for answer in answers:
         for line in _answer(answer):
             click.echo(line)
+    for line in (line for one in rows for line in copy_lines.of_table(one)):
+        click.echo(line)
     click.echo("checks:" if verdicts else "checks: none has ruled yet")
     for one in verdicts:
         click.echo(f"  {one['check']}: {one['outcome']}, {one['reason']} ({one['at']})")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from monitor import copy_lines
 from monitor.client import address, listed, told
 from monitor.last_words import last_words, lines
 from monitor.options import asks_service
@@ -46,6 +47,8 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
         console.print(_first(one), markup=False, soft_wrap=True)
     if tables:
         console.print(_tables(tables))
+    for line in copy_lines.of_tables(tables):
+        console.print(line, markup=False, soft_wrap=True)
     for one in incidents:
         console.print(_incident(one), markup=False, soft_wrap=True)
 

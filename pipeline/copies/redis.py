@@ -23,7 +23,7 @@ from redis.retry import Retry
 
 from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
 from pipeline.copy_position import CopyPosition
-from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
+from pipeline.errors import ConfigError, HeldError, LostRaceError, SluiceError, UnreachableError
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = (SOURCE, SHARD, RANK, VERSION)
@@ -90,6 +90,17 @@ class RedisCopy:
     password: str = field(default="", repr=False)
     tls: bool = False
     patience: timedelta = timedelta(seconds=10)
+
+    def __post_init__(self) -> None:
+        """Refuse what no server has, and keys of which nothing tells whose they are.
+
+        Raises:
+            ConfigError: a database below 0, or no prefix.
+        """
+        if self.database < 0:
+            raise ConfigError(f"database: {self.database} is none; write 0 or more")
+        if not self.prefix.strip():
+            raise ConfigError("prefix: is empty; write what all keys of the copy begin with")
 
     @property
     def place(self) -> str:

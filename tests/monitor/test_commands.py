@@ -239,6 +239,7 @@ def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
     answer = {**about, "reasons": [reason], "hops": []}
     service.get("/v1/gate")(lambda: {"state": "blocked", "tables": [answer]})
     service.get("/v1/verdicts")(lambda: [])
+    service.get("/v1/tables")(lambda: [])
     with serving(service) as address:
         result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address])
 

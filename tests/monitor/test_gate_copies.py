@@ -9,9 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from checks.model import Outcome
+from monitor.commands import explain
+from monitor.commands.status import COMMAND as STATUS
 from monitor.observe.copy_verdicts import of_copies
+from monitor.web.api import application
 from monitor.web.metrics import exposition
 from monitor.web.status_page import status_page
 from pipeline.copy_position import CopyPosition
@@ -19,6 +23,7 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.report import Hold
 from tests.monitor.rig import ORDERS, USERS, Rig
+from tests.monitor.serving import serving
 
 HELD = Hold("copy:cache:shop.users", USERS, "copy_columns", "alter it")
 
@@ -225,6 +230,36 @@ def test_one_that_stands_still_or_is_late_is_said(rig: Rig, copy: FakeCopy) -> N
         (fail, "copy_columns"),
         None,
     ]
+
+
+def test_status_and_explain_say_how_copies_stand(rig: Rig, copy: FakeCopy) -> None:
+    rig.round()
+    copy.catch_up()
+    rig.cycle.watch()
+    with serving(application(rig.api_parts())) as server:
+        good = [
+            _said(explain.COMMAND, USERS, "--server", server),
+            _said(STATUS, "--server", server),
+        ]
+        copy.hold = HELD
+        rig.cycle.watch()
+        held = [
+            _said(explain.COMMAND, USERS, "--server", server),
+            _said(STATUS, "--server", server),
+        ]
+        other = _said(explain.COMMAND, ORDERS, "--server", server)
+
+    assert " s behind its mirror, complete up to 2026-03-29" in good[0]
+    assert "copy cache: 1 of 1 tables follow, at most " in good[1]
+    assert "copy cache: stands still, copy_columns: alter it" in held[0]
+    assert "copy cache: 0 of 1 tables follow" in held[1]
+    assert f"{USERS}: stands still, copy_columns: alter it" in held[1]
+    assert "copy cache" not in other
+
+
+def _said(*words: Any) -> str:
+    verb, *rest = words
+    return CliRunner().invoke(verb, rest, catch_exceptions=False).output
 
 
 def test_a_table_whose_copy_is_held_is_an_incident_that_ends(rig: Rig, copy: FakeCopy) -> None:

@@ -110,6 +110,16 @@ def test_each_copy_is_its_kind_with_its_fields(
             id="no patience",
         ),
         pytest.param(
+            "  a: {kind: redis, host: r, database: -1, tables: x.y}",
+            "copies.a: database: -1 is none; write 0 or more",
+            id="a database that is none",
+        ),
+        pytest.param(
+            "  a: {kind: redis, host: r, prefix: ' ', tables: x.y}",
+            "copies.a: prefix: is empty; write what all keys of the copy begin with",
+            id="no prefix",
+        ),
+        pytest.param(
             f"  a b: {{{PG}, tables: x.y}}", "'a b' names no copy; write letters", id="an odd name"
         ),
     ],
