@@ -34,18 +34,23 @@ class DbEventsAvro:
     """``registry`` is where its schemas are, ``metadata`` the name of the field that holds it.
 
     ``keys``: regular expressions on the whole ``database.table``, and its key's columns; the first
-    that matches counts, and the row key is one for all others.
+    that matches counts, and the row key is one for all others.  ``changing``: fields of metadata
+    that another sending of an event may tell otherwise; they are not kept beside the row.
     """
 
     registry: RegistrySettings
     metadata: str = "hadoop_metadata"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changing: tuple[str, ...] = ()
     ordering: ClassVar[Ordering] = Ordering.SEQUENCE
     notation: ClassVar[Notation] = Notation.PLAIN
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no expression."""
+        """Refuse what is no expression, and what every row is told by."""
+        if needed := sorted({"ref_key", "row_key"} & {*self.changing}):
+            told = f"{needed[0]!r} says which version of which row an event is"
+            raise ConfigError(f"format_options.changing: {told}; leave it out")
         for pattern in self.keys:
             try:
                 re.compile(pattern)
@@ -96,7 +101,7 @@ class DbEventsAvro:
             return None
         shard = str(ShardId(parts[1], parts[2]))
         named = (key for pattern, key in self.keys.items() if re.fullmatch(pattern, shard))
-        return EventShape(shard, self.metadata, next(named, ()))
+        return EventShape(shard, self.metadata, next(named, ()), self.changing)
 
 
 def _known(shape: EventShape | None) -> EventShape:

@@ -9,7 +9,7 @@ and so is one that asks to be applied though it is older: nothing here can tell 
 against.  Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -68,12 +68,14 @@ class EventMetadata(msgspec.Struct):
 class EventShape:
     """How events of a table are built: whose they are, which field is metadata, and their key.
 
-    Without a ``key`` the row key is one, as a column of its own.
+    Without a ``key`` the row key is one, as a column of its own.  ``changing`` fields of the
+    metadata are not kept beside the row: who sends an event again may tell others.
     """
 
     shard: str
     metadata: str
     key: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
 
     @property
     def keyed_by(self) -> tuple[str, ...]:
@@ -95,6 +97,8 @@ def change(text: bytes, shape: EventShape) -> Decoded:
         raise FormatError(f"{SENDER_SAYS}{told.error_exception}")
     if told.force_update:
         raise FormatError(FORCED)
+    if shape.changing:
+        row = row | {shape.metadata: _lasting(row[shape.metadata], shape.changing)}
     if COLUMN_VERSIONS in row:
         raise FormatError(TAKEN)
     row, key = _keyed(row, told, shape)
@@ -111,6 +115,13 @@ def _metadata(raw: Raw) -> EventMetadata:
         return _METADATA.decode(raw)
     except (ValueError, RecursionError) as error:
         raise FormatError(NO_METADATA) from error
+
+
+def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
+    """The *metadata* without what may be told otherwise when it is sent again."""
+    fields = flat_rows.read(metadata) or {}
+    kept = {name: one for name, one in fields.items() if name not in changing}
+    return Raw(flat_rows.written(kept).encode())
 
 
 def _keyed(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> tuple[flat_rows.Row, str]:

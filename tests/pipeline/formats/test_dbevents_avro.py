@@ -5,6 +5,7 @@ Covers pipeline/formats/dbevents_avro.py; pipeline/formats/dbevents/event.py, co
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,23 @@ def test_an_event_stands_at_its_own_version_though_all_its_columns_are_older() -
 
     assert found["pos"] == 9
     assert json.loads(found["after"])["_column_versions"] == {"id": 7}
+
+
+def test_what_another_sending_tells_otherwise_is_not_kept_where_the_settings_name_it() -> None:
+    form = DbEventsAvro(REGISTRY, changing=("data_center", "timestamp"))
+    event = Event("k", 9, {"id": 1}, [(7, ["id"])])
+
+    (found,), (again,) = (
+        changed(decoded(one, form=form)) for one in (event, replace(event, at=event.at + 1))
+    )
+
+    assert (found["after"], found["before"]) == (again["after"], again["before"])
+    assert found["at"] < again["at"]
+    kept = json.loads(found["after"])["hadoop_metadata"]
+    assert (kept["ref_key"], kept["row_key"], kept["source"]) == (9, "k", "MySQL")
+    assert not {"data_center", "timestamp"} & kept.keys()
+    with pytest.raises(ConfigError, match="changing: 'ref_key' says which version"):
+        DbEventsAvro(REGISTRY, changing=("ref_key",))
 
 
 def test_a_column_of_the_name_that_versions_have_is_refused() -> None:

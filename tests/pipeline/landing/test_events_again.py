@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.model import Op
 from pipeline.registry import SchemaRegistry
 from pipeline.settings import RegistrySettings
@@ -47,6 +48,19 @@ def test_an_event_below_what_came_repeats_it_or_holds_its_source(
 
     assert [hold.reason for hold in landed.holds] == held
     assert bool(desk.loop.mark.batch) is not bool(held), "nothing of it is merged in silence"
+
+
+def test_what_is_sent_again_with_metadata_that_may_change_repeats_it(
+    tmp_path: Path, registry: Answers
+) -> None:
+    registry.schemas = {NUMBER: json.dumps(SCHEMA)}
+    asked = SchemaRegistry("b", RegistrySettings(registry.url))
+    form = DbEventsAvro(asked.settings, changing=("timestamp",))
+    desk = EventDesk(tmp_path, registries={"b": asked}, other=form)
+    desk.send(FIRST, SECOND)
+
+    assert not desk.send(replace(FIRST, at=FIRST.at + 1)).holds
+    assert len({row["after"] for row in desk.landed(Op.UPDATE)}) == 2
 
 
 def test_a_forced_event_is_sent_again_in_a_new_version(desk: EventDesk) -> None:
