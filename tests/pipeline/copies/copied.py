@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pipeline.apply.mirrors import Mirrors
 from pipeline.copies.copy import Copy, CopyTarget
 from pipeline.copies.copying import Copying
 from pipeline.copy_position import CopyPosition
-from pipeline.model import Shard, Table
-from tests.pipeline.hand_lake import HandLake
+from pipeline.model import Op, Shard, Table
+from pipeline.settings import TableRule
+from tests.pipeline.hand_lake import HandLake, row
 
+C, D = Op.CREATE, Op.DELETE
 TABLE = Table("db.t", (Shard("s", "db.t"),), ("id",), "id")
 
 
@@ -55,3 +58,27 @@ class Copied:
         """Rows of the mirror, by id; read by code that is not ours."""
         rows = self.lake.mirror()
         return {r["id"]: {n: v for n, v in r.items() if n != "_sluice"} for r in rows}
+
+
+def left_of_two(home: Path, copy: Copy) -> Copied:
+    """Two shards had a row of one key each; that of the second is deleted, and *copy* knows it."""
+    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
+    lake = HandLake(home, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
+    copied = Copied(lake, copy, Table("db.t", shards, ("id",), "id"))
+    lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
+    assert lake.apply().hold is None
+    copied.bring()
+    lake.land(row(D, 20, 1, shard="db.u"))
+    assert lake.apply().hold is None
+    copied.bring()
+    return copied
+
+
+def made_anew(copied: Copied, home: Path) -> Copied:
+    """A mirror with other rows in the place of that of *copied*, which had some."""
+    copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
+    copied.bring()
+    again = Copied(HandLake(home), copied.copy)
+    again.lake.play([row(C, 10, 1, "new")])
+    again.target.owner = copied.lake.settings.lake  # type: ignore[attr-defined]
+    return again

@@ -15,10 +15,9 @@ from deltalake import DeltaTable
 
 from pipeline.copies.copy import CopyStep
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.model import Op, Order, Shard, Table
-from pipeline.settings import TableRule
+from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from tests.pipeline.copies.copied import Copied
+from tests.pipeline.copies.copied import Copied, left_of_two
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 from tests.toy.copy import FileCopy, FileTarget
 
@@ -186,17 +185,7 @@ def test_a_log_that_was_cleaned_makes_a_late_copy_load_again(copied: Copied) -> 
 
 
 def test_shards_keep_apart_what_has_one_key(tmp_path: Path) -> None:
-    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
-    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
-    table = Table("db.t", shards, ("id",), "id")
-    copied = Copied(lake, FileCopy(str(tmp_path / "copy.json")), table)
-    lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
-    assert lake.apply().hold is None
-    copied.bring()
-    lake.land(row(D, 20, 1, shard="db.u"))
-    assert lake.apply().hold is None
-
-    copied.bring()
+    copied = left_of_two(tmp_path, FileCopy(str(tmp_path / "copy.json")))
 
     assert {k: one["name"] for k, one in copied.copy.rows("db.t").items()} == {  # type: ignore[attr-defined]
         '["1", "s", "db.t"]': "t"

@@ -18,7 +18,7 @@ from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from tests.pipeline.copies.copied import Copied
+from tests.pipeline.copies.copied import Copied, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.stack
@@ -192,11 +192,7 @@ def test_whoever_was_overtaken_writes_nothing(copied: Copied, rows: Any) -> None
 def test_a_mirror_made_anew_is_loaded_over_the_old_one(
     tmp_path: Path, copied: Copied, rows: Any
 ) -> None:
-    copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
-    copied.bring()
-    again = Copied(HandLake(tmp_path / "anew"), copied.copy)
-    again.lake.play([row(C, 10, 1, "new")])
-    again.target.owner = copied.lake.settings.lake  # type: ignore[attr-defined]
+    again = made_anew(copied, tmp_path / "anew")
 
     made = again.bring()
 

@@ -20,7 +20,7 @@ from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from tests.pipeline.copies.copied import Copied
+from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.stack
@@ -220,11 +220,7 @@ def test_one_that_was_emptied_is_loaded_again(copied: Copied, client: Client) ->
 def test_a_mirror_made_anew_is_loaded_over_the_old_one(
     tmp_path: Path, copied: Copied, client: Client
 ) -> None:
-    copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
-    copied.bring()
-    again = Copied(HandLake(tmp_path / "anew"), copied.copy)
-    again.lake.play([row(C, 10, 1, "new")])
-    again.target.owner = copied.lake.settings.lake  # type: ignore[attr-defined]
+    again = made_anew(copied, tmp_path / "anew")
 
     made = again.bring()
 
@@ -234,17 +230,7 @@ def test_a_mirror_made_anew_is_loaded_over_the_old_one(
 
 
 def test_shards_with_one_key_are_kept_apart(tmp_path: Path, redis: Redis, client: Client) -> None:
-    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
-    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
-    table = Table("db.t", shards, ("id",), "id")
-    copied = Copied(lake, RedisCopy("127.0.0.1", redis.port), table)
-    lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
-    assert lake.apply().hold is None
-    copied.bring()
-    lake.land(row(D, 20, 1, shard="db.u"))
-    assert lake.apply().hold is None
-
-    copied.bring()
+    left_of_two(tmp_path, RedisCopy("127.0.0.1", redis.port))
 
     assert rows(client) == {"1:s:db.t": {"id": "1", "name": "t"}}
 
