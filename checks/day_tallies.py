@@ -6,7 +6,7 @@ touches must be the same on both sides.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -26,6 +26,8 @@ from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 MOST_CHANGES = 50_000
 SECOND = timedelta(seconds=1)
+Asked = tuple[tuple[TimeSpan, ...], tuple[TalliedField, ...]]
+"""The spans of a column, and what is added up in each."""
 _UNREAD = object()  # a value that is told, and that nobody can read
 
 
@@ -131,16 +133,15 @@ def differences(
 ) -> tuple[DayDifference, ...]:
     """Days that differ in a mirror that has come past *seen*; shards that are gone are left out."""
     mirror = world.mirror(table)
+    known = {
+        shard: {one.name: one for one in world.source(shard.source).columns(shard)}
+        for shard in table.shards
+    }
     found: list[tuple[Shard, str, int, SpanTally, SpanTally]] = []
-    known: dict[Shard, dict[str, Column]] = {}
-    for shard in table.shards:
-        own = seen.counted.get(str(shard), {})
-        known[shard] = {one.name: one for one in world.source(shard.source).columns(shard)}
-        for column, tallies in own.items():
-            spans = _spans(known[shard], shard, column, question, seen.days)
-            there = mirror.tallies(shard, column, spans, _fields(known[shard], shard, question))
-            pairs = enumerate(zip(tallies, there, strict=True))
-            found += [(shard, column, n, *pair) for n, pair in pairs if pair[0] != pair[1]]
+    for column, asked, shards in _alike(known, question, seen):
+        for shard, there in mirror.tallies(shards, column, *asked).items():
+            pairs = zip(seen.counted[str(shard)][column], there, strict=True)
+            found += [(shard, column, n, *pair) for n, pair in enumerate(pairs) if _differ(pair)]
     if not found:
         return ()
     changed = world.log().changed_rows(table, seen.landed, mirror.batch, most=MOST_CHANGES)
@@ -151,6 +152,23 @@ def differences(
         _difference(shard, column, seen.days[n], pair, question.fields, moving=moving)
         for shard, column, n, *pair in found
     )
+
+
+def _alike(
+    known: Mapping[Shard, Mapping[str, Column]], question: DayQuestion, seen: DayTallies
+) -> Iterator[tuple[str, Asked, list[Shard]]]:
+    """Each column with the shards of which the same is asked: most often all at once."""
+    found: dict[tuple[str, Asked], list[Shard]] = {}
+    for shard, columns in known.items():
+        for column in seen.counted.get(str(shard), {}):
+            spans = _spans(columns, shard, column, question, seen.days)
+            asked = spans, _fields(columns, shard, question)
+            found.setdefault((column, asked), []).append(shard)
+    yield from ((column, asked, shards) for (column, asked), shards in found.items())
+
+
+def _differ(pair: tuple[SpanTally, SpanTally]) -> bool:
+    return pair[0] != pair[1]
 
 
 def narrowed(
@@ -167,7 +185,7 @@ def narrowed(
         middle = first + SECOND * int((until - first) / SECOND / 2)
         halves = ((first, middle), (middle, until))
         here = source.tallies(shard, one.column, halves, fields)
-        there = mirror.tallies(shard, one.column, halves, fields)
+        there = mirror.tallies([shard], one.column, halves, fields)[shard]
         guilty = [h for h, ours, theirs in zip(halves, here, there, strict=True) if ours != theirs]
         if not guilty:
             return None

@@ -319,11 +319,19 @@ class PinnedRows:
         return tuple(int(np.diff(np.searchsorted(ids, span))[0]) for span in ranges)
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Rows and sums of *fields* in each span of *column*."""
-        rows = self._of(shard, [column, *(one.name for one in fields)]).to_pylist()
-        return tuple(added_up(rows, column, span, fields) for span in spans)
+        self,
+        shards: Sequence[Shard],
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[TalliedField],
+    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        """Of each shard rows and sums of *fields* in each span of *column*."""
+        names = [column, *(one.name for one in fields)]
+        rows = {shard: self._of(shard, names).to_pylist() for shard in shards}
+        return {
+            shard: tuple(added_up(own, column, span, fields) for span in spans)
+            for shard, own in rows.items()
+        }
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""

@@ -37,9 +37,13 @@ class MirrorSide(Protocol):
         ...
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Rows and sums of *fields* in each span of *column*; no archived rows."""
+        self,
+        shards: Sequence[Shard],
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[TalliedField],
+    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        """Of each shard rows and sums of *fields* in each span of *column*; no archived rows."""
         ...
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:

@@ -292,10 +292,17 @@ class FakeMirror:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        rows = [{column: None, **self.values.get(one, {})} for one in self._rows(shard)]
-        return tuple(added_up(rows, column, span, fields) for span in spans)
+        self,
+        shards: Sequence[Shard],
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[TalliedField],
+    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        found = {}
+        for shard in shards:
+            rows = [{column: None, **self.values.get(one, {})} for one in self._rows(shard)]
+            found[shard] = tuple(added_up(rows, column, span, fields) for span in spans)
+        return found
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
         raise AssertionError("no check asks for whole rows")

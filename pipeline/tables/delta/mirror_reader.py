@@ -6,7 +6,7 @@ went to an archive are passed over: their source has them no more.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,7 @@ from pipeline.model import Op, Shard, Table
 from pipeline.tallies import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
 
 META = "_sluice"
+OWNER = (f"{name(META)}['source']", f"{name(META)}['shard']")
 INTEGERS = ("byte", "short", "integer", "long")
 TIMES = {
     "date": "Date32",
@@ -82,21 +83,29 @@ class MirrorReader:
         return tuple(counts)
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Rows and sums of *fields* in each span of *column*."""
+        self,
+        shards: Sequence[Shard],
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[TalliedField],
+    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        """Of each shard rows and sums of *fields* in each span of *column*, read once for all."""
+        if not spans:
+            return dict.fromkeys(shards, ())
         kinds = self.pinned.columns()
-        sums = "".join(
-            f", sum({_added(one, kinds.get(one.name, 'nothing'))}) AS s{number}"
-            for number, one in enumerate(fields)
-        )
-        kind, found = kinds.get(column, "nothing"), []
-        for span in spans:
-            first, until = (_moment(one, kind) for one in span)
-            where = f"{name(column)} >= {first} AND {name(column)} < {until}"
-            asked = f"SELECT count(*) AS n{sums} FROM t WHERE {self._of(shard)} AND {where}"  # noqa: S608
-            found.append(tally(self.pinned.select(asked)[0], tuple(fields)))
-        return tuple(found)
+        kind = kinds.get(column, "nothing")
+        values = [_added(one, kinds.get(one.name, "nothing")) for one in fields]
+        inside = [_between(name(column), *(_moment(one, kind) for one in span)) for span in spans]
+        owner = () if len(self.table.shards) == 1 else OWNER
+        names = (f"{one} AS o{number}" for number, one in enumerate(owner))
+        asked = ", ".join([*_sums(inside, values), *names])
+        every = len(shards) == len(self.table.shards)
+        own = self._kept if every else " OR ".join(f"({self._of(shard)})" for shard in shards)
+        where = f"({own}) AND ({' OR '.join(inside)})"
+        group = f" GROUP BY {', '.join(owner)}" if owner else ""
+        rows = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}{group}")  # noqa: S608
+        known = {Shard(row["o0"], row["o1"]) if owner else shards[0]: row for row in rows}
+        return {one: _tallies(known.get(one), len(spans), tuple(fields)) for one in shards}
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
@@ -185,6 +194,36 @@ class MirrorReader:
 def _inside(column: str, span: Range) -> str:
     low, high = span
     return f"({name(column)} >= {literal(low)} AND {name(column)} < {literal(high)})"
+
+
+def _between(column: str, first: str, until: str) -> str:
+    return f"({column} >= {first} AND {column} < {until})"
+
+
+def _sums(inside: Sequence[str], values: Sequence[str]) -> Iterator[str]:
+    """What is asked of each span: its rows, and the sum of each of *values*."""
+    for span, condition in enumerate(inside):
+        yield f"count(*) FILTER (WHERE {condition}) AS n{span}"
+        for number, value in enumerate(values):
+            yield f"sum({value}) FILTER (WHERE {condition}) AS s{span}_{number}"
+
+
+def _tallies(
+    row: Mapping[str, Any] | None, spans: int, fields: tuple[TalliedField, ...]
+) -> tuple[SpanTally, ...]:
+    """Read the answer of one shard; None where it has no row in any span."""
+    none: dict[str, Any] = {}
+    told = row or none
+    return tuple(
+        tally(
+            {
+                "n": told.get(f"n{span}", 0),
+                **{f"s{n}": told.get(f"s{span}_{n}") for n in range(len(fields))},
+            },
+            fields,
+        )
+        for span in range(spans)
+    )
 
 
 def _moment(moment: Moment, kind: str) -> str:

@@ -64,4 +64,4 @@ def test_lake_is_source_and_archived(pipe: Callable[..., Pipe]) -> None:
     with closing(MySqlSource(p.source())) as server:
         there = server.tallies(shard, "day", DAYS, fields)
     assert [one.rows for one in there] == [6, 3, 10]
-    assert reader.tallies(shard, "day", DAYS, fields) == there
+    assert reader.tallies([shard], "day", DAYS, fields) == {shard: there}

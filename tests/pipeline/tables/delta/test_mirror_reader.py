@@ -1,6 +1,7 @@
 """A mirror answers for one version, shard by shard, and only what it can decide."""
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.lake.pinned import open_table
+from pipeline.lake.pinned import PinnedTable, open_table
 from pipeline.lake.seen import LogKey
 from pipeline.model import Shard, Table, TopicPartition
 from pipeline.tables.delta.mirror_reader import MirrorReader
+from pipeline.tallies import TalliedField, TimeSpan
 from tests.pipeline.lakes import APP, meta, write_mirror
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
@@ -57,6 +59,39 @@ def test_each_shard_is_counted_for_itself(mirror: Path) -> None:
     assert found.count_ids(ELSEWHERE, "id", [(0, 1_000)]) == (1,)
     assert [found.max_id(shard, "id") for shard in (A, B, ELSEWHERE)] == [50, 700, 900]
     assert found.max_id(Shard("shop", "s.orders_99"), "id") is None
+
+
+def test_days_of_all_shards_are_added_up_by_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day, first = timedelta(days=1), date(2026, 3, 1)
+    days: list[TimeSpan] = [(first + n * day, first + (n + 1) * day) for n in range(3)]
+    made = [
+        {**row, "day": first + (row["id"] % 10) * day}
+        for row in rows(A, 0, 10, 20, 21) + rows(B, 0, 22, 30, 39) + rows(ELSEWHERE, 0, 19)
+    ]
+    write_mirror(tmp_path, made, 0, {**TYPES, "day": pa.date32()})
+    found, asked = reader(tmp_path), list[str]()
+    plain = PinnedTable.select
+
+    def counted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+        asked.append(query)
+        return plain(pinned, query)
+
+    monkeypatch.setattr(PinnedTable, "select", counted)
+    tallies = found.tallies(TABLE.shards, "day", days, [TalliedField("id")])
+
+    def told(shard: Shard) -> list[tuple[int, int]]:
+        return [(one.rows, int(one.sums[0])) for one in tallies[shard]]
+
+    assert len(asked) == 1
+    assert told(A) == [(2, 30), (1, 21), (0, 0)]
+    assert told(B) == [(1, 30), (0, 0), (1, 22)]
+    assert told(ELSEWHERE) == [(0, 0)] * 3
+    some = found.tallies([A, B], "day", days, [TalliedField("t", text=True)])
+    assert [one.rows for one in some[B]] == [1, 0, 1]
+    assert some[A][0].sums[0] > 0
+    assert found.tallies([A], "day", [], ()) == {A: ()}
 
 
 def test_ids_ascend_keep_duplicates_and_stop_at_the_limit(mirror: Path) -> None:
