@@ -123,6 +123,23 @@ def quiet_run(history: Sequence[Interval]) -> QuietRun:
     return QuietRun(now, before if days else 0, len(days))
 
 
+def followed(
+    history: Sequence[Interval], span: timedelta, more: int
+) -> tuple[tuple[Interval, ...], int]:
+    """What is kept of *history*, ascending, whose newest interval is new: a *span* of it.
+
+    A table that has stopped keeps what it was before its last change: else its silence would be its
+    usual one day.  Of that a *span* is kept, and the rest counted, with the *more* that were so
+    before.
+    """
+    newest = history[-1]
+    last = next((each for each in reversed(history) if each.count), newest)
+    kept = tuple(each for each in history if each.start >= last.start - span)
+    if newest.start - last.start > span:
+        return kept[:-1], more + 1
+    return kept, 0
+
+
 def enough(past: Past, needed: int) -> bool:
     """Whether *past* is a history: *needed* counts, or four weeks of one weekday."""
     return past.weekday or len(past.counts) >= needed

@@ -8,7 +8,7 @@ Cannot see: what changes at its usual rate but wrongly; anything before it has e
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -20,6 +20,7 @@ from checks.baseline import (
     awaited,
     comparable,
     enough,
+    followed,
     quiet_run,
     usual,
 )
@@ -66,7 +67,7 @@ class Volatility:
     The band is *width* deviations, at least *slack* (a share) of the median; *needed* comparable
     intervals make a history.  It has stopped, too, once it is silent for *quiet* times as long as
     it ever was, and for a day at least, if it changed on *needed* days: so a table is missed that
-    changes seldom.
+    changes seldom.  It is missed until it changes again: its history ends with its last change.
     """
 
     interval: timedelta = timedelta(hours=1)
@@ -105,7 +106,8 @@ class Volatility:
         batch = world.landed_batch()
         if memory is None:  # what was counted in another log is history; its batches are not
             before = world.recall(table, NAME, lasting=True)
-            _remember(table, world, batch, tuple(_loads(before, zone)) if before else ())
+            known = tuple(_loads(before, zone)) if before else ()
+            _remember(table, world, batch, known, int((before or {}).get("more", 0)))
             return NotYet("the first interval begins")
         return self._close(table, world, memory, batch=batch, near=near)
 
@@ -143,18 +145,17 @@ class Volatility:
     ) -> Changes | NotYet:
         zone = self._zone(world)
         since = datetime.fromisoformat(memory["since"])
-        oldest = world.now - timedelta(weeks=self.weeks)
-        history = [each for each in _loads(memory, zone) if each.start >= oldest]
+        known, more = tuple(_loads(memory, zone)), int(memory.get("more", 0))
         length = world.now - since
         if not SHORTEST * self.interval <= length <= LONGEST * self.interval:
-            _remember(table, world, batch, history)
+            _remember(table, world, batch, known, more)
             return NotYet("the interval was not cut at its ends; it is left out")
         counted = world.log().change_counts(table, memory["batch"], batch)
         own = Interval(since.astimezone(zone), counted * (self.interval / length))
-        history.append(own)
-        _remember(table, world, batch, history)
-        past = comparable(history, own.start)
-        quiet = quiet_run(history)
+        history, more = followed((*known, own), timedelta(weeks=self.weeks), more)
+        _remember(table, world, batch, history, more)
+        past, quiet = comparable(history, own.start), quiet_run(history)
+        quiet = replace(quiet, now=quiet.now + more)
         return Changes(near, own.count, past, awaited(history, self.needed), quiet)
 
 
@@ -162,14 +163,21 @@ def _due(memory: Mapping[str, Any], interval: timedelta, zone: ZoneInfo) -> date
     return next_part(datetime.fromisoformat(memory["since"]), interval, zone)
 
 
-def memory(now: datetime, batch: int, history: Sequence[Interval]) -> Mapping[str, Any]:
-    """What is remembered at *now*, when *batch* was the newest; short, for tables are many."""
+def memory(
+    now: datetime, batch: int, history: Sequence[Interval], more: int = 0
+) -> Mapping[str, Any]:
+    """What is remembered at *now*, when *batch* was the newest; short, for tables are many.
+
+    *more* quiet intervals came after *history*.
+    """
     counts = [[int(each.start.timestamp()), round(each.count, 2)] for each in history]
-    return {"since": now.isoformat(), "batch": batch, "counts": counts}
+    return {"since": now.isoformat(), "batch": batch, "counts": counts, "more": more}
 
 
-def _remember(table: Table, world: World, batch: int, history: Sequence[Interval]) -> None:
-    world.remember(table, NAME, memory(world.now, batch, history))
+def _remember(
+    table: Table, world: World, batch: int, history: Sequence[Interval], more: int
+) -> None:
+    world.remember(table, NAME, memory(world.now, batch, history, more))
 
 
 def _loads(memory: Mapping[str, Any], zone: ZoneInfo) -> Iterator[Interval]:

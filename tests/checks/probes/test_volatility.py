@@ -134,6 +134,27 @@ def test_a_table_that_was_moved_away_has_equal_counts_and_is_found() -> None:
     assert codes[-1] == "stopped"
 
 
+@pytest.mark.parametrize("every", [1, 3], ids=["each day", "seldom"])
+def test_a_table_that_has_stopped_is_missed_until_it_changes_again(every: int) -> None:
+    """Its silence does not become its usual once all that was before it is old."""
+    probe, world = Volatility(interval=timedelta(days=1), weeks=5), FakeWorld()
+    world.commit((Op.CREATE, ONE, 1))
+    world.catch_up()
+    probe.measure(TABLE, world)
+    codes, kept = [], 0
+    for day in range(40 + 150 + 1):
+        changes = int(day >= 190 or (day < 40 and day % every == 0))
+        work(world, timedelta(days=1), changes)
+        reading = probe.measure(TABLE, world)
+        codes.append(probe.judge(reading, []).code if isinstance(reading, Changes) else None)
+        kept = max(kept, len((world.recall(TABLE, "volatility") or {"counts": ()})["counts"]))
+
+    assert "stopped" not in codes[:40]
+    assert set(codes[80:190]) == {"stopped"}
+    assert codes[190] != "stopped"
+    assert kept <= 2 * 35 + 2, "a memory is short"
+
+
 @pytest.mark.parametrize(
     ("count", "past", "awaited_", "outcome", "code"),
     [
