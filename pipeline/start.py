@@ -90,7 +90,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     passes = Passes(settings, logs[1], partial(_turns, session), clock, table_format)
     passes.images.unplaced = _unplaced(feeds)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
-    writing = ImageWriting(settings, Mirrors(settings, open_table_format(settings)), clock)
+    writing = _writing(settings, passes)
     urgent = _beside(passes, logs[4]) if settings.divided else None
     return Lane(landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
 
@@ -99,6 +99,12 @@ def _modules(settings: PipelineSettings, carried: Sequence[Any]) -> list[str]:
     """Names of those whose objects are sent to where tasks run."""
     standards = [one for rule in settings.standards for _, one in rule.standards]
     return [one.__module__ for one in (*carried, *standards)]
+
+
+def _writing(settings: PipelineSettings, passes: Passes) -> ImageWriting:
+    """What writes images out, beside the *passes* that make them."""
+    mirrors = Mirrors(settings, open_table_format(settings))
+    return ImageWriting(settings, mirrors, passes.clock, passes.jobs.archive_of)
 
 
 def _beside(others: Passes, log: ChangeLog) -> Passes:

@@ -16,20 +16,22 @@ import pyarrow.compute as pc
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.due_images import doubts
 from pipeline.apply.floors import highest, of_bases
+from pipeline.apply.landed_archives import landed_archives
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.late_changes import below_cut
 from pipeline.apply.mirror_job import LandedDeletes
 from pipeline.apply.mirror_snapshot import floors_of
 from pipeline.apply.provenance import plain
 from pipeline.apply.turn import TurnTask
+from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts
-from pipeline.changelog.slices import WantedBatches, read
+from pipeline.changelog.slices import APPLIED_COLUMNS, WantedBatches, read
 from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError
 from pipeline.image import Image
 from pipeline.mark import Mark
-from pipeline.model import Op, Order, Shard
+from pipeline.model import Op, Order, Shard, Table
 
 REFUSED = "image_uncorrected"
 
@@ -47,21 +49,25 @@ class DeletesBelow:
 
 
 def correction(
-    image: Image, name: str, landed: LandedState, changes: ChangeLog, at: datetime
+    image: Image,
+    name: str,
+    landed: LandedState,
+    changes: ChangeLog,
+    at: datetime,
+    *,
+    rules: ArchiveRules | None,
 ) -> Callable[[Any], TurnTask[Any]]:
-    """The turn, for the version that is the *image* of table *name*.
+    """The turn, for the version that is the *image* of table *name*; *rules* are of its archive.
 
     Raises:
         HeldError: ``image_uncorrected``; nobody can tell the table as it was at the cut any more.
         UnreachableError: the change log cannot be read.
     """
     table = landed.catalog.table(name, landed.mark.shards)
-    if any(source not in image.positions for source in table.sources):
-        raise HeldError(REFUSED, f"{name}: it is folded from other sources now")
+    _refuse_other_sources(table, image)
     changes.look()
     late = _late(image, name, landed.mark, changes)
-    deletes = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
-    known = LandedDeletes(changes.store.uri, deletes, name, image.batch)
+    archive = landed_archives(table, rules, changes, landed.mark, image.batch)
     schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
 
     def task(snapshot: Any) -> TurnTask[Any]:
@@ -74,13 +80,24 @@ def correction(
             columns=schema.columns,
             changes=late,
             at=at,
-            deletes=DeletesBelow(known, image.positions),
+            deletes=_deletes(image, name, changes),
             known=AppliedBefore(None),  # so each insert is looked for among the deletes
             floors=highest(floors, of_bases(table, landed.mark, image)),
             fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
+            archive=None if archive is None else archive.evidence,
         )
 
     return task
+
+
+def _refuse_other_sources(table: Table, image: Image) -> None:
+    if any(source not in image.positions for source in table.sources):
+        raise HeldError(REFUSED, f"{table.name}: it is folded from other sources now")
+
+
+def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
+    files = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
+    return DeletesBelow(LandedDeletes(changes.store.uri, files, name, image.batch), image.positions)
 
 
 def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
@@ -88,7 +105,8 @@ def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
     files = parts(changes.snapshot, image.batch, until)
-    rows = read(changes.store, files, {name: wanted}).get(name)
+    columns = (*APPLIED_COLUMNS, "tx")  # a marker may stand in the transaction
+    rows = read(changes.store, files, {name: wanted}, columns=columns).get(name)
     dropped = int(changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
     if rows is None or mark.batch < until or dropped > image.batch:  # with deletes from before it
         raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")

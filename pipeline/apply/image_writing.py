@@ -30,6 +30,7 @@ from pipeline.apply.written_images import (
     told,
     write,
 )
+from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import Image
@@ -42,16 +43,23 @@ _AGAIN = timedelta(minutes=10)  # after which what was refused is tried again
 log = structlog.get_logger(__name__)
 
 
+def _nothing(table: str) -> ArchiveRules | None:
+    """What is said of the archives of a *table* of which nobody says any."""
+    return None
+
+
 @dataclass(eq=False)
 class ImageWriting:
     """Writes what is not there yet of images that mirrors remember; removes what is too old.
 
     Beside landing and merging: a version of a mirror stays as it is while others are made.
+    ``archive_of`` tells what is said of a table's archives.
     """
 
     settings: PipelineSettings
     mirrors: Mirrors[Any]
     clock: Callable[[], datetime]
+    archive_of: Callable[[str], ArchiveRules | None] = _nothing
     written: WrittenImages = field(init=False)
     changes: ChangeLog = field(init=False)
     _refused: dict[tuple[str, datetime, int], datetime] = field(default_factory=dict)
@@ -140,7 +148,8 @@ class ImageWriting:
         """A table at *where* with the rows of an image, and what came late for it; how many."""
         now, correct = self.clock(), None
         if one.image.late:
-            correct = correction(one.image, one.table, one.landed, self.changes, now)
+            rules = self.archive_of(one.table)
+            correct = correction(one.image, one.table, one.landed, self.changes, now, rules=rules)
         table_format = self.mirrors.table_format
         return table_format.cloned(one.seen.uri, one.image.version, where, now, correct)
 

@@ -13,19 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from pipeline.apply.archived import ArchiveEvidence
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
-from pipeline.apply.landed_markers import LandedMarkers
-from pipeline.apply.landed_partners import LandedPartners
+from pipeline.apply.landed_archives import LandedArchives
 from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
-from pipeline.archive import ArchiveRules
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
@@ -73,9 +70,8 @@ class MirrorJob(Generic[S]):
     other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
     ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
     takes all of the batches.  ``images`` are those that were made before, to each of which a
-    change may be late; ``day`` is the column by which such changes are counted.  ``archive`` says
-    which deletes only move rows to an archive, ``marked`` asks for their markers, ``partners`` for
-    keys that rows took.
+    change may be late; ``day`` is the column by which such changes are counted.  ``archive`` tells
+    which deletes only move rows to an archive.
     """
 
     table: Table
@@ -103,9 +99,7 @@ class MirrorJob(Generic[S]):
 
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
-    archive: ArchiveRules | None = None
-    marked: LandedMarkers | None = None
-    partners: LandedPartners | None = None
+    archive: LandedArchives | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +177,8 @@ def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
 
 def _columns(jobs: Sequence[MirrorJob[Any]]) -> tuple[str, ...]:
     """With the transaction, where a marker may stand in it."""
-    return (*APPLIED_COLUMNS, "tx") if any(one.marked for one in jobs) else APPLIED_COLUMNS
+    marked = any(one.archive is not None and one.archive.markers for one in jobs)
+    return (*APPLIED_COLUMNS, "tx") if marked else APPLIED_COLUMNS
 
 
 def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: Turn) -> TurnOutcome:
@@ -195,7 +190,8 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
     try:
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came], promote_options="default") if came else own
-        own = own if job.partners is None else job.partners.joined(own)
+        partners = None if job.archive is None else job.archive.partners
+        own = own if partners is None else partners.joined(own)
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
         return TurnOutcome(turn(_task(job, changes, own)), topics, late)
@@ -240,15 +236,8 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         adopted=job.adopted,
         demands=job.demands,
         others=job.others,
-        archive=_evidence(job),
+        archive=None if job.archive is None else job.archive.evidence,
     )
-
-
-def _evidence(job: MirrorJob[S]) -> ArchiveEvidence | None:
-    if job.archive is None:
-        return None
-    rekeyed = None if job.partners is None else job.partners.rekeyed
-    return ArchiveEvidence(job.archive, job.marked, rekeyed)
 
 
 def grouped(group: Group, count: int) -> tuple[Group, ...]:

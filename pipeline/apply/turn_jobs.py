@@ -16,9 +16,8 @@ from pipeline.apply.fills import Fill
 from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.landed_archives import landed_archives
 from pipeline.apply.landed_day import LandedDays
-from pipeline.apply.landed_markers import LandedMarkers
-from pipeline.apply.landed_partners import LandedPartners
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_alike, require_archived, require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
@@ -38,7 +37,6 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.placed_parts import placed_parts
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches
 from pipeline.changelog.table import DROPPED
@@ -175,10 +173,10 @@ class TurnJobs:
         """
         archive = self.archive_of(job.table.name)
         _refuse_answers(job.table, archive)
-        marked = self._marked(job.table, archive, landed.mark)
-        partners = self._partners(job, archive, landed.mark)
-        job = replace(job, archive=archive, marked=marked, partners=partners)
-        named, after = self.settings.demanded(job.table.name), job.wanted.after
+        after = job.wanted.after
+        its = landed_archives(job.table, archive, self.changes, landed.mark, after)
+        job = replace(job, archive=its)
+        named = self.settings.demanded(job.table.name)
         if not named:
             return job
         mirror = short_name(job.snapshot.id)
@@ -200,27 +198,6 @@ class TurnJobs:
         cut = to_base_end(job.table, landed.mark, cut, until, near, store=self.changes.store)
         return replace(made, wanted=cut)
 
-    def _marked(
-        self, table: Table, archive: ArchiveRules | None, mark: Mark
-    ) -> LandedMarkers | None:
-        """What asks for the markers of its deletes; None where none counts."""
-        if archive is None or not archive.markers:
-            return None
-        files = parts(self.changes.snapshot, -1, mark.batch, (Op.CREATE, Op.UPDATE))
-        places = {source: mark.reached(source) for source in table.sources}
-        reached = {source: place for source, place in places.items() if place is not None}
-        return LandedMarkers(self.changes.store.uri, files, archive.markers, reached)
-
-    def _partners(
-        self, job: MirrorJob[Any], archive: ArchiveRules | None, mark: Mark
-    ) -> LandedPartners | None:
-        """What asks for keys that its rows took; None where nothing keeps a row that left its."""
-        if archive is None or not (archive.windows or archive.markers):
-            return None
-        files = placed_parts(self.changes.snapshot, mark.batch, (Op.CREATE, Op.DELETE))
-        uri, after = self.changes.store.uri, job.wanted.after
-        return LandedPartners(uri, files, job.table.name, archive, after)
-
     def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
         snapshot, after = self.changes.snapshot, job.wanted.after
         return LandedDays(
@@ -229,7 +206,7 @@ class TurnJobs:
             table=job.table.name,
             columns=job.columns,
             until=after,
-            rules=job.archive,
+            rules=None if job.archive is None else job.archive.rules,
         )
 
     def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
