@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from monitor.config.copy_plan import CopyPlan
+from monitor.config.serverless import is_nowhere
 from pipeline.collectors.collector import USUAL
 from pipeline.settings import SourceSettings
 
@@ -36,6 +37,9 @@ def lake() -> ExaminedPart:
 def server(source: SourceSettings) -> ExaminedPart:
     """The database, at the address that is asked."""
     name, address = source.name, f"{source.host}:{source.port}"
+    if is_nowhere(source):
+        there = f"is all there that `collector` of {name} names, and may it be read from here"
+        return ExaminedPart(f"source:{name}", there)
     followed = (
         f" ({address}; it may be its collector's and not the config's: follow_collector)"
         if source.follow_collector

@@ -26,6 +26,7 @@ from monitor.config.plans import (
     with_keys,
 )
 from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
+from monitor.config.serverless import NOWHERE, placed_nowhere
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings
@@ -98,6 +99,8 @@ def schema() -> dict[str, Any]:
     for kind in (SourceSettings, KafkaSecurity, OpenLineageSettings):
         for name in sorted(secret_fields(kind)):
             whole["$defs"][kind.__name__]["properties"][name] = SECRET_SCHEMA
+    needed = whole["$defs"]["SourceSettings"]["required"]
+    needed[:] = [name for name in needed if name not in NOWHERE]  # some kinds have no server
     beside = TypeAdapter(Beside).json_schema()["properties"]
     whole["properties"]["probes"] = _by_name(
         {name: section_schema(probes.find(name), beside) for name in probes.known()}
@@ -129,7 +132,7 @@ def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], li
 def _with_secrets_of(source: Any, where: str, folder: Path) -> tuple[Any, list[str]]:
     if not isinstance(source, Mapping):
         return source, []
-    known, faults = resolve(source, SourceSettings, where, folder)
+    known, faults = resolve(placed_nowhere(source), SourceSettings, where, folder)
     if isinstance(known.get("mirrored"), Mapping):
         known["mirrored"], wrong = _security(known["mirrored"], f"{where}.mirrored.", folder)
         faults += wrong

@@ -57,6 +57,7 @@ class Collector(Protocol):
     ``usual_kind`` and ``usual_format`` hold where a source's settings name none; empty: they must.
     A class has its settings' ``url`` and ``connector`` as fields if it names them so, and what came
     of the source's log, a `pipeline.collectors.stream.CollectedStream`, as ``stream``.
+    One that says ``serverless = True`` reads no server: its sources need no host, port and user.
     """
 
     usual_kind: ClassVar[str]

@@ -44,6 +44,7 @@ class FilesCollector:
 
     usual_kind: ClassVar[str] = "files"
     usual_format: ClassVar[str] = "file_rows"
+    serverless: ClassVar[bool] = True
     url: str
     connector: str
     ledger: str

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.unasked import brokers, collector
+from monitor.config.serverless import NOWHERE
+from monitor.unasked import brokers, collector, server
 from pipeline.settings import CollectorSettings, SourceSettings
 
 USUAL = SourceSettings("shop", "db", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
@@ -31,3 +32,8 @@ def test_nobody_is_sent_to_what_the_source_has_not(
 ) -> None:
     assert asks in collector(source).then
     assert reads in brokers(source).then
+
+
+def test_a_source_without_a_server_is_not_looked_for_at_an_address() -> None:
+    assert "does the server run" in server(USUAL).then
+    assert "is all there that `collector` of shop names" in server(replace(LOGS, **NOWHERE)).then
