@@ -57,12 +57,19 @@ def read(text: str) -> Object | None:
 
 
 def write(value: Value) -> str | None:
-    """Text of *value* in a string column: strings as they are, null as None, the rest as JSON."""
+    """Text of *value* in a string column: strings as they are, null as None, the rest as JSON.
+
+    Raises:
+        ValueError: it is deeper than can be written.
+    """
     if value is None:
         return None
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
-    return _json(value)
+    try:
+        return _json(value)
+    except RecursionError as error:
+        raise ValueError("a value of too many lists in lists") from error
 
 
 def quote(text: str) -> str:

@@ -137,7 +137,10 @@ def _keyed(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> tuple[
 def _row_key(raw: Raw) -> Raw:
     """As a text, whatever it was sent as."""
     found = canonical.read('{"v":' + flat_rows.text_of(raw) + "}")
-    text = None if found is None else canonical.write(found.get("v"))
+    try:
+        text = None if found is None else canonical.write(found.get("v"))
+    except ValueError as error:
+        raise FormatError(NO_KEY) from error
     if text is None:
         raise FormatError(NO_KEY)
     return Raw(quote(text).encode())

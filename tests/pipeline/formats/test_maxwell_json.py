@@ -129,6 +129,19 @@ def test_what_makes_no_sense_spoils_no_other_message() -> None:
     assert [one["raw"] for one in found] == [None, whole[:-1], None, None]
 
 
+@pytest.mark.parametrize("depth", [300, 600, 900, 5_000])
+def test_a_key_of_lists_in_lists_spoils_no_other_message(depth: int) -> None:
+    """Read it could be, and not written: its source landed nothing more."""
+    key, whole, topic = ORDERS.insert({"id": 1})
+    assert whole
+    deep = whole.replace(b'"id":1', b'"id":' + b"[" * depth + b"]" * depth)
+    assert deep != whole
+
+    (odd, row) = told(FORMAT.decode(batch([(key, deep, topic), (key, whole, topic)]), {}))
+
+    assert (odd["op"], row["op"]) == ("error", "c")
+
+
 @pytest.mark.parametrize("form", [FORMAT, WITHOUT], ids=["places", "offsets"])
 def test_damaged_messages_are_kept_with_their_bytes_and_a_reason(form: MaxwellJson) -> None:
     odd = sum(nothing_is_lost(form, some) for some in hurt(SENT, examples(300, brief=100), 1))
