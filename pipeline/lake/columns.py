@@ -66,10 +66,16 @@ def fields_in_files(metadata: Metadata) -> list[dict[str, Any]]:
 
 def partition_names(metadata: Metadata) -> set[str]:
     """Keys of ``partitionValues``: the partition columns by their names in files."""
+    return set(partition_keys(metadata).values())
+
+
+def partition_keys(metadata: Metadata) -> dict[str, str]:
+    """Partition columns by their names in the table -> keys of ``partitionValues``."""
     if not metadata.partition_columns:
-        return set()
+        return {}
     fields = json.loads(metadata.schema_string)["fields"]
-    return {physical_name(one) for one in fields if one["name"] in metadata.partition_columns}
+    own = (one for one in fields if one["name"] in metadata.partition_columns)
+    return {str(one["name"]): physical_name(one) for one in own}
 
 
 def fitted(table: pa.Table, metadata: Metadata) -> pa.Table:

@@ -17,15 +17,17 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``schema`` is the table's, as readers see it; ``physical`` has the same in files' names."""
+    """``schema`` is that of a table's files, as readers see it; ``physical`` in files' names."""
 
     schema: pa.Schema
     physical: pa.Schema
 
     @classmethod
     def of(cls, metadata: Metadata) -> "Layout":
-        """Of a table without partitions."""
-        return cls(to_arrow(metadata.schema_string), file_schema(metadata))
+        """Of a table, without the columns that it is partitioned by: no file holds these."""
+        schema, parted = to_arrow(metadata.schema_string), metadata.partition_columns
+        own = [one for one in schema if one.name not in parted]
+        return cls(pa.schema(own), file_schema(metadata))
 
     def path(self, path: Path) -> Path:
         """Where the files keep the column at *path*."""

@@ -2,7 +2,7 @@
 
 As the log's entries say: files that are added and removed, and vectors that grow.  Of files whose
 rows were only moved (``dataChange`` is false) nothing is read.  All rows are told in the columns
-that the mirror has now.
+that the mirror has now; those that it is partitioned by stand in the log alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +17,8 @@ from pipeline.apply.provenance import SLUICE
 from pipeline.apply.row_changes import RowChanges, RowPart
 from pipeline.errors import HeldError, ProofError
 from pipeline.lake import entries, vectors
+from pipeline.lake.columns import partition_keys
+from pipeline.lake.delta_types import to_arrow
 from pipeline.lake.entries import Action
 from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store
@@ -36,11 +38,19 @@ class MirrorRows:
     footers: Footers = field(default_factory=Footers)
 
     def __post_init__(self) -> None:
-        """Refuse what files do not hold: the values of columns that a table is partitioned by."""
-        if self.snapshot.metadata.partition_columns:
-            detail = f"{self.snapshot.uri} is partitioned; rebuild the mirror"
-            raise HeldError("protocol", detail)
-        self._layout = Layout.of(self.snapshot.metadata)
+        """Refuse columns to partition by whose values the log may tell in more than one way.
+
+        Raises:
+            HeldError: ``protocol``, a moment (in which zone?) or bytes.
+        """
+        metadata = self.snapshot.metadata
+        self._layout, self._schema = Layout.of(metadata), to_arrow(metadata.schema_string)
+        self._keys = partition_keys(metadata)
+        for name in self._keys:
+            kind = self._schema.field(name).type
+            if pa.types.is_timestamp(kind) or pa.types.is_binary(kind):
+                what = f"{self.snapshot.uri} is partitioned by {name}, a {kind}"
+                raise HeldError("protocol", f"{what}; rebuild the mirror without that")
 
     def contents(self) -> tuple[RowPart, ...]:
         """All rows of the snapshot, a file each, in an order that is the same each time."""
@@ -89,7 +99,7 @@ class MirrorRows:
         self, file: ActiveFile, places: BitMap64 | None, names: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
         """Rows at *places*, or all that have not gone; of the columns *names*, if they are told."""
-        schema = self._layout.schema
+        schema = self._schema
         if names is not None:
             schema = pa.schema([one for one in schema if one.name in names])
         physical = {self._layout.path((name,))[0] for name in schema.names}
@@ -99,9 +109,18 @@ class MirrorRows:
                 here = np.arange(first, first + count)
                 wanted = ~among(data.gone, here) if places is None else among(places, here)
                 if wanted.any():
-                    rows = self._layout.of_files(data.rows(group, physical))
+                    rows = self._with_partition(data.rows(group, physical), file)
                     # another writer's texts may be views, which no filter takes
                     yield fitting(rows, schema, data.name).filter(pa.array(wanted))
+
+    def _with_partition(self, rows: pa.Table, file: ActiveFile) -> pa.Table:
+        """Rows as *file* has them, under the table's names, with what its name in the log says."""
+        told = self._layout.of_files(rows)
+        for name, key in self._keys.items():
+            text = file.partition.get(key) or None  # an empty one is null, too
+            values = pa.array([text], pa.string()).take(pa.array(np.zeros(len(rows), np.int64)))
+            told = told.append_column(name, values)
+        return told
 
 
 def _changed(actions: Iterable[Action], kind: str) -> dict[str, ActiveFile]:

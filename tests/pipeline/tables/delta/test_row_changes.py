@@ -4,16 +4,22 @@ Covers pipeline/apply/row_changes.py and pipeline/tables/delta/row_changes.py.
 """
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.mirror_snapshot import CommitStamp
 from pipeline.apply.table_format import Chores
 from pipeline.errors import HeldError, ProofError, UnreachableError
+from pipeline.lake.log import load_at
+from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.row_changes import MirrorRows
@@ -123,14 +129,56 @@ def test_a_version_that_is_not_there_cannot_be_read(lake: HandLake) -> None:
         lake.table_format.contents(_seen(lake).uri, 99)
 
 
-def test_a_partitioned_mirror_is_refused(tmp_path: Path) -> None:
+DAY, PRICE = date(2026, 1, 2), Decimal("1.50")
+PARTED = [
+    {"id": 1, "name": "a b/ü", "day": DAY, "price": PRICE, "flag": True},
+    {"id": 2, "name": None, "day": DAY, "price": None, "flag": False},
+    {"id": 3, "name": "c", "day": None, "price": PRICE, "flag": None},
+]
+PARTED_SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("day", pa.date32()),
+        ("price", pa.decimal128(5, 2)),
+        ("flag", pa.bool_()),
+    ]
+)
+
+
+def test_of_a_partitioned_mirror_the_log_tells_the_rest(tmp_path: Path) -> None:
+    """Written by another writer, as such mirrors are."""
+    uri, by = str(tmp_path / "parted"), ["name", "day", "price", "flag"]
+    write_deltalake(uri, pa.Table.from_pylist(PARTED[:2], PARTED_SCHEMA), partition_by=by)
+    write_deltalake(uri, pa.Table.from_pylist(PARTED[2:], PARTED_SCHEMA), mode="append")
+    DeltaTable(uri).delete("id = 1")
+    store = open_store(uri)
+
+    whole, last = (MirrorRows(store, load_at(store, version)) for version in (1, 2))
+
+    told = [one for part in whole.contents() for some in part() for one in some.to_pylist()]
+    assert sorted(told, key=itemgetter("id")) == PARTED
+    (step,) = last.changes(1, ("id", "day"))
+    gone = [one for part in step.went for some in part() for one in some.to_pylist()]
+    assert gone == [{"id": 1, "day": DAY}]
+    assert not step.came
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "binary"])
+def test_one_partitioned_by_what_may_be_told_in_more_ways_than_one_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
     lake = HandLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
     seen = _seen(lake)
-    parted = replace(seen, metadata=replace(seen.metadata, partition_columns=("name",)))
+    text = seen.metadata.schema_string.replace(
+        '"name":"name","type":"string"', f'"name":"name","type":"{kind}"'
+    )
+    assert text != seen.metadata.schema_string
+    odd = replace(seen.metadata, partition_columns=("name",), schema_string=text)
 
-    with pytest.raises(HeldError, match="partitioned"):
-        MirrorRows(lake.table_format.store(seen.uri), parted)
+    with pytest.raises(HeldError, match="is partitioned by name, a "):
+        MirrorRows(lake.table_format.store(seen.uri), replace(seen, metadata=odd))
 
 
 def test_columns_are_those_of_the_newest_version(tmp_path: Path) -> None:
