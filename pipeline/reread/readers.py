@@ -99,7 +99,8 @@ class RowReaders:
         feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
         ordering = feed.format.ordering
         if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
-            raise ConfigError(f"{msg} cannot be put among changes that go by {ordering}")
+            why = f"{msg} one by one cannot be put among changes that go by {ordering}"
+            raise ConfigError(f"{why}; take a new base of the whole table (sluice bootstrap)")
         names = (TopicPartition.parse(name).topic for name in mark.offsets)
         if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
             raise ConfigError(f"{msg} cannot be put among changes of several partitions")

@@ -183,6 +183,7 @@ def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -
     state = beside.state()
 
     assert "cannot be put among changes that go by partition_offset" in state.why
+    assert "sluice bootstrap" in state.why
     assert state.refused
 
 
