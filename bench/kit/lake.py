@@ -138,7 +138,7 @@ class Lake:
         store = open_store(self.mirror(work))
         name = f"{SOURCE}/{work.shard}"
         table = self.catalog.table(work.shard, {name: work.shard})
-        shape = Shape(table, work.schema, {name: work.schema}, self.catalog.at)
+        shape = Shape(table, work.schema, {name: work.schema}, self.catalog.at, {})
         made = begun(store, shape, CommitStamp(LANE, AT))
         target = Target(store, made.metadata, table.key, AT)
         adds = [write(_provided(rows, work), target) for rows in work.image(AT_ONCE)]

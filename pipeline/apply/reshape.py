@@ -35,13 +35,15 @@ class Shape:
     """What a mirror is to look like.
 
     *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
-    of them in one; *at* finds an earlier one.  *standards* tells those of its columns from others.
+    of them in one; *at* finds an earlier one.  *bases* has the order as of which each of them is
+    complete that has a base.  *standards* tells those of its columns from others.
     """
 
     table: Table
     schema: TableSchema
     newest: Mapping[str, TableSchema]
     at: Find
+    bases: Mapping[str, Order]
     standards: str = ""
 
     @property
@@ -147,6 +149,9 @@ def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | N
     if old is None:
         return None  # a shard seen for the first time; it agrees with the others already
     step = compare(old, shape.newest[name])
+    base = shape.bases.get(name)
+    if isinstance(step, Incompatible) and step.filled and base and base >= shape.orders[name]:
+        return None  # below its base nothing counts, and what stands above has all columns
     if isinstance(step, Incompatible):
         raise HeldError("schema", f"{name}: {step.why}; {step.statement}")
     return step

@@ -120,7 +120,7 @@ class TurnJobs:
         moves = self._moves(table, landed, stamp.at)
         if moves is None:
             return None
-        shape = _shape(table, catalog)
+        shape = _shape(table, landed)
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
         job = MirrorJob(
@@ -287,9 +287,11 @@ def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
         raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
 
 
-def _shape(table: Table, catalog: Catalog) -> Shape:
+def _shape(table: Table, landed: LandedState) -> Shape:
+    catalog, bases = landed.catalog, landed.mark.bases
     digest = catalog.standards.digest(table.name)
-    return Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at, digest)
+    newest = catalog.newest_of(table)
+    return Shape(table, catalog.schema(table), newest, catalog.at, bases, digest)
 
 
 def _is_whole(table: Table, landed: LandedState) -> bool:

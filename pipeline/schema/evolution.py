@@ -19,10 +19,14 @@ class Compatible:
 
 @dataclass(frozen=True, slots=True)
 class Incompatible:
-    """Why the mirror cannot follow, and what a person can do about it."""
+    """Why the mirror cannot follow, and what a person can do about it.
+
+    ``filled`` by a base that was read since: only values that old rows lack stand against it.
+    """
 
     why: str
     statement: str
+    filled: bool = False
 
 
 def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:

@@ -44,7 +44,7 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     for column in added:
         if (why_not := _unknown_fill(column)) is not None:
             back = f"ALTER TABLE {table} DROP COLUMN `{column.name}`"
-            return Incompatible(why_not, f"undo it: {back}; {again}")
+            return Incompatible(why_not, f"undo it: {back}; {again}", filled=True)
     return Compatible(added)
 
 

@@ -368,6 +368,37 @@ def test_a_table_goes_on_once_the_statement_is_undone(lake: HandLake) -> None:
     assert lake.rows() == {1: "a", 2: "b"}
 
 
+UNTOLD = Column("extra", "INT", nullable=False)  # who sends rows alone tells no default
+
+
+@pytest.mark.parametrize(
+    ("base", "columns", "free"),
+    [
+        pytest.param(Order(1, 1, 30), (ID, NAME, UNTOLD), True, id="read since"),
+        pytest.param(BORN, (ID, NAME, UNTOLD), True, id="read as of it"),
+        pytest.param(Order(1, 1, 14), (ID, NAME, UNTOLD), False, id="read before"),
+        pytest.param(Order(1, 1, 30), (ID, UNTOLD), False, id="a column is gone, too"),
+    ],
+)
+def test_a_base_has_what_nobody_can_fill_old_rows_with(
+    lake: HandLake, base: Order, columns: tuple[Column, ...], *, free: bool
+) -> None:
+    lake.alter(*columns, at=BORN)
+    lake.land(image(C, 20, 2, name="b", extra=5))
+    held = lake.apply()
+    read = [image(Op.READ, base.pos, key, name="r", extra=key) for key in (1, 2, 3)]
+    lake.land(*read, row(Op.SETTLE, base.pos, None))
+    lake.mark = replace(lake.mark, bases={"s/db.t": base})
+
+    turn = lake.apply()
+
+    assert held.hold is not None
+    assert (turn.hold is None) is free, turn.hold
+    if free:
+        assert values(lake, "extra")[1] == 1
+        assert values(lake, "extra")[3] == 3
+
+
 def test_a_column_with_the_name_of_sluices_own_is_held(lake: HandLake) -> None:
     lake.alter(ID, NAME, Column("_sluice", "INT"), at=BORN)
     lake.land(image(C, 20, 2, name="b", _sluice=1))
