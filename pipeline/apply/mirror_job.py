@@ -21,6 +21,7 @@ from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.refusal import Refusal
+from pipeline.apply.slice_end import BaseRest
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
 from pipeline.changelog.scan import Part, scan
@@ -71,7 +72,7 @@ class MirrorJob(Generic[S]):
     ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
     takes all of the batches.  ``images`` are those that were made before, to each of which a
     change may be late; ``day`` is the column by which such changes are counted.  ``archive`` tells
-    which deletes only move rows to an archive.
+    which deletes only move rows to an archive, ``rest`` what a base tells in later batches.
     """
 
     table: Table
@@ -100,6 +101,7 @@ class MirrorJob(Generic[S]):
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
     archive: LandedArchives | None = None
+    rest: BaseRest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,7 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
         own = own if partners is None else partners.joined(own)
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
+        own = own if job.rest is None else job.rest.joined(own)
         return TurnOutcome(turn(_task(job, changes, own)), topics, late)
     except SluiceError as error:
         return TurnOutcome(Refusal.of(error), topics)

@@ -1,64 +1,77 @@
-"""At which batch does a turn end that is not to read all that waits?
+"""What does a turn still need of a base that goes on behind its last batch?
 
-Never between a row that came without some values and the base that tells them.  A change that is
-newer than a base may have landed before that base's row.  By itself it would take its missing
-values from the mirror as it was: what the base is there to correct would stay.
+A change that is newer than a base may have landed before that base's row.  Came it without some
+values, it would take these from the mirror as it was: what the base is there to correct would stay.
+So the base's own rows of such keys are read ahead; their own turn finds nothing to do for them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.apply.partial_rows import is_partial
-from pipeline.changelog.scan import Part
-from pipeline.changelog.slices import TableRows, WantedBatches, bounded, read
-from pipeline.lake.store import Store
+from pipeline.apply.provenance import plain
+from pipeline.changelog.scan import Part, scan
+from pipeline.changelog.slices import WantedBatches
+from pipeline.lake.store import open_store
 from pipeline.mark import Mark
-from pipeline.model import Table
-
-_READ = ("table", "batch", "changed")
+from pipeline.model import Op, Table
 
 
-def ended(
-    table: Table,
-    mark: Mark,
-    wanted: WantedBatches,
-    near: Sequence[Part],
-    rows: TableRows,
-    *,
-    most: int,
-) -> WantedBatches:
-    """The older of the *wanted* batches, in files *near* them: about *most* rows.
+@dataclass(frozen=True, slots=True)
+class BaseRest:
+    """Asks the change log at ``changes``, in ``files``, for rows of bases in later ``batches``."""
 
-    More, where a base that begins in them ends later, and some of their rows are not whole.
-    """
-    found = bounded(rows, near, table.name, wanted, most)
-    return to_base_end(table, mark, found, wanted.until, near, store=rows.store)
+    changes: str
+    files: tuple[Part, ...]
+    table: str
+    batches: WantedBatches
 
+    def joined(self, rows: pa.Table) -> pa.Table:
+        """*rows*, and the base's of those keys among them that came without some values.
 
-def to_base_end(
-    table: Table,
-    mark: Mark,
-    found: WantedBatches,
-    until: int,
-    near: Sequence[Part],
-    *,
-    store: Store,
-) -> WantedBatches:
-    """The batches *found*, and those until a base ends that begins in them; none after *until*.
-
-    Only where some of their rows, in files *near* them, are not whole.
-    """
-    until = min(_base_end(table, mark, found), until)
-    if until <= found.until:
-        return found
-    own = [part for part in near if found.meets(part)]
-    told = read(store, own, {table.name: found}, columns=_READ).get(table.name)
-    if told is None or not is_partial(told).any():
-        return found
-    return WantedBatches(found.after, until)
+        Raises:
+            HeldError: ``file_damaged``.
+        """
+        keys = _keys(rows)
+        if not keys:
+            return rows
+        store, columns = open_store(self.changes), rows.column_names
+        wanted = tuple(dict.fromkeys([*columns, "table", "batch"]))
+        found = scan(store, self.files, among=("key", keys), ops=(Op.READ,), columns=wanted)
+        batch = found["batch"]
+        inside = pc.and_(
+            pc.greater(batch, self.batches.after), pc.less_equal(batch, self.batches.until)
+        )
+        own = found.filter(pc.and_(inside, pc.equal(found["table"], self.table)))
+        return pa.concat_tables([rows, own.select(columns)])
 
 
-def _base_end(table: Table, mark: Mark, found: WantedBatches) -> int:
-    """The last batch of the bases that begin in *found*; a new mirror has no rows before any."""
+def rest_of_bases(
+    table: Table, mark: Mark, turn: WantedBatches, until: int
+) -> WantedBatches | None:
+    """Batches up to *until* in which bases go on that begin in those of a *turn*, or before."""
+    end = min(_base_end(table, mark, turn), until)
+    return WantedBatches(turn.until, end) if end > turn.until else None
+
+
+def _keys(rows: pa.Table) -> Sequence[str]:
+    """Of rows that are not whole, and of those that took another key in the very same place."""
+    short = rows.filter(pa.array(is_partial(rows)))
+    if not len(short):
+        return ()
+    places, every = (pc.struct_field(one["order"], "pos") for one in (short, rows))
+    deletes = pc.equal(plain(rows["op"]), str(Op.DELETE))
+    left = rows.filter(pc.and_(deletes, pc.is_in(every, value_set=pc.unique(places))))
+    keys = pa.concat_tables([one.select(["key"]) for one in (short, left)])["key"]
+    found: list[str] = pc.unique(keys.drop_null()).to_pylist()
+    return found
+
+
+def _base_end(table: Table, mark: Mark, turn: WantedBatches) -> int:
+    """The last batch of the bases that begin in *turn*; a new mirror has no rows before any."""
     names = [str(shard) for shard in table.shards]
-    begun = [one for one in names if found.after < 0 or mark.based.get(one, -1) <= found.until]
+    begun = [one for one in names if turn.after < 0 or mark.based.get(one, -1) <= turn.until]
     return max((mark.complete.get(name, -1) for name in begun), default=-1)

@@ -32,13 +32,13 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.reshape import Shape
-from pipeline.apply.slice_end import ended, to_base_end
+from pipeline.apply.slice_end import BaseRest, rest_of_bases
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import TableRows, WantedBatches
+from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError
 from pipeline.image import Image
@@ -127,7 +127,7 @@ class TurnJobs:
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
-            wanted=_wanted(table, mark, _waiting(name, after, landed), pending, image),
+            wanted=_wanted(table, _waiting(name, after, landed), pending, image),
             at=stamp.at,
             deletes=pending.deletes if after >= 0 else (),
             known=_known(name, after, highs, mark),
@@ -137,7 +137,17 @@ class TurnJobs:
             history=self._history(moves, pending, mark),
             dropped=self._dropped(),
         )
-        return self._imaged(job, image)
+        return self._imaged(self._with_rest(job, landed), image)
+
+    def _with_rest(self, job: MirrorJob[Any], landed: LandedState) -> MirrorJob[Any]:
+        """With what asks for rows of a base that goes on behind the turn."""
+        until = _waiting(job.table.name, job.wanted.after, landed).until
+        batches = rest_of_bases(job.table, landed.mark, job.wanted, until)
+        if batches is None:
+            return replace(job, rest=None)
+        files = parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
+        rest = BaseRest(self.changes.store.uri, files, job.table.name, batches)
+        return replace(job, rest=rest)
 
     def require_archived(self, table: Table, waived: frozenset[str]) -> None:
         """Refuse to make a mirror anew that kept what no source has any more.
@@ -157,7 +167,7 @@ class TurnJobs:
     def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
         """Whether one turn may read all that *table* has not applied, as an image's has to."""
         wanted = _waiting(table.name, self.mirrors.applied(table.name), landed)
-        return _wanted(table, landed.mark, wanted, pending, None) == wanted
+        return _wanted(table, wanted, pending, None) == wanted
 
     def demanding(
         self, job: MirrorJob[Any], landed: LandedState, waived: frozenset[str]
@@ -165,7 +175,7 @@ class TurnJobs:
         """The same with what is demanded of its rows, and what says that some were archived.
 
         What a person lets through has a turn of its own, but for an image, which takes all below
-        its cut, and within a base.
+        its cut.
 
         Raises:
             HeldError: it must stand still; the reason says why.
@@ -190,13 +200,8 @@ class TurnJobs:
         made = replace(job, demands=demands, others=others)
         if let is None or job.image is not None:
             return made
-        until = job.wanted.until
-        cut, near = (
-            WantedBatches(after, min(let, until)),
-            parts(self.changes.snapshot, after, until),
-        )
-        cut = to_base_end(job.table, landed.mark, cut, until, near, store=self.changes.store)
-        return replace(made, wanted=cut)
+        cut = WantedBatches(after, min(let, job.wanted.until))
+        return self._with_rest(replace(made, wanted=cut), landed)
 
     def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
         snapshot, after = self.changes.snapshot, job.wanted.after
@@ -310,13 +315,13 @@ def _waiting(table: str, after: int, landed: LandedState) -> WantedBatches:
 
 
 def _wanted(
-    table: Table, mark: Mark, wanted: WantedBatches, pending: PendingFiles, image: Image | None
+    table: Table, wanted: WantedBatches, pending: PendingFiles, image: Image | None
 ) -> WantedBatches:
     """The older of the batches, where all are too many rows at once."""
     near = pending.of(wanted)
     if image is not None or sum(part.rows for part in near) <= MOST_ROWS:
         return wanted
-    return ended(table, mark, wanted, near, pending.rows, most=MOST_ROWS)
+    return bounded(pending.rows, near, table.name, wanted, MOST_ROWS)
 
 
 def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBefore | None:

@@ -1,4 +1,7 @@
-"""A base corrects what stood in the mirror, though far more waits than one turn may read."""
+"""A base corrects what stood in the mirror, though far more waits than one turn may read.
+
+What a turn is given of it is of a few keys: the rest has turns of its own.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -99,4 +102,29 @@ def test_what_a_person_lets_through_does_not_end_before_the_base(
 
     lake.run(held.id)
 
-    assert lake.rows() == {1: "Eve", 2: "Eve", 3: None}
+    assert lake.rows() == {1: "Eve", 3: None}
+    assert _end(lake) == {1: "Eve", 2: "Eve", 3: None}
+
+
+def test_rows_that_are_not_whole_are_read_a_share_at_a_time_too(tmp_path: Path) -> None:
+    """The base may be far larger than memory: of it only the rows of their keys are read ahead."""
+    lake = HandLake(tmp_path)
+    lake.play([row(Op.CREATE, 2, 1, "Ada")])
+    lake.land(_without_a_name(10))
+    _base(lake, "Eve", began=1)
+
+    (turn,) = [turn for turn in lake.run() if turn.batch > 0]
+
+    assert (turn.batch, turn.account.read, turn.account.residual) == (1, 2, 0)
+    assert lake.rows() == {1: "Eve"}
+    assert _end(lake) == {1: "Eve", 2: "Eve"}
+
+
+def test_a_row_that_took_another_key_has_the_values_of_its_old_one(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(Op.CREATE, 2, 1, "Ada")])
+    new = row(Op.CREATE, 10, 7, after='{"id":7}', changed=["id"])
+    lake.land(row(Op.DELETE, 10, 1, before='{"id":1}'), new)
+    _base(lake, "Eve", began=1)
+
+    assert _end(lake) == {2: "Eve", 7: "Eve"}
