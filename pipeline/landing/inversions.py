@@ -79,14 +79,14 @@ def tops(
 ) -> tuple[dict[str, Order], frozenset[TopicPartition]]:
     """Highest LIVE order of each partition, and where rows may stand too low.
 
-    A partition without a LIVE row keeps what *high* says of it.  *floors*: source -> an order below
-    which nothing new can come in any partition.
+    A partition without a LIVE row keeps what *high* says of it.  *floors*: as *high*, orders
+    below which nothing new can come.
     """
     reached: dict[str, Order] = {}
     doubted = set()
     for one in sorted(told, key=lambda one: (one.name, one.first)):
         before = reached.get(one.name, high.get(one.name))
-        least = _highest_of(before, floors.get(one.source))
+        least = _highest_of(before, floors.get(one.name))
         if not one.rising or (least is not None and one.begins < least):
             doubted.add(one.at)
         if (top := _highest_of(before, one.highest)) is not None:
@@ -107,7 +107,8 @@ def low(
     for name, part in zip(ORDER, parts, strict=True):
         flat = flat.append_column(name, part)
     ordered = _by_offset(flat)
-    known = (_highest_of(high.get(str(one)), floors.get(one.source)) for one in ordered.partitions)
+    names = [str(one) for one in ordered.partitions]
+    known = (_highest_of(high.get(name), floors.get(name)) for name in names)
     before = {code: order for code, order in enumerate(known) if order is not None}
     below = _below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
     codes, offsets = ordered.codes[below], ordered.offsets[below]

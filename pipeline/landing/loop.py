@@ -243,7 +243,7 @@ class Landing:
         It gets into *held*, as does one that is not read again yet, or whose registry is silent.
         """
         epochs = self._epochs(listing)
-        floors = self._passed.floors(self.mark, listing.heads, self._orderings)
+        floors = self._passed.floors(self.mark, listing, self._orderings)
         now = Circumstances(chosen, listing, epochs, waived)
         held.update(self._disorder.standing(now, stamp.received))
         chosen = self._left_out(chosen, listing, held) if held else chosen
