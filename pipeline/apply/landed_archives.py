@@ -8,7 +8,6 @@ from pipeline.apply.landed_partners import LandedPartners
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.placed_parts import placed_parts
-from pipeline.changelog.scan import parts
 from pipeline.mark import Mark
 from pipeline.model import Op, Table
 
@@ -45,7 +44,8 @@ def landed_archives(
 def _markers(table: Table, rules: ArchiveRules, log: ChangeLog, mark: Mark) -> LandedMarkers | None:
     if not rules.markers:
         return None
-    files = parts(log.snapshot, -1, mark.batch, (Op.CREATE, Op.UPDATE))
+    near = placed_parts(log.snapshot, mark.batch, (Op.CREATE, Op.UPDATE))
+    files = tuple(one.part for one in near)
     places = {source: mark.reached(source) for source in table.sources}
     reached = {source: place for source, place in places.items() if place is not None}
     return LandedMarkers(log.store.uri, files, rules.markers, reached)

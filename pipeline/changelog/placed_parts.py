@@ -13,6 +13,8 @@ from pipeline.model import Op
 
 Ends = tuple[int | None, int | None]
 """The least and the greatest; None where nobody tells."""
+KNOWN = 4  # versions, and kinds of rows, of which files are remembered
+_known: dict[tuple[object, ...], tuple["PlacedPart", ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,21 @@ class PlacedPart:
 
 
 def placed_parts(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
-    """All that may hold rows of one of *ops*, of batches up to *until*."""
+    """All that may hold rows of one of *ops*, of batches up to *until*.
+
+    Found once of each version, for all tables that ask.
+    """
+    key = (snapshot.uri, snapshot.version, snapshot.entry, until, tuple(ops))
+    found = _known.get(key)
+    if found is None:
+        found = _found(snapshot, until, ops)
+        if len(_known) >= KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def _found(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
     orders = {file.path: bounds(file, "order") for file in snapshot.files.values()}
     return tuple(
         PlacedPart(part, _between(orders[part.path], "log"), _between(orders[part.path], "pos"))

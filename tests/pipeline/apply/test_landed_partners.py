@@ -13,8 +13,9 @@ import pytest
 
 from pipeline.apply import landed_partners
 from pipeline.archive import ArchiveMarker, ArchiveRule
+from pipeline.changelog.placed_parts import placed_parts
 from pipeline.changelog.scan import scan
-from pipeline.model import Order
+from pipeline.model import Op, Order
 from tests.pipeline.apply.test_archived import FORMATS, NEW, OLD, RULE, C, D, U, purged, sourced
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -91,6 +92,17 @@ def test_files_of_other_orders_are_not_read(
         lake.play([row(C, pos, pos, NEW)])
 
     assert max(read) <= 1
+
+
+def test_the_files_of_a_version_are_found_once_for_all_tables(tmp_path: Path) -> None:
+    lake, _ = purged(tmp_path, DELETE)
+    ops = (Op.CREATE, Op.DELETE)
+
+    found = placed_parts(lake.log.snapshot, lake.mark.batch, ops)
+    assert placed_parts(lake.log.snapshot, lake.mark.batch, ops) is found
+
+    lake.land(CREATE)
+    assert len(placed_parts(lake.log.snapshot, lake.mark.batch, ops)) == len(found) + 1
 
 
 def test_a_table_of_which_nothing_is_said_asks_for_none(tmp_path: Path) -> None:
