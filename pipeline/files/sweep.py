@@ -30,7 +30,7 @@ from pipeline.files.content import (
     stamp_of,
 )
 from pipeline.files.disks import require_disks
-from pipeline.files.entries import TakenFile
+from pipeline.files.entries import SweepCount, TakenFile
 from pipeline.files.layout import HourPartition, LogRule, is_finished
 from pipeline.files.ledger import Ledger
 from pipeline.files.listing import FoundFile, files, folders
@@ -61,16 +61,13 @@ class FileSweep:
     _going: Iterator[None] | None = None
     _held: IO[bytes] | None = None
     _resting: RestingHours = field(init=False, repr=False)
+    _known: tuple[str, int] = "", 0
     _deep: float = float("-inf")
     _behind: float = float("-inf")
     _first: int = -1
     _since: int = 0
     _columns: dict[str, ColumnsHead] = field(default_factory=dict)
     _inodes: dict[int, tuple[str, KnownFile]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Know of no hour yet."""
-        self._resting = RestingHours(self.base, self.rules.unfinished, self.monotonic)
 
     def advance(self) -> bool:
         """Go on with the sweep, or begin the next, for no longer than the budget.
@@ -119,7 +116,7 @@ class FileSweep:
     def _sweep(self) -> Iterator[None]:
         number, now = self.ledger.begin(), self.clock()
         self._first = number if self._first < 0 else self._first
-        self._since = self.ledger.count().done + 1  # what is found now may lie there since then
+        self._since = self._remembered().done + 1  # what is found now may lie there since then
         self._columns = dict(self.ledger.columns())
         require_disks(self.base, self.ledger)
         began, waits, seen = self.monotonic(), self.ledger.waits(), set[str]()
@@ -136,6 +133,14 @@ class FileSweep:
         if whole:
             self.ledger.end_sweep(number)
             self._deep = self._next_whole(began)
+
+    def _remembered(self) -> SweepCount:
+        """What the ledger says; nothing is known of hours once another is in its place."""
+        ledger, count = self.ledger.id, self.ledger.count()
+        if ledger != self._known[0] or count.end < self._known[1]:
+            self._resting = RestingHours(self.base, self.rules.unfinished, self.monotonic)
+        self._known = ledger, count.end
+        return count
 
     def _next_whole(self, began: float) -> float:
         """When all is to be looked at again: what does not fit into one question rests, too."""

@@ -225,3 +225,17 @@ def test_a_file_that_is_renamed_while_it_waits_is_waited_for_by_its_new_name(
     folder.settled()
     assert folder.taken() == {"b.json": 2}
     assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def test_files_are_taken_again_into_a_ledger_that_took_the_place_of_another(
+    folder: LogFolder,
+) -> None:
+    folder.write("a.json", ROW)
+    folder.sweep(6)
+    folder.ledger.close()
+    for path in folder.home.glob("ledger.db*"):
+        path.unlink()
+
+    folder.sweep(6)
+
+    assert folder.taken() == {"a.json": 1}
