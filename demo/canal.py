@@ -3,7 +3,9 @@
 A stand-in for tests, where canal itself cannot be had: `python -m demo.canal SETTINGS.json`.  Like
 canal it takes a transaction from the log, sends all of it, waits until all is acknowledged, and
 then takes the next; it remembers where it is a few times a second at most, so what it sent since is
-sent again after a kill.  What it cannot send ends it.  It knows plain types only.
+sent again after a kill.  Where another server answers, its place is in no log of that one: it goes
+back by the clock, and sends a minute of it again.  What it cannot send ends it.  It knows plain
+types only.
 """
 
 import json
@@ -11,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -24,9 +26,11 @@ from pymysqlreplication.event import QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 REMEMBER = 0.5  # seconds between two times that the place is written down
+BACK = 60  # seconds that it goes back by the clock where its place means nothing
 EVENTS = (QueryEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent)
 KINDS = {WriteRowsEvent: "INSERT", UpdateRowsEvent: "UPDATE", DeleteRowsEvent: "DELETE"}
 QUIET = ("BEGIN", "COMMIT", "SAVEPOINT", "ROLLBACK", "XA")
+START = 4  # where the first event of a log stands
 SEQUENCES = 10**6  # numbers within a moment of a SimpleBinlog's offset
 Row = Mapping[str, Any]
 
@@ -52,12 +56,17 @@ class CollectedLog:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """All before it has been sent; ``moment`` and ``count`` are those of the last message."""
+    """All before it has been sent; ``moment`` and ``count`` are those of the last message.
+
+    It is one of ``server``'s, whose clock showed ``at``, in seconds, when the last was logged.
+    """
 
     log: str
     pos: int
     moment: int = 0
     count: int = 0
+    server: str = ""
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +174,7 @@ class LogSender:
             only_events=list(EVENTS),
             log_file=self.place.log,
             log_pos=self.place.pos,
+            skip_to_timestamp=self.place.at if self.place.pos == START else None,
         )
         held: list[LoggedChange] = []
         for event in stream:
@@ -173,19 +183,17 @@ class LogSender:
             if isinstance(event, XidEvent) or statement:
                 self.sending.send(list(self._messages(held)))
                 held.clear()
-                self._remember(Place(stream.log_file, stream.log_pos, *self._counted))
-
-    @property
-    def _counted(self) -> tuple[int, int]:
-        return self.place.moment, self.place.count
+                log, pos, at = stream.log_file, stream.log_pos, event.timestamp
+                self._remember(replace(self.place, log=log, pos=pos, at=at))
 
     def _changes(self, event: Any) -> Iterator[LoggedChange]:
         at = event.timestamp * 1000
         if isinstance(event, QueryEvent):
-            sql, database = _text(event.query), _text(event.schema)
+            sql = _text(event.query)
+            database, table = named(sql, _text(event.schema))
             if not _quiet(sql) and database in self.log.databases:
                 self.catalogue.forget()
-                yield LoggedChange(sql.split()[0].upper(), database, _named(sql), at, sql=sql)
+                yield LoggedChange(sql.split()[0].upper(), database, table, at, sql=sql)
         elif type(event) in KINDS and event.schema in self.log.databases:
             rows = tuple(_before_and_after(one) for one in event.rows)
             yield LoggedChange(KINDS[type(event)], event.schema, event.table, at, rows)
@@ -203,9 +211,9 @@ class LogSender:
 
     def _next(self, at: int) -> int:
         """A moment of the log, never one before the last, and a count within it."""
-        moment, count = self._counted
+        moment, count = self.place.moment, self.place.count
         moment, count = (moment, count + 1) if at <= moment else (at, 0)
-        self.place = Place(self.place.log, self.place.pos, moment, count)
+        self.place = replace(self.place, moment=moment, count=count)
         return moment * SEQUENCES + count
 
     def _remember(self, place: Place) -> None:
@@ -275,17 +283,31 @@ def connection(log: CollectedLog) -> dict[str, Any]:
 
 
 def beginning(log: CollectedLog) -> Place:
-    """The place that was remembered; where the log ends now, if none was, as canal does."""
+    """The place that was remembered; where the log ends now, if none was, as canal does.
+
+    On another server than that of the place the first log's beginning, and a time to skip to.
+    """
     path = Path(log.place)
-    if path.exists():
-        return Place(**json.loads(path.read_text(encoding="utf-8")))
-    link = pymysql.connect(**connection(log))
-    with link, link.cursor() as cursor:
-        cursor.execute("SHOW MASTER STATUS")
-        file, pos, *_ = cursor.fetchone() or ("", 4)
-    place = Place(file, pos)
+    known = Place(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    (server,) = _asked(log, "SELECT @@server_uuid")
+    if known is not None and known.server == server:
+        return known
+    if known is not None:
+        first, *_ = _asked(log, "SHOW BINARY LOGS")
+        return replace(known, log=first, pos=START, server=server, at=known.at - BACK)
+    file, pos, *_ = _asked(log, "SHOW MASTER STATUS")
+    place = Place(file, pos, server=server)
     path.write_text(json.dumps(asdict(place)), encoding="utf-8")
     return place
+
+
+def _asked(log: CollectedLog, statement: str) -> tuple[Any, ...]:
+    """The first row of the answer."""
+    link = pymysql.connect(**connection(log))
+    with link, link.cursor() as cursor:
+        cursor.execute(statement)
+        found: tuple[Any, ...] = cursor.fetchone() or ("", START)
+    return found
 
 
 def _before_and_after(row: Mapping[str, Any]) -> tuple[Row | None, Row | None]:
@@ -298,13 +320,17 @@ def _quiet(sql: str | bytes) -> bool:
     return _text(sql).upper().startswith(QUIET)
 
 
-def _named(sql: str) -> str:
-    """The table that a plain statement is about, as good as can be told by its words."""
-    words = [word.strip("`;(") for word in sql.replace(".", " ").split()]
+def named(sql: str, database: str) -> tuple[str, str]:
+    """Database and table that a plain statement is about, as good as its words tell.
+
+    *database* is that of the session, which a statement may do without.
+    """
+    words = sql.replace("`", "").replace("(", " ").replace(";", " ").split()
     upper = [word.upper() for word in words]
     at = upper.index("TABLE") + 1 if "TABLE" in upper else len(words)
     left = [word for word in words[at:] if word.upper() not in ("IF", "NOT", "EXISTS")]
-    return left[0] if left else ""
+    own, _, table = left[0].rpartition(".") if left else ("", "", "")
+    return own or database, table
 
 
 def _text(value: str | bytes) -> str:

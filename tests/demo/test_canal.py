@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from demo.canal import LoggedChange, TableTypes, flat, simple, text
+from demo.canal import LoggedChange, TableTypes, flat, named, simple, text
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import RAW
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
@@ -54,6 +54,21 @@ def test_a_statement_is_one_without_rows() -> None:
     )
 
     assert (row["op"], row["shard"]) == ("ddl", "shop.users")
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("ALTER TABLE shop.users ADD COLUMN a INT", ("shop", "users")),
+        ("alter table `users` add column a int", ("here", "users")),
+        ("CREATE TABLE IF NOT EXISTS `shop`.`users`(id INT)", ("shop", "users")),
+        ("CREATE DATABASE shop", ("here", "")),
+    ],
+)
+def test_a_statement_names_its_table_with_or_without_the_database(
+    sql: str, names: tuple[str, str]
+) -> None:
+    assert named(sql, "here") == names
 
 
 def test_a_simple_message_holds_the_row_and_its_offset() -> None:
