@@ -35,6 +35,7 @@ from demo.story.service import CONFIG as DEMO
 from demo.story.service import Service
 from pipeline.errors import UnreachableError
 from tests.docs.markdown import ROOT, blocks
+from tests.mirror_maker import mirroring
 
 PAGE = ROOT / "docs" / "systems" / "ctrip.md"
 FOLDED = "ordercenter.orderinfo"
@@ -49,7 +50,6 @@ TABLE = (
 TOPICS = {1: ("canal-order-1", 1), 2: ("simple-order-2", 3)}
 FORMS = {1: "canal_json", 2: "simple_binlog"}
 SOON = timedelta(seconds=150)
-BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,10 @@ class Site:
             waiting.result()
         for number in self.mysql:
             self.send(number)
-        self.maker.register("mirror", self._mirroring())
+        carried = ",".join(name for name, _ in TOPICS.values())
+        self.maker.register(
+            "mirror", mirroring(self.there.bootstrap, self.here.bootstrap, carried, "there")
+        )
         written(self)
         self.service.start()
         self.note("the service is up")
@@ -341,23 +344,6 @@ class Site:
 
     def note(self, what: str) -> None:
         self.log.append(f"{time.monotonic() - self._began:6.1f} s  {what}")
-
-    def _mirroring(self) -> dict[str, str]:
-        return {
-            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
-            "tasks.max": "1",
-            "source.cluster.alias": "there",
-            "target.cluster.alias": "here",
-            "source.cluster.bootstrap.servers": self.there.bootstrap,
-            "target.cluster.bootstrap.servers": self.here.bootstrap,
-            "topics": ",".join(name for name, _ in TOPICS.values()),
-            "replication.factor": "1",
-            "offset-syncs.topic.replication.factor": "1",
-            "refresh.topics.interval.seconds": "1",
-            "sync.topic.acls.enabled": "false",
-            "key.converter": BYTES,
-            "value.converter": BYTES,
-        }
 
 
 def written(site: Site) -> None:

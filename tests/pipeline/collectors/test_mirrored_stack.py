@@ -23,12 +23,12 @@ from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
+from tests.mirror_maker import mirroring
 
 pytestmark = pytest.mark.stack
 
 NAME, ALIAS = "crossing", "there"
 SOON = timedelta(seconds=60)
-BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 ROWS = TopicPartition(f"{ALIAS}.{NAME}.{NAME}.t", 0)
 
 
@@ -126,21 +126,8 @@ def collect(servers: Servers) -> None:
 
 
 def mirror(servers: Servers, maker: Connect, kafka: Kafka) -> None:
-    config = {
-        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
-        "tasks.max": "1",
-        "source.cluster.alias": ALIAS,
-        "target.cluster.alias": "here",
-        "source.cluster.bootstrap.servers": servers.kafka.bootstrap,
-        "target.cluster.bootstrap.servers": kafka.bootstrap,
-        "topics": rf"{NAME}(\..*)?",
-        "replication.factor": "1",
-        "offset-syncs.topic.replication.factor": "1",
-        "refresh.topics.interval.seconds": "1",
-        "sync.topic.acls.enabled": "false",
-        "key.converter": BYTES,
-        "value.converter": BYTES,
-    }
+    topics = rf"{NAME}(\..*)?"
+    config = mirroring(servers.kafka.bootstrap, kafka.bootstrap, topics, ALIAS)
     wait_until(lambda: bool(upstream(servers)), SOON, "topics of the collector")
     maker.register("mirror", config)
 
