@@ -2,12 +2,13 @@
 
 It takes whole transactions from the log, sends them to a topic a table, waits until all of them are
 acknowledged, and only then notes how far it is: a promise of batches.  Killed in between, it sends
-the last batch again.  A row whose ``note`` is `ODD` it cannot conform: that one goes out with its
-error.  It is a process: its settings are a JSON text.
+the last batch again; asked to end, it ends between two.  A row whose ``note`` is `ODD` it cannot
+conform: that one goes out with its error.  It is a process: its settings are a JSON text.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,10 +71,12 @@ class Sender:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Until it is killed."""
+        """Until it is asked to end, or killed."""
         self.numbers = {table: self._registered(table) for table in COLUMNS}
         producer = Producer({"bootstrap.servers": self.kafka, "acks": "all", "linger.ms": 1})
-        while True:
+        ended: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+        while not ended:
             file, place = json.loads(self.state.read_text(encoding="utf-8"))
             changes, end = self._taken(file, place)
             for one in changes:

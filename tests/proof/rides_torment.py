@@ -99,9 +99,12 @@ def grow(rides: Rides) -> None:
 
 
 def alter(rides: Rides) -> None:
-    """Add a column; their team lets its sender tell it in a new version of the schema."""
+    """Add a column; their team lets its sender tell it in a new version of the schema.
+
+    It ends its batch first: an event that is repeated in another version says something else.
+    """
     rides.mysql.execute("ALTER TABLE rides.trips ADD COLUMN tip DOUBLE")
-    rides.sender.kill()
+    rides.sender.stop()
     rides.added["rides.trips"] = TIP
     rides.send()
     rides.mysql.execute("UPDATE rides.trips SET tip = id / 2 WHERE id % 3 = 0")
