@@ -66,15 +66,19 @@ class Touch:
 
 @dataclass(eq=False)
 class Orders:
-    """Writes to both instances, one transaction after the other, and knows what it wrote."""
+    """Writes to both instances, one transaction after the other, and knows what it wrote.
+
+    It stands still while somebody has ``resting``; ``extra`` is a column that a shard got later.
+    """
 
     servers: Mapping[int, MySQL]
     seed: int = 7
     known: dict[tuple[str, int], list[Touch]] = field(default_factory=dict)
     where: dict[int, tuple[int, str]] = field(default_factory=dict)
-    paused: threading.Event = field(default_factory=threading.Event)
+    resting: threading.Lock = field(default_factory=threading.Lock)
     stopped: threading.Event = field(default_factory=threading.Event)
     moved: int = 0
+    extra: dict[str, str] = field(default_factory=dict)
     _number: int = 0
     _thread: threading.Thread | None = None
 
@@ -110,19 +114,21 @@ class Orders:
     def _run(self) -> None:
         chance = random.Random(self.seed)
         while not self.stopped.wait(0.02):
-            if self.paused.is_set():
-                continue
-            what = chance.random()
-            if what < 0.4 or not self.where:
-                self._insert()
-                continue
-            key = chance.choice(tuple(self.where))
-            if what < 0.8:
-                self._update(key)
-            elif what < 0.9:
-                self._delete(key)
-            else:
-                self._move(key)
+            with self.resting:
+                self._step(chance)
+
+    def _step(self, chance: random.Random) -> None:
+        what = chance.random()
+        if what < 0.4 or not self.where:
+            self._insert()
+            return
+        key = chance.choice(tuple(self.where))
+        if what < 0.8:
+            self._update(key)
+        elif what < 0.9:
+            self._delete(key)
+        else:
+            self._move(key)
 
     def _insert(self, key: int | None = None, onto: int | None = None) -> None:
         self._number += 1
@@ -134,15 +140,17 @@ class Orders:
             shard,
             key,
             self._number,
-            f"INSERT INTO {shard} VALUES ({key}, 'c{key % 97}', {key % 1000}.25, UTC_TIMESTAMP(),"
-            f" {self._number})",
+            f"INSERT INTO {shard} (id, customer, amount, created, touched) VALUES ({key},"
+            f" 'c{key % 97}', {key % 1000}.25, UTC_TIMESTAMP(), {self._number})",
         )
         self.where[key] = server, shard
 
     def _update(self, key: int) -> None:
         self._number += 1
         server, shard = self.where[key]
-        text = f"UPDATE {shard} SET touched = {self._number}, amount = amount + 1 WHERE id = {key}"
+        more = f", {self.extra[shard]} = {self._number % 9}" if shard in self.extra else ""
+        changes = f"touched = {self._number}, amount = amount + 1{more}"
+        text = f"UPDATE {shard} SET {changes} WHERE id = {key}"
         self._commit(server, shard, key, self._number, text)
 
     def _delete(self, key: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from demo.processes import wait_until
 from tests.proof.ctrip import SOON, Site
+from tests.proof.ctrip_trouble import TROUBLES
 
 pytestmark = pytest.mark.stack
 
@@ -49,6 +50,20 @@ def test_two_that_send_one_log_are_told_and_nothing_is_lost_or_falsely_ready(sit
     wait_until(lambda: site.incidents("two collectors send the log"), SOON, "an incident")
     site.note("told")
     site.end_twin()
+    site.ready()
+    finish(site)
+
+
+@pytest.mark.long
+def test_brokers_restarts_columns_poison_and_fail_overs_lose_nothing(site: Site) -> None:
+    site.open()
+    site.ready()
+    site.note("READY")
+    for trouble in TROUBLES:
+        trouble(site)
+        site.kill_sender(1)
+        site.kill_sender(2)
+    site.kill_service()
     site.ready()
     finish(site)
 
