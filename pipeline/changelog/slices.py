@@ -80,15 +80,17 @@ class TableRows:
 def bounded(
     rows: TableRows, files: Sequence[Part], table: str, wanted: WantedBatches, most: int
 ) -> WantedBatches:
-    """Stop at a batch so that about *most* rows are read; at least one file is."""
-    total, stop = 0, wanted.after
+    """Stop before the batch with which more than *most* rows are read; at least one batch is.
+
+    *files* ascend by their lowest batch, so that all of the batches before it are counted then.
+    """
+    total = 0
     for part in files:
         if not wanted.meets(part):
             continue
         total += rows.of(part, table)
-        if total > most and stop > wanted.after:
-            return WantedBatches(wanted.after, stop)
-        stop = max(stop, min(part.high, wanted.until))
+        if total > most and part.low - 1 > wanted.after:
+            return WantedBatches(wanted.after, part.low - 1)
     return wanted
 
 

@@ -1,5 +1,6 @@
 """Each table's slice holds exactly its own batches, whatever the others have still to apply."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.changelog import slices
-from pipeline.changelog.scan import opened, parts, scan
+from pipeline.changelog.scan import Part, opened, parts, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, bounded, read
 from pipeline.lake.store import Store
 from pipeline.model import Op
@@ -110,6 +111,25 @@ def test_f16_a_slice_stops_after_so_many_rows_of_its_own_table(
     found = bounded(TableRows(lake.log.store), files, "db.t", WantedBatches(after, until), most)
 
     assert found == WantedBatches(after, stop)
+
+
+class OwnRows(TableRows):
+    """All rows of a file are of the table."""
+
+    def of(self, part: Part, table: str) -> int:
+        del table
+        return part.rows
+
+
+@pytest.mark.parametrize("rows", [(0, 3), (3, 0), (2, 2)])
+def test_of_a_batch_all_files_are_read_or_none(lake: HandLake, rows: tuple[int, int]) -> None:
+    """Whichever comes first: the others of its batch count before the slice may end behind it."""
+    first = Part("a", 0, 0, rows=1)
+    files = (first, *(replace(first, path=f"b{n}", low=1, high=1, rows=n) for n in rows))
+
+    found = bounded(OwnRows(lake.log.store), files, "db.t", WantedBatches(-1, 1), 2)
+
+    assert found == WantedBatches(-1, 0)
 
 
 def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
