@@ -50,7 +50,7 @@ def read(key: bytes | None) -> Fields | None:
     found = canonical.read(key.decode("utf-8"))
     try:
         return None if found is None else _texts(_unwrapped(found))
-    except RecursionError:
+    except ValueError:
         return None
 
 
