@@ -11,6 +11,7 @@ import pytest
 
 from alerts.outbox import RefusedError
 from alerts.post import post
+from demo.processes import wait_until
 from pipeline.errors import UnreachableError
 
 Speaks = Callable[[socket.socket, threading.Event], None]
@@ -104,4 +105,8 @@ def test_no_timer_is_left_behind() -> None:
     with _receiver(_taken) as url:
         post(url, b"{}", {}, timedelta(minutes=5))
 
-    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    wait_until(
+        lambda: not [one for one in threading.enumerate() if isinstance(one, threading.Timer)],
+        timedelta(seconds=30),
+        "the end of its timer",
+    )
