@@ -33,14 +33,16 @@ class LandedState:
         """Table -> the batch that its mirror is to come to: the last one that holds a change of it.
 
         Where changes bear no places in the log, an older one only as long as what came since may
-        be sent again; -1 where it is to stand still until that is over, or a base is whole.
+        be sent again; -1 where it is to stand still until that is over, or a base is whole.  A
+        source that is no longer configured sends nothing, again or anew, and keeps nobody waiting.
         """
         if not self.mark.beats:
             return self.mark.tables
         sure: dict[str, int] = {}
         for name, table in self.mark.shards.items():
-            trail = self.mark.beats.get(source_of(name))
-            if table is not None and trail is not None:
+            source = source_of(name)
+            trail = self.mark.beats.get(source)
+            if table is not None and trail is not None and source in self.catalog.readings:
                 known = sure.get(table, self.mark.batch)
                 sure[table] = min(known, -1 if trail.sure is None else trail.sure)
         for name, table in self.mark.shards.items():

@@ -10,14 +10,16 @@ from pipeline.beats import BeatTrail
 from pipeline.mark import Mark
 from pipeline.model import Order
 from pipeline.route import Router
+from tests.pipeline.reading import readings
 
 CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 SHARDS: dict[str, str | None] = {"a/db.t_0": "db.t", "b/db.t_1": "db.t", "c/db.u": "db.u"}
 MARK = Mark("prod", 60, shards=SHARDS, tables={"db.t": 60, "db.u": 58})
 
 
-def through(mark: Mark) -> dict[str, int]:
-    return dict(LandedState(mark, Catalog(Router(), {})).through)
+def through(mark: Mark, *sources: str) -> dict[str, int]:
+    """*sources* are those in the config."""
+    return dict(LandedState(mark, Catalog(Router(), readings(*sources or "abc"))).through)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,15 @@ def test_a_mirror_takes_up_no_row_that_may_be_an_older_one(
 
 def test_one_whose_newest_change_is_older_waits_for_nothing() -> None:
     assert through(replace(MARK, beats={"c": replace(CALM, raised=60)}))["db.u"] == 58
+
+
+def test_a_source_that_left_the_config_keeps_no_mirror_waiting() -> None:
+    """Its trail is not forgotten: if it comes back while it is sent again, nothing is READY."""
+    left = replace(MARK, batch=600, tables={"db.t": 600})
+    left = replace(left, beats={"a": replace(CALM, raised=599), "b": CALM})
+
+    assert through(left, "a", "c") == {"db.t": 598}
+    assert through(left, "a", "b", "c") == {"db.t": 50}
 
 
 @pytest.mark.parametrize(
