@@ -11,7 +11,7 @@ from dataclasses import replace
 from pipeline.beats import BeatTrail, LandedBeat, SkippedBeats, followed
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
-from pipeline.model import Ordering
+from pipeline.model import Order, Ordering
 from pipeline.report import Gap, read_gap, tell_gap
 
 
@@ -24,7 +24,7 @@ def with_beats(
     """*made*, the mark after *before*, with the *beats* between, by source, in any order."""
     placed = {source for source, one in orderings.items() if one is Ordering.LOG}
     trails = {source: one for source, one in made.beats.items() if source not in placed}
-    gaps = dict(made.gaps)
+    gaps, tops = dict(made.gaps), _tops(before) if beats else {}
     for source, own in beats.items():
         if orderings.get(source, Ordering.LOG) is Ordering.LOG:
             continue
@@ -33,7 +33,7 @@ def with_beats(
         seen = followed(trail, own, made.batch)
         if seen is None:
             continue
-        trails[source] = _judged(seen.trail, source, before, made.batch)
+        trails[source] = _judged(seen.trail, tops.get(source), made.batch)
         lost = _lost_with(made, since, own) if seen.skipped else ""
         found = [_never_sent(source, made, one, lost) for one in seen.skipped]
         if seen.doubtful:  # what was told before is of now, too: a base must begin after it
@@ -45,12 +45,20 @@ def with_beats(
     return replace(made, beats=trails, gaps=gaps)
 
 
-def _judged(trail: BeatTrail, source: str, before: Mark, batch: int) -> BeatTrail:
+def _tops(before: Mark) -> Mapping[str, Order]:
+    """Source -> the highest order of what landed in earlier batches."""
+    tops: dict[str, Order] = {}
+    for name, order in before.high.items():
+        source = source_of(name)
+        tops[source] = max(order, tops.get(source, order))
+    return tops
+
+
+def _judged(trail: BeatTrail, top: Order | None, batch: int) -> BeatTrail:
     """*trail*, which knows whether its highest stands above all that came in earlier batches."""
     if trail.raised != batch:
         return trail
-    clear = all(one < trail.order for n, one in before.high.items() if source_of(n) == source)
-    return replace(trail, clear=clear)
+    return replace(trail, clear=top is None or top < trail.order)
 
 
 def _lost_with(made: Mark, since: int, beats: Iterable[LandedBeat]) -> str:
