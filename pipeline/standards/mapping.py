@@ -127,7 +127,8 @@ def told_by(file: str, source: str, standard: str, kind: StandardType) -> Mappin
             made = MappingFile(stamp, found)
         except (OSError, SluiceError) as error:
             why = UnreachableError(_unread(file, error)) if isinstance(error, OSError) else error
-            made = replace(known, stamp=stamp, why=why)
+            kept = None if isinstance(error, OSError) else stamp  # nothing tells when it goes
+            made = replace(known, stamp=kept, why=why)
         _known[asked] = made
         return made
 

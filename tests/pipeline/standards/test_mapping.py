@@ -1,5 +1,6 @@
 """A mapping gives each value one answer, and grows without a restart."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -130,6 +131,25 @@ def test_a_refused_file_is_read_once_and_counts_again_when_it_is_put_right(
 
     assert len(reads) == 1
     _file(tmp_path, "7,u-7", "8,u-8", "9,u-9")
+    assert own.value("7") == "u-7"
+
+
+def test_a_read_that_fails_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many files were open, or a disk was slow: nothing of the file changes when that ends."""
+    own = IdMapping(("user_id",), _file(tmp_path, "7,u-7"))
+    faults = [OSError(errno.EMFILE, "Too many open files")]
+
+    def failing(file: str) -> pa.Table:
+        if faults:
+            raise faults.pop()
+        return table(file)
+
+    monkeypatch.setattr(mapping, "_table", failing)
+
+    with pytest.raises(FormatError, match="Too many open files"):
+        own.value("7")
     assert own.value("7") == "u-7"
 
 
