@@ -14,7 +14,8 @@ def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) ->
     """
     if own is None:
         return
-    if lacking := sorted(own.expected - {column.name for column in schema.columns}):
+    there = {column.name.casefold() for column in schema.columns}
+    if lacking := sorted(name for name in own.expected if name.casefold() not in there):
         detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
         raise HeldError("standards", f"{detail}; correct its name, or take it out")
     for name in table.key:

@@ -53,5 +53,20 @@ def test_what_has_one_spelling_has_one_answer(column: Column) -> None:
     _refuse(column, HASH)
 
 
+@pytest.mark.parametrize(("name", "there"), [("A", True), ("b", False)])
+def test_a_column_that_the_config_names_must_be_there_in_whichever_letters(
+    name: str, *, there: bool
+) -> None:
+    rule = StandardRule("db.t", ("id",), (("own", KeyedHash((name,), "0123456789abcdef")),))
+    schema = TableSchema("db.t", Order(1, 1, 1), (ID, Column("a", "VARCHAR", 9)), ("id",))
+    own = Standards((rule,)).of("db.t")
+
+    if there:
+        refuse_odd(own, TABLE, schema)
+    else:
+        with pytest.raises(HeldError, match="has no column b, for which"):
+            refuse_odd(own, TABLE, schema)
+
+
 def test_tables_without_standards_are_not_looked_at() -> None:
     refuse_odd(None, TABLE, TableSchema("db.t", Order(1, 1, 1), (Column("a", "JSON"),), ("id",)))
