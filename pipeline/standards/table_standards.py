@@ -30,6 +30,7 @@ NONE = ""
 
 ALL = ("*",)
 _TOLD = re.compile(r"[^\W\d][\w$]{0,63}")  # a name that is a name: a row may have any text for one
+_GLOB = re.compile(r"[*?[]")
 _MANY = 10_000  # names of columns that are remembered
 
 
@@ -91,16 +92,17 @@ class TableStandards:
     def require_columns(self, texts: Iterable[str]) -> None:
         """Refuse whole rows, images of one, that lack a column which this very table should have.
 
-        Where all other columns may land, its values may stand there under another name.
+        Where a glob lets other columns land, its values may stand there under another name.
 
         Raises:
             FormatError: they do.
         """
-        if self.clear != ALL or not self._secret:
+        spoken = {one.casefold() for one in self.clear if not _GLOB.search(one)}
+        if not self._secret or not any(map(_GLOB.search, self.clear)):
             return
         names = {name.casefold() for text in texts for name in _read(text)}
         lacking = sorted(self._secret - names)
-        if lacking and not names <= {name.casefold() for name in self.key}:
+        if lacking and not names <= spoken | {name.casefold() for name in self.key}:
             msg = f"it has no column {lacking[0]}, whose values may stand in another one now"
             raise FormatError(f"{msg}; name the others under `clear` in `standards`")
 
@@ -164,8 +166,10 @@ class TableStandards:
         return self._found[name]
 
     def _may_land(self, name: str) -> bool:
-        known = (*self.key, *self.clear) if self.hides else ALL
-        return any(fnmatchcase(name.casefold(), one.casefold()) for one in known)
+        own = name.casefold()
+        if not self.hides or own in {one.casefold() for one in self.key}:
+            return True
+        return any(fnmatchcase(own, one.casefold()) for one in self.clear)
 
     def _answer(self, name: str, text: str) -> str | None:
         standard = self._decided(name)

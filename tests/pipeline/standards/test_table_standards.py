@@ -171,6 +171,14 @@ def test_a_column_that_nobody_spoke_of_does_not_land() -> None:
         assert "138" not in str(refused.value)
 
 
+def test_a_column_of_the_key_is_named_and_no_glob() -> None:
+    own = _of(replace(STRICT, key=("no[1]",)))
+
+    assert json.loads(own.row('{"NO[1]":7,"made_at":"x"}')) == {"NO[1]": 7, "made_at": "x"}
+    with pytest.raises(FormatError, match="column no1"):
+        own.row('{"no1":7}')
+
+
 def test_the_first_part_that_hides_says_what_may_land() -> None:
     shown = StandardRule("*", ("id", "part"), (("u", Upper(("city",))),))
     all_ = replace(RULE, tables="*")
@@ -207,3 +215,25 @@ def test_where_all_may_land_a_row_has_what_its_table_should_have(
 
 def test_of_tables_that_a_pattern_names_a_row_may_lack_columns() -> None:
     OWN.require_columns(['{"id":1,"part":2,"mobile":"x"}'])
+
+
+@pytest.mark.parametrize(
+    ("clear", "refused"),
+    [
+        pytest.param(("?*",), True, id="another_glob_for_all"),
+        pytest.param(("id", "m*"), True, id="one_that_lets_the_new_name_land"),
+        pytest.param(("id", "mobile"), False, id="each_by_its_name"),
+    ],
+)
+def test_where_a_glob_lets_columns_land_a_row_has_what_its_table_should_have(
+    clear: tuple[str, ...], *, refused: bool
+) -> None:
+    own = _of(replace(RULE, tables="shop.users", clear=clear))
+    good = '{"id":1,"phone":"x","name":"y","memo":"z"}'
+
+    own.require_columns([good])
+    if refused:
+        with pytest.raises(FormatError, match="it has no column name, whose values may"):
+            own.require_columns(['{"id":1,"part":2,"mobile":"x"}'])
+    else:
+        own.require_columns(['{"id":1,"part":2,"mobile":"x"}'])
