@@ -22,8 +22,8 @@ def require_disks(base: Path, ledger: Ledger) -> None:
         raise UnreachableError(f"files in {base}: {what}; is its disk mounted?")
     own, before = {one for one in found if device(base / one) != device(base)}, ledger.own_disks()
     for gone in sorted(before - own):
-        if not folders(base / gone):
-            what = "it lay on a disk of its own, and nothing lies in its place; is that mounted?"
+        if not (base / gone / GONE).is_dir():  # a writer makes folders of its days, mounted or not
+            what = "it lay on a disk of its own, and does not now; is that mounted?"
             raise UnreachableError(f"files in {base / gone}: {what} {IF_NOT}")
     if own != before:
         ledger.keep_own_disks(own)
@@ -34,4 +34,5 @@ def device(at: Path) -> int:
     return at.stat().st_dev
 
 
-IF_NOT = "If it is gone for good, make any folder there, such as 2000_01_01"
+GONE = "2000_01_01"
+IF_NOT = f"If it is gone for good, make the folder {GONE} in its place"

@@ -125,6 +125,7 @@ class FileSweep:
             seen.add(part.path)
             yield from self._hour(part, number, whole=whole, waits=part.path in waits)
             yield
+        require_disks(self.base, self.ledger)  # all the while: one that went held no files
         if whole and began >= self._behind:
             yield from self._left(now)
             self._resting.forget_others(seen)

@@ -1,12 +1,14 @@
 """A log whose own disk is not mounted is told, and is no log without files."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import UnreachableError
 from pipeline.files import disks
+from pipeline.files.message import BeatHead
 from tests.pipeline.files.folder import LogFolder
 
 ROW = b'{"id": 1}\n'
@@ -32,13 +34,61 @@ def test_a_log_whose_own_disk_is_gone_is_told(folder: LogFolder, empty: bool) ->
         (folder.base / "clicks").mkdir()
     folder.again()
 
-    with pytest.raises(UnreachableError, match="clicks: it lay on a disk of its own, and nothing"):
+    with pytest.raises(UnreachableError, match="clicks: it lay on a disk of its own, and does not"):
         folder.sweep()
+
+
+def test_a_writer_that_goes_on_where_the_disk_was_does_not_say_that_it_is_gone(
+    folder: LogFolder,
+) -> None:
+    folder.write("b.json", ROW * 3, log="clicks")
+    folder.sweep()
+    (folder.base / "clicks").unlink()
+    folder.write("c.json", ROW, log="clicks")  # into the folder that it was mounted on
+    number = folder.ledger.beat(0, "sluice.heartbeat", "logs")
+
+    for _ in range(3):
+        with pytest.raises(UnreachableError, match="make the folder 2000_01_01 in its place"):
+            folder.sweep()
+    assert beats(folder) == []
+
+    (folder.base / "clicks").rename(folder.home / "below")
+    (folder.base / "clicks").symlink_to(folder.home / "disk")
+    folder.settled()
+    assert folder.taken() == {"a.json": 1, "b.json": 3}
+    assert beats(folder) == [number]
+
+
+def test_a_disk_that_goes_while_a_sweep_is_on_its_way_ends_none(folder: LogFolder) -> None:
+    folder.write("a.json", ROW, log="actions")
+    folder.write("b.json", ROW, log="clicks")
+    folder.ledger.beat(0, "sluice.heartbeat", "logs")
+    folder.budget = timedelta()  # one step a question
+    folder.again()
+    folder.process.advance()  # into `actions`, and no further
+    (folder.base / "clicks").unlink()
+    (folder.base / "clicks").mkdir()
+
+    with pytest.raises(UnreachableError, match="does not now; is that mounted"):
+        folder.sweep()
+    folder.again()
+    (folder.base / "clicks").rmdir()
+    (folder.base / "clicks").symlink_to(folder.home / "disk")
+    folder.sweep()
+    assert beats(folder) == []  # what waits is not taken yet
+    folder.settled()
+    assert folder.taken().keys() == {"a.json", "b.json"}
+    assert len(beats(folder)) == 1
+
+
+def beats(folder: LogFolder) -> list[int]:
+    return [e.what.n for e in folder.entries() if isinstance(e.what, BeatHead)]
 
 
 def test_a_log_that_moved_to_the_disk_of_the_others_is_as_they_are(folder: LogFolder) -> None:
     (folder.base / "clicks").unlink()
     folder.write("b.json", ROW, log="clicks")
+    (folder.base / "clicks" / "2000_01_01").mkdir()
     folder.settled()
 
     (folder.base / "clicks").rename(folder.home / "away")
