@@ -126,14 +126,14 @@ class FileSweep:
             yield from self._hour(part, number, whole=whole, waits=part.path in waits)
             yield
         require_disks(self.base, self.ledger)  # all the while: one that went held no files
-        if whole and began >= self._behind:
-            yield from self._left(now)
-            self._resting.forget_others(seen)
-            self._behind = began + self.rules.behind.total_seconds()
         self._unseen(number, now)
         if whole:
             self.ledger.end_sweep(number)
             self._deep = self._next_whole(began)
+        if whole and began >= self._behind:  # no heartbeat waits for that
+            yield from self._left(now)
+            self._resting.forget_others(seen)
+            self._behind = began + self.rules.behind.total_seconds()
 
     def _remembered(self) -> SweepCount:
         """What the ledger says; nothing is known of hours once another is in its place."""

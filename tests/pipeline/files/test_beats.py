@@ -84,6 +84,18 @@ def test_no_beat_stands_before_a_row_that_lay_there_unless_its_file_is_told(
         assert passed(folder, written) == len(written.asked)
 
 
+def test_a_beat_does_not_wait_for_a_look_at_hours_that_were_left(tmp_path: Path) -> None:
+    with LogFolder(tmp_path, budget=timedelta()) as folder:  # one step a question
+        for hour in range(10):
+            folder.write("old.json", b"", hour=("2026_11_20", f"{hour:02}"))
+        folder.ledger.beat(0, "sluice.heartbeat", "logs")
+        while not folder.entries():
+            assert folder.process.advance()
+
+        assert [type(one.what) for one in folder.entries()] == [BeatHead]
+        assert folder.ledger.left("clicks/2026_11_20/09") is None
+
+
 def passed(folder: LogFolder, written: Written) -> int:
     """How many beats stand there, each behind what it must stand behind."""
     rows, told, count = defaultdict[str, int](int), set[str](), 0
