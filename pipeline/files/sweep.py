@@ -212,7 +212,7 @@ class FileSweep:
             some.sort(key=lambda one: (one.stamp.modified, one.name))
             paths = [one.path for one in some]
             taken, waiting = self.ledger.taken(paths), self.ledger.waiting(paths)
-            anew = self._anew([one for one in some if one.path not in waiting])
+            anew = self._anew([one for one in some if one.path not in waiting], number)
             kept, open_ = dict[str, WaitingFile](), list[tuple[FoundFile, WaitingFile]]()
             for one in some:
                 known, waits = taken.get(one.path), waiting.get(one.path)
@@ -233,11 +233,12 @@ class FileSweep:
         return every
 
     def _anew(
-        self, news: Sequence[FoundFile]
+        self, news: Sequence[FoundFile], number: int
     ) -> Callable[[FoundFile, WaitingFile | None, float], WaitingFile]:
         """How a file begins to wait, or has another stamp.
 
-        One that waits by the name that it had before goes on to.
+        One that waits by the name that it had before goes on to.  What changed while nobody looked
+        may stand still since.
         """
         firsts = self.ledger.first_by_inode([one.stamp.inode for one in news])
 
@@ -245,7 +246,9 @@ class FileSweep:
             if waits is None or waits.told:
                 first = firsts.get(one.stamp.inode, self._since)
                 return WaitingFile(one.stamp, first, now, seen=now)
-            return replace(waits, stamp=one.stamp, since=now, why="")
+            unwatched = number == self._first or overdue(waits, now, self.rules.patience)
+            seen = now if unwatched else waits.seen
+            return replace(waits, stamp=one.stamp, since=now, why="", seen=seen)
 
         return begun
 

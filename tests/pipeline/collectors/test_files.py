@@ -97,12 +97,13 @@ def test_what_ails_who_sweeps_is_told_by_one_beside_it(
 
 
 def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_path: Path) -> None:
-    (path,), now = base.rglob("a.json"), timedelta()
-    ledger = str(tmp_path / "ledger.db")
+    (path,), ledger = base.rglob("a.json"), str(tmp_path / "ledger.db")
+    hour, second = timedelta(hours=1), timedelta(seconds=1)
     made = FilesCollector(
-        str(base), "logs", ledger=ledger, settle=timedelta(hours=1), patience=now, deep=now
+        str(base), "logs", ledger=ledger, settle=hour, patience=second, deep=timedelta()
     )
-    for _ in range(2):
+    until = datetime.now(UTC) + timedelta(seconds=30)
+    while made.state().running and datetime.now(UTC) < until:
         with path.open("ab") as file:
             file.write(b'{"id": 2}\n')
         made.acknowledged()

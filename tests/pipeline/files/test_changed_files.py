@@ -239,3 +239,21 @@ def test_files_are_taken_again_into_a_ledger_that_took_the_place_of_another(
     folder.sweep(6)
 
     assert folder.taken() == {"a.json": 1}
+
+
+@pytest.mark.parametrize(("restarted", "away"), [(True, timedelta(seconds=60)), (False, 2 * LIMIT)])
+def test_a_file_that_was_finished_while_nobody_looked_is_not_named(
+    folder: LogFolder, restarted: bool, away: timedelta
+) -> None:
+    path = folder.write("a.json", ROW)
+    for _ in range(25 if restarted else 1):
+        path.write_bytes(path.read_bytes() + ROW)
+        folder.sweep()
+    path.write_bytes(path.read_bytes() + ROW)
+    if restarted:
+        folder.again()
+    folder.sweep(1, away)
+
+    assert folder.ledger.restless((folder.now() - LIMIT).timestamp()) is None
+    folder.settled()
+    assert folder.taken().keys() == {"a.json"}
