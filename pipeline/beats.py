@@ -44,7 +44,7 @@ class BeatTrail:
     never.  ``falls`` counts falls, ``leaps`` numbers left out on the way back, both until there
     were none for a while, which ``calm`` counts.  ``clear`` if nothing that had landed before that
     batch stands at ``order`` or above.  ``fell`` is where numbers fell to since the highest came;
-    -1: nowhere.
+    -1: nowhere.  ``once`` if what is read of the log is never sent again, unless numbers fall.
     """
 
     highest: int
@@ -58,6 +58,7 @@ class BeatTrail:
     calm: int = 0
     clear: bool = True
     fell: int = -1
+    once: bool = False
 
     @property
     def resending(self) -> bool:
@@ -73,6 +74,11 @@ class BeatTrail:
     def doubtful(self) -> bool:
         """Whether that was seen last in its newest heartbeat: it is at its worst now."""
         return self.divided and self.calm == 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether only batches up to a sure one are believed: what came since may come again."""
+        return not self.once or self.resending or self.raised <= self.over
 
     @property
     def sure(self) -> int | None:

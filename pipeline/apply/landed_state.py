@@ -42,7 +42,9 @@ class LandedState:
         for name, table in self.mark.shards.items():
             source = source_of(name)
             trail = self.mark.beats.get(source)
-            if table is not None and trail is not None and source in self.catalog.readings:
+            if trail is None or not trail.waits or source not in self.catalog.readings:
+                continue
+            if table is not None:
                 known = sure.get(table, self.mark.batch)
                 sure[table] = min(known, -1 if trail.sure is None else trail.sure)
         for name, table in self.mark.shards.items():

@@ -47,6 +47,7 @@ class FileRows:
     notation: ClassVar[Notation] = Notation.PLAIN
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
+    sent_once: ClassVar[bool] = True
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         """None: columns come with the rows."""

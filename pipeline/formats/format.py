@@ -111,7 +111,10 @@ class Decoded:
 
 
 class Format(Protocol):
-    """A way changes are written into messages; its settings are the fields of its class."""
+    """A way changes are written into messages; its settings are the fields of its class.
+
+    One that says ``sent_once = True`` is of a log of which nothing that was read is sent again.
+    """
 
     @property
     def ordering(self) -> Ordering:

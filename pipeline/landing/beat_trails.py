@@ -5,7 +5,7 @@ that it is sent again, or by two at once.  A piece that is missing is a gap of a
 source, and so is what two have sent: see :mod:`pipeline.beats`.  Pure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.beats import BeatTrail, LandedBeat, SkippedBeats, followed
@@ -20,8 +20,12 @@ def with_beats(
     before: Mark,
     beats: Mapping[str, Sequence[LandedBeat]],
     orderings: Mapping[str, Ordering],
+    once: Collection[str] = (),
 ) -> Mark:
-    """*made*, the mark after *before*, with the *beats* between, by source, in any order."""
+    """*made*, the mark after *before*, with the *beats* between, by source, in any order.
+
+    *once* are the sources that never send again what was read of them.
+    """
     placed = {source for source, one in orderings.items() if one is Ordering.LOG}
     trails = {source: one for source, one in made.beats.items() if source not in placed}
     gaps, tops = dict(made.gaps), _tops(before) if beats else {}
@@ -33,7 +37,8 @@ def with_beats(
         seen = followed(trail, own, made.batch)
         if seen is None:
             continue
-        trails[source] = _judged(seen.trail, tops.get(source), made.batch)
+        judged = _judged(seen.trail, tops.get(source), made.batch)
+        trails[source] = replace(judged, once=source in once)
         lost = _lost_with(made, since, own) if seen.skipped else ""
         found = [_never_sent(source, made, one, lost) for one in seen.skipped]
         if seen.doubtful:  # what was told before is of now, too: a base must begin after it

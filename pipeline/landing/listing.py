@@ -33,6 +33,7 @@ class Listing:
     others before them.  Nothing is acknowledged of a source that does not tell them.
     ``hidden`` are topics that were read and that we may not see any more, there or not.
     ``epoch_ends`` holds where the leader epoch of W ends, of partitions with another leader now.
+    ``once`` are sources that never send again what was read of them.
     """
 
     heads: Mapping[str, tuple[Head, Head]]
@@ -43,6 +44,7 @@ class Listing:
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     captures: Mapping[str, Capture] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    once: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Upstream:
             self.transport.epoch_ends(changed),
             captures,
             self.transport.hidden(absent),
+            frozenset(feed.settings.name for feed in self.feeds if feed.sent_once),
         )
 
     def names(self, topic: str) -> TopicNames | None:

@@ -51,6 +51,11 @@ class Feed:
         """How schema changes in its topics are read."""
         return SchemaReading(self.format.schema_change, self.dialect)
 
+    @property
+    def sent_once(self) -> bool:
+        """Whether nothing of its log is sent again that was read; most formats say nothing."""
+        return getattr(self.format, "sent_once", False)
+
     @cached_property
     def topics(self) -> str:
         """Regular expression for the whole name of each of its topics."""

@@ -35,4 +35,4 @@ def with_untold(
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)
     made = with_again(made, before, facts.wholes, at)
-    return with_beats(made, before, facts.beats, orderings)
+    return with_beats(made, before, facts.beats, orderings, listing.once)

@@ -104,6 +104,15 @@ def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() ->
     assert asked(CALM, before=before).ready
 
 
+def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fall() -> None:
+    """A ledger of files: rows land all the time, and a heartbeat once all files were looked at."""
+    once = replace(CALM, raised=50, once=True)
+
+    assert asked(once).ready
+    assert asked(replace(once, last=880)).state is ReadinessState.NOT_READY
+    assert asked(replace(once, over=51)).state is ReadinessState.NOT_READY
+
+
 def test_the_change_log_is_asked_only_whether_it_is_sent_again_now() -> None:
     assert asked(replace(CALM, raised=50, over=51), LANDED).ready
     assert not asked(replace(CALM, last=880), LANDED).ready

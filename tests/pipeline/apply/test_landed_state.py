@@ -52,6 +52,14 @@ def test_a_source_that_left_the_config_keeps_no_mirror_waiting() -> None:
     assert through(left, "a", "b", "c") == {"db.t": 50}
 
 
+def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fall() -> None:
+    once = replace(CALM, once=True)
+
+    assert through(replace(MARK, beats={"a": once}))["db.t"] == 60
+    assert through(replace(MARK, beats={"a": replace(once, last=880)}))["db.t"] == 50
+    assert through(replace(MARK, beats={"a": replace(once, over=51)}))["db.t"] == -1
+
+
 @pytest.mark.parametrize(
     ("complete", "last"),
     [(50, 50), (51, -1)],
