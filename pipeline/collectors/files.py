@@ -147,11 +147,13 @@ class FilesCollector:
         return RUNNING
 
     def _ail(self, why: str) -> None:
-        """Told to who asks beside it, too; the ledger itself may be what ails."""
+        """Told to who asks beside it, too, with its time; the ledger itself may be what ails."""
         self._ailment = why
         with suppress(SluiceError):
-            if self._ledger.ailment() != why:
-                self._ledger.ail(why)
+            if why:
+                self._ledger.ail(f"at {_now().replace(microsecond=0)}: {why}")
+            elif self._ledger.ailment():
+                self._ledger.ail("")
 
     def close(self) -> None:
         """Let others sweep."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.collectors import files
 from pipeline.collectors.files import FilesCollector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.layout import LogRule
@@ -94,6 +95,22 @@ def test_what_ails_who_sweeps_is_told_by_one_beside_it(
     collector.acknowledged()
     assert beside.state().running
     beside.close()
+
+
+def test_a_failure_of_who_sweeps_no_more_is_told_with_its_time(
+    collector: FilesCollector, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_now", lambda: datetime(2026, 11, 23, 10, 0, 7, 5, tzinfo=UTC))
+    base.rename(base.with_name("gone"))
+    with pytest.raises(UnreachableError):
+        collector.acknowledged()
+    collector.close()
+
+    beside = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"))
+    told = beside.state().told
+    beside.close()
+
+    assert told.startswith("failed: at 2026-11-23 10:00:07+00:00: files in ")
 
 
 def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_path: Path) -> None:
