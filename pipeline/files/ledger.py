@@ -22,6 +22,8 @@ from pipeline.files.ledger_tables import (
     BETWEEN,
     BY_INODE,
     FIRSTS,
+    KEEP_SEEN,
+    KEEPS_SEEN,
     LATE,
     RESTLESS,
     TABLES,
@@ -140,7 +142,7 @@ class Ledger:
         return RestlessFiles(*found) if found[0] else None
 
     def ailment(self) -> str:
-        """Why the last look failed, whoever looked; empty if it was well."""
+        """When and why the last look failed, whoever looked; empty if it was well."""
         with self._asked() as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'ailment'").fetchone()
         return "" if row is None else str(row[0])
@@ -328,6 +330,8 @@ class Ledger:
             self._db.execute("BEGIN IMMEDIATE")
             for statement in TABLES:
                 self._db.execute(statement)
+            if self._db.execute(KEEPS_SEEN).fetchone() is None:
+                self._db.execute(KEEP_SEEN)
             start = [("id", uuid.uuid4().hex), *START.items()]
             self._db.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", start)
             self._db.execute("COMMIT")

@@ -22,6 +22,8 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS own_disks (log TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
 )
+KEEPS_SEEN = "SELECT 1 FROM pragma_table_info('waiting') WHERE name = 'seen'"
+KEEP_SEEN = "ALTER TABLE waiting ADD COLUMN seen REAL"  # those of before lack it
 _KNOWN = (
     "SELECT path, inode, size, modified, changed, digest, rows, path IN rewritten FROM taken WHERE "
 )

@@ -4,6 +4,7 @@ Covers pipeline/files/entries.py and pipeline/files/ledger_tables.py, too.
 """
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from pipeline.beats import LandedBeat, followed
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.entries import LedgerEntry, TakenFile
 from pipeline.files.ledger import Ledger
+from pipeline.files.ledger_tables import TABLES
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
-from pipeline.files.stamp import FileStamp, KnownFile, WaitingFile
+from pipeline.files.stamp import FileStamp, KnownFile, RestlessFiles, WaitingFile
 from pipeline.model import Order
 
 STAMP = FileStamp(1, 10, 100, 100)
@@ -201,3 +203,19 @@ def test_what_waits_is_found_by_its_inode_until_somebody_was_told(ledger: Ledger
     ledger.wait(PART, 5, {"c": WaitingFile(replace(STAMP, inode=2), 1, 0, told=True)})
 
     assert ledger.first_by_inode([STAMP.inode, 2, 3]) == {STAMP.inode: 3}
+
+
+def test_a_ledger_of_before_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path)) as db:
+        for statement in TABLES:
+            db.execute(statement.replace(", seen REAL", ""))
+        db.execute("INSERT INTO waiting VALUES ('c/a', 1, 2, 3, 4, 5, 6.0, '', 0, 'c', 7)")
+        db.commit()
+    ledger, waits = Ledger(path), WaitingFile(FileStamp(1, 2, 3, 4), 5, 6.0)
+
+    assert ledger.waiting(["c/a"]) == {"c/a": waits}
+    assert ledger.restless(9.0) is None
+    ledger.wait("c", 8, {"c/a": replace(waits, seen=5.0)})
+    assert ledger.restless(9.0) == RestlessFiles(1, "c/a", 5.0)
+    ledger.close()
