@@ -299,11 +299,11 @@ def counts_of(verdicts: Verdicts, floored: int) -> Counts:
 
 
 def _corrected(changes: pa.Table) -> int:
-    """Messages that were quarantined before: their changes bear its name."""
+    """Changes that were quarantined before: they bear the name of their message."""
     if "error" not in changes.column_names:
         return 0
     named = changes.filter(pc.not_equal(plain(changes["op"]), str(Op.ERROR)))["error"]
-    return len(pc.unique(plain(named)).drop_null())
+    return int(pc.count(named).as_py())
 
 
 def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:

@@ -11,7 +11,7 @@ name, are still there (no other topic, no other leader's log has their offsets),
 changes of rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -32,6 +32,7 @@ from pipeline.resubmissions import is_shard, place_of
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.offset_ranges import OffsetRange
 
+AT_ONCE = 20  # messages tried in a round: each costs some 50 ms, and all sources wait
 log = structlog.get_logger(__name__)
 
 
@@ -39,13 +40,14 @@ log = structlog.get_logger(__name__)
 class Healed:
     """Quarantined changes by their ``ids``, and their rows in files of no batch yet.
 
-    ``counted_before`` are those ids that the account of their table has counted as quarantined.
+    ``counted_before`` are those that the account of their table has counted as quarantined, each as
+    often as it did: one message may hold many rows.
     """
 
     ids: frozenset[str] = frozenset()
     files: tuple[WrittenFile, ...] = ()
     tallies: tuple[RunTally, ...] = ()
-    counted_before: frozenset[str] = frozenset()
+    counted_before: tuple[str, ...] = ()
 
     def with_more(self, more: "Healed") -> "Healed":
         """Both together."""
@@ -53,7 +55,7 @@ class Healed:
             self.ids | more.ids,
             (*self.files, *more.files),
             (*self.tallies, *more.tallies),
-            self.counted_before | more.counted_before,
+            (*self.counted_before, *more.counted_before),
         )
 
     def counted(self, facts: Facts) -> Facts:
@@ -91,23 +93,25 @@ class Healing:
         at: datetime,
         read: Callable[[Intake], Done],
     ) -> Healed:
-        """What can be read by now, of topics that are there and as *chosen* finds them whole."""
-        ids, done, before = list[str](), list[Done](), set[str]()
+        """What can be read by now, of topics that are there and as *chosen* finds them whole.
+
+        No more than ``AT_ONCE`` messages are tried; what is left of a quarantine, in later rounds.
+        """
+        found, left = Healed(), AT_ONCE
         for subject, intake in self._intakes(mark, listing.source_of, chosen.disturbed):
             named = mark.quarantine[subject].ids
-            if not self._retries.due(subject, named, at):
+            if not left or not self._retries.due(subject, named, at):
                 continue
-            told = _attempt(intake, read)
-            if told is None or not is_whole(told, mark):
-                self._retries.failed(subject, named, at)
-                continue
-            log.info("quarantine read at last", subject=subject, changes=len(named))
-            ids += named
-            before |= {*named} if is_shard(subject) else set()
-            done.append(told)
-        files = tuple(one.file for one in done if one.file is not None)
-        tallies = tuple(tally for one in done for tally in one.tallies)
-        return Healed(frozenset(ids), files, tallies, frozenset(before))
+            done, failed = _told(intake, left, mark, read)
+            left -= min(left, len(intake.ranges)) if done else 1
+            one = _healed(subject, named, done)
+            if failed:
+                open_ = tuple(name for name in named if name not in one.ids)
+                self._retries.failed(subject, open_, at)
+            if done:
+                log.info("quarantine read at last", subject=subject, changes=len(one.ids))
+            found = found.with_more(one)
+        return found
 
     def _intakes(
         self, mark: Mark, source_of: Mapping[str, str], disturbed: Set[str]
@@ -118,11 +122,11 @@ class Healing:
             ranges = _ranges(one)
             sources = {source_of.get(each.topic) for each in ranges}
             feed = feeds.get(sources.pop() or "") if len(sources) == 1 else None
-            if feed is None or not one.epoch or one.count != len(ranges):
+            if feed is None or not one.epoch or one.count != len(one.ids):
                 continue
             if feed.registry is None and self.standards.of(mark.shards.get(subject)) is None:
                 continue
-            if one.partitions & disturbed:
+            if one.partitions & disturbed or subject in mark.schemas:
                 continue
             name, beat = feed.settings.name, feed.settings.heartbeat
             came = Provenance(name, beat, one.epoch, ordering=feed.format.ordering)
@@ -130,15 +134,42 @@ class Healing:
 
 
 def _ranges(one: Quarantine) -> tuple[OffsetRange, ...]:
-    """A range for each change; none, if a name is not that of a message."""
-    found = []
-    for name in one.ids:
-        place = place_of(name)
-        if place is None:
-            return ()
-        at, offset = place
-        found.append(OffsetRange(at.topic, at.partition, offset, offset + 1))
-    return tuple(found)
+    """A range for each message; none, if a name is not that of one."""
+    found = dict.fromkeys(map(_range, one.ids))
+    return () if None in found else tuple(each for each in found if each is not None)
+
+
+def _range(name: str) -> OffsetRange | None:
+    place = place_of(name)
+    if place is None:
+        return None
+    at, offset = place
+    return OffsetRange(at.topic, at.partition, offset, offset + 1)
+
+
+def _told(
+    intake: Intake, most: int, mark: Mark, read: Callable[[Intake], Done]
+) -> tuple[list[Done], bool]:
+    """What is whole of the first *most* messages, and whether some were not.
+
+    One is tried before the others: mostly none can be read as long as one cannot.
+    """
+    done = list[Done]()
+    for ranges in filter(None, (intake.ranges[:1], intake.ranges[1:most])):
+        told = _attempt(replace(intake, ranges=ranges), read)
+        if told is None or not is_whole(told, mark):
+            return done, True
+        done.append(told)
+    return done, False
+
+
+def _healed(subject: str, named: Sequence[str], done: Sequence[Done]) -> Healed:
+    """Those of the changes *named* whose messages are among what is *done*."""
+    read = {each.asked for one in done for each in one.ranges}
+    ids = tuple(name for name in named if _range(name) in read)
+    files = tuple(one.file for one in done if one.file is not None)
+    tallies = tuple(tally for one in done for tally in one.tallies)
+    return Healed(frozenset(ids), files, tallies, ids if is_shard(subject) else ())
 
 
 def _attempt(intake: Intake, read: Callable[[Intake], Done]) -> Done | None:

@@ -134,7 +134,10 @@ class Resubmitting:
         (batch,) = whole.to_batches()
         told = tally(pa.Table.from_batches([slim(batch)]))
         file = write_rows(self.log, batch, Stamp(mark.lane, -1, at))
-        before = frozenset(change for change, subject in taken.items() if is_shard(subject))
+        counted = (
+            mark.quarantine[one].ids for one in dict.fromkeys(taken.values()) if is_shard(one)
+        )
+        before = tuple(name for ids in counted for name in ids if name in taken)
         return Healed(frozenset(taken), (file,), (told,), before)
 
     def _rows(

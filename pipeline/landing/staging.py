@@ -19,10 +19,11 @@ from pipeline.lake.store import Store
 from pipeline.landing.inversions import JUDGED, NO_FLOORS, low
 from pipeline.landing.redelivery import COLUMNS, Near, unexplained
 from pipeline.landing.tally import RunTally
-from pipeline.model import Order, TopicPartition
+from pipeline.model import Op, Order, TopicPartition
 from pipeline.resubmissions import place_of
 
 PLACE = ("topic", "partition", "offset")
+OF_ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})
 MessagePlace = tuple[TopicPartition, int]
 RESTAMPED = 65_536  # rows held at once
 
@@ -56,9 +57,12 @@ def rows_again(
 ) -> tuple[WrittenFile, ...]:
     """Files of rows that were read again, in the batch of *stamp*, and of their columns.
 
-    Those of the quarantined changes *counted_before* bear their names as ``error``.
+    Those of the quarantined changes *counted_before* bear their names as ``error``: of a message as
+    many rows as it has names there.
     """
-    names = {place_of(name): name for name in counted_before}
+    names: dict[MessagePlace | None, list[str]] = {}
+    for name in counted_before:
+        names.setdefault(place_of(name), []).append(name)
     found = [restamped(log, file, stamp, names) for file in files]
     if columns:
         found.append(write_rows(log, columns_rows(columns, stamp), stamp))
@@ -66,11 +70,11 @@ def rows_again(
 
 
 def restamped(
-    log: ChangeLog, file: WrittenFile, stamp: Stamp, names: Mapping[MessagePlace | None, str]
+    log: ChangeLog, file: WrittenFile, stamp: Stamp, names: Mapping[MessagePlace | None, list[str]]
 ) -> WrittenFile:
     """A file of the same rows in the batch of *stamp*: they were written before it had a number.
 
-    *names*: see :func:`rows_again`.
+    *names*: see :func:`rows_again`; those that a row bears are taken out.
     """
     if (made_out := filled(log.store, file, stamp)) is not None:
         return made_out
@@ -101,11 +105,15 @@ def _stamped(rows: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
 
-def _named(rows: pa.RecordBatch, names: Mapping[MessagePlace | None, str]) -> pa.RecordBatch:
+def _named(rows: pa.RecordBatch, names: Mapping[MessagePlace | None, list[str]]) -> pa.RecordBatch:
     if not names:
         return rows
-    places = zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
-    told = [names.get((TopicPartition(topic, at), offset)) for topic, at, offset in places]
+    told: list[str | None] = []
+    for op, topic, at, offset in zip(
+        *(rows[name].to_pylist() for name in ("op", *PLACE)), strict=True
+    ):
+        left = names.get((TopicPartition(topic, at), offset)) if op in OF_ROWS else None
+        told.append(left.pop() if left else None)
     number = rows.schema.get_field_index("error")
     return rows.set_column(number, CHANGES.field("error"), pa.array(told, pa.string()))
 

@@ -5,7 +5,7 @@ Not where order alone does not tell its place: then only a new base closes the q
 
 import base64
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.apply.retries import LONGEST
 from pipeline.landing.facts import Facts
-from pipeline.landing.healing import Healed, Healing, is_whole
+from pipeline.landing.healing import AT_ONCE, Healed, Healing, is_whole
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.shape import SLIM
@@ -206,17 +206,28 @@ def open_of(*ids: str) -> Mark:
     return Mark("main", 1, quarantine={"topic:b.db.t": one})
 
 
+@dataclass(eq=False)
+class Reading:
+    """Messages below the offset ``there``; ``asked`` are those that were read, each time."""
+
+    there: int
+    asked: list[tuple[OffsetRange, ...]] = field(default_factory=list)
+
+    def __call__(self, intake: Intake) -> Done:
+        self.asked.append(intake.ranges)
+        read = (
+            RangeRead(one, one.first, one.first, 1) if one.first < self.there else RangeRead(one)
+            for one in intake.ranges
+        )
+        return Done(None, tuple(read), (TALLY,))
+
+
 def tried(desk: Desk, mark: Mark, source_of: dict[str, str]) -> list[OffsetRange]:
     """Which messages are read again; none was there."""
-    ranges: list[OffsetRange] = []
-
-    def read(intake: Intake) -> Done:
-        ranges.extend(intake.ranges)
-        return Done(None, tuple(map(RangeRead, intake.ranges)), (TALLY,))
-
+    read = Reading(there=0)
     listing = Listing({}, {}, source_of, {}, {})
     Healing(desk.loop.feeds).found(mark, listing, PLAN, desk.now, read)
-    return ranges
+    return [each for ranges in read.asked for each in ranges]
 
 
 @pytest.mark.parametrize(
@@ -272,3 +283,68 @@ def test_messages_that_leave_no_row_leave_no_file(desk: Desk) -> None:
     found = Healing(desk.loop.feeds).found(mark, listing, PLAN, desk.now, read)
 
     assert (found.ids, found.files) == (frozenset({"b.db.t:0:1@1"}), ())
+
+
+NAMES = tuple(f"b.db.t:0:{offset}@1" for offset in range(5 * AT_ONCE))
+LISTING = Listing({}, {}, {"b.db.t": "b"}, {}, {})
+
+
+def test_of_many_that_cannot_be_read_one_is_tried(desk: Desk) -> None:
+    """Each is a client of its own, for which all sources wait."""
+    read = Reading(there=0)
+
+    found = Healing(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+
+    assert (found, [len(each) for each in read.asked]) == (Healed(), [1])
+
+
+def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(desk: Desk) -> None:
+    healing, read, left = Healing(desk.loop.feeds), Reading(there=len(NAMES)), NAMES
+    rounds = 0
+    while left:
+        found = healing.found(open_of(*left), LISTING, PLAN, desk.now, read)
+        assert found.ids == {*left[:AT_ONCE]}
+        left, rounds = left[AT_ONCE:], rounds + 1
+
+    assert rounds == 5
+    assert {len(each) for each in read.asked} == {1, AT_ONCE - 1}
+
+
+def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> None:
+    healing, read = Healing(desk.loop.feeds), Reading(there=1)
+
+    found = healing.found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+
+    assert found.ids == {NAMES[0]}
+    again = healing.found(open_of(*NAMES[1:]), LISTING, PLAN, desk.now, read)
+    assert (again, len(read.asked)) == (Healed(), 2)
+
+
+def test_quarantines_of_many_tables_share_a_round(desk: Desk) -> None:
+    read = Reading(there=len(NAMES))
+    one = Quarantine(None, 1, AT_ONCE - 1, NAMES[: AT_ONCE - 1], epoch=1)
+    mark = Mark("main", 1, quarantine={f"topic:b.db.t{n}": one for n in range(5)})
+
+    Healing(desk.loop.feeds).found(mark, LISTING, PLAN, desk.now, read)
+
+    assert sum(map(len, read.asked)) == AT_ONCE
+
+
+def test_a_message_of_many_rows_is_read_once(desk: Desk) -> None:
+    read = Reading(there=1)
+    ids = ("b.db.t:0:0@1",) * 3
+
+    found = Healing(desk.loop.feeds).found(open_of(*ids), LISTING, PLAN, desk.now, read)
+
+    assert read.asked == [(OffsetRange("b.db.t", 0, 0, 1),)]
+    assert found.ids == {*ids}
+
+
+def test_what_rows_that_tell_their_own_columns_leave_to_a_new_base_is_not_read(desk: Desk) -> None:
+    read = Reading(there=1)
+    one = Quarantine("db.t", 1, 1, ("b.db.t:0:0@1",), ("b/db.t",), epoch=1)
+    told = {"b/db.t": ToldSchema(Order(1, 7, GIB4, 0), "x")}
+    mark = Mark("main", 1, quarantine={"b/db.t": one}, schemas=told)
+
+    assert Healing(desk.loop.feeds).found(mark, LISTING, PLAN, desk.now, read) == Healed()
+    assert read.asked == []

@@ -1,22 +1,27 @@
 """What is hidden is in no column of the change log: sent, quarantined or read again."""
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from pipeline.apply.retries import LONGEST
+from pipeline.apply.turn import _corrected
 from pipeline.model import Op
 from pipeline.report import read_gap
+from pipeline.resubmissions import Resubmission
 from pipeline.row_standards import RowStandards
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping
 from pipeline.standards.table_standards import Standards
 from tests.pipeline.landing.desk import Desk
+from tests.pipeline.reread.test_bases_without_places import TABLE, CanalDesk
 from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows
 
 SECRET = "0123456789abcdef"
@@ -192,6 +197,28 @@ def test_what_had_no_entry_lands_once_it_has_one(tmp_path: Path) -> None:
     assert NAME not in desk.loop.mark.quarantine
     assert {json.loads(one["after"])["name"] for one in _rows(desk)} == {"a", "b"}
     assert CLEAR not in _lake(tmp_path / "lake")
+
+
+def test_a_message_of_two_rows_that_is_sent_again_counts_as_two(tmp_path: Path) -> None:
+    """Each was counted as quarantined: a name that stood for both left one in error for good."""
+    file = tmp_path / "ids.csv"
+    file.write_text("source,standard\nAda,a\n", encoding="utf-8")
+    rule = StandardRule("db.t", ("id",), (("mapping", IdMapping(("name",), str(file))),))
+    desk = CanalDesk(tmp_path / "lake", standards=(rule,))
+    two = TABLE.insert({"id": "1", "name": CLEAR}, {"id": "2", "name": "Bob"})
+    desk.send(TABLE.insert({"id": "0", "name": "Ada"}), two)
+    desk.land()
+    (name,) = {*desk.loop.mark.quarantine[NAME].ids}
+    assert desk.loop.mark.quarantine[NAME].count == 2
+
+    file.write_text(f"source,standard\nAda,a\n{CLEAR},b\nBob,c\n", encoding="utf-8")
+    desk.loop.land(frozenset(), [Resubmission("r1", name, base64.b64encode(two).decode())])
+
+    assert NAME not in desk.loop.mark.quarantine
+    told = desk.landed(Op.CREATE, more=("error",))
+    assert [one["error"] for one in told if one["offset"] in (0, 1)] == [None, name, name]
+    counted = {"op": ["c"] * len(told), "error": [one["error"] for one in told]}
+    assert _corrected(pa.table(counted)) == 2
 
 
 def test_a_new_column_lands_once_somebody_has_spoken_of_it(tmp_path: Path) -> None:
