@@ -45,6 +45,7 @@ class BeatTrail:
     were none for a while, which ``calm`` counts.  ``clear`` if nothing that had landed before that
     batch stands at ``order`` or above.  ``fell`` is where numbers fell to since the highest came;
     -1: nowhere.  ``once`` if what is read of the log is never sent again, unless numbers fall.
+    ``owed``: how many more words of the collector must hold before ``over`` moves on no more.
     """
 
     highest: int
@@ -59,6 +60,7 @@ class BeatTrail:
     clear: bool = True
     fell: int = -1
     once: bool = False
+    owed: int = 0
 
     @property
     def resending(self) -> bool:

@@ -14,6 +14,8 @@ from pipeline.mark import Mark, source_of
 from pipeline.model import Order, Ordering
 from pipeline.report import Gap, read_gap, tell_gap
 
+WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
+
 
 def with_beats(
     made: Mark,
@@ -47,6 +49,7 @@ def with_beats(
             }
             found.append(_sent_twice(source, made, seen.trail))
         gaps |= {gap.id: tell_gap(gap) for gap in found if gap.shards}
+    trails = {source: _settled(one, source, made, before) for source, one in trails.items()}
     return replace(made, beats=trails, gaps=gaps)
 
 
@@ -64,6 +67,23 @@ def _judged(trail: BeatTrail, top: Order | None, batch: int) -> BeatTrail:
     if trail.raised != batch:
         return trail
     return replace(trail, clear=top is None or top < trail.order)
+
+
+def _settled(trail: BeatTrail, source: str, made: Mark, before: Mark) -> BeatTrail:
+    """*trail*, which is not over before what was sent again has landed from all partitions.
+
+    Where batches are capped, others may be behind that of the heartbeats.  What the collector has
+    acknowledged counts once all has landed that was listed after it; the first to count may have
+    been listed before numbers had climbed back, the second was listed after the first counted.
+    """
+    if trail.over == made.batch:
+        ways = sum(source_of(name) == source for name in made.high)
+        return replace(trail, owed=WORDS if ways > 1 else 0)
+    if not trail.owed:
+        return trail
+    now = made.acknowledged.get(source)
+    heard = now is not None and now != before.acknowledged.get(source)
+    return replace(trail, over=made.batch, owed=trail.owed - heard)
 
 
 def _lost_with(made: Mark, since: int, beats: Iterable[LandedBeat]) -> str:
