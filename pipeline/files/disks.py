@@ -9,10 +9,10 @@ from pipeline.model import ShardId
 
 
 def require_disks(base: Path, ledger: Ledger) -> None:
-    """Remember in *ledger* which logs lie on disks of their own.
+    """Remember in *ledger* which logs lie on disks of their own, and whether all of them do.
 
     Raises:
-        UnreachableError: all logs that were there are gone, or one whose disk was its own.
+        UnreachableError: all logs that were there are gone, or the disk of one or all.
         OSError: a folder cannot be read.
     """
     known = {ShardId.parse(shard).relation for shard in ledger.columns()}
@@ -21,6 +21,8 @@ def require_disks(base: Path, ledger: Ledger) -> None:
         what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
         raise UnreachableError(f"files in {base}: {what}; is its disk mounted?")
     own, before = {one for one in found if device(base / one) != device(base)}, ledger.own_disks()
+    if device(base) != device(ROOT):
+        own.add(BASE)
     for gone in sorted(before - own):
         if not (base / gone / GONE).is_dir():  # a writer makes folders of its days, mounted or not
             what = "it lay on a disk of its own, and does not now; is that mounted?"
@@ -34,5 +36,6 @@ def device(at: Path) -> int:
     return at.stat().st_dev
 
 
+ROOT, BASE = Path("/"), "."
 GONE = "2000_01_01"
 IF_NOT = f"If it is gone for good, make the folder {GONE} in its place"

@@ -81,6 +81,30 @@ def test_a_disk_that_goes_while_a_sweep_is_on_its_way_ends_none(folder: LogFolde
     assert len(beats(folder)) == 1
 
 
+def test_the_disk_of_all_logs_is_not_there_because_a_writer_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {tmp_path / "logs", tmp_path / "logs" / "clicks"}
+    monkeypatch.setattr(disks, "device", lambda at: int(at in own))
+    with LogFolder(tmp_path) as folder:
+        folder.write("a.json", ROW)
+        folder.settled()
+        folder.write("b.json", ROW)
+        folder.sweep()
+
+        own.clear()
+        folder.base.rename(tmp_path / "unmounted")
+        folder.write("c.json", ROW)
+        folder.ledger.beat(0, "sluice.heartbeat", "logs")
+        with pytest.raises(UnreachableError, match="logs: it lay on a disk of its own, and does"):
+            folder.sweep()
+        assert beats(folder) == []
+
+        (folder.base / "2000_01_01").mkdir()
+        folder.sweep(4)
+        assert len(beats(folder)) == 1
+
+
 def beats(folder: LogFolder) -> list[int]:
     return [e.what.n for e in folder.entries() if isinstance(e.what, BeatHead)]
 
