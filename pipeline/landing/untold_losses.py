@@ -14,6 +14,7 @@ from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.parted_logs import with_parted, with_reordered
 from pipeline.landing.snapshots_again import with_again
+from pipeline.landing.torn_snapshots import with_torn
 from pipeline.landing.unkept_logs import with_unkept
 from pipeline.mark import Mark
 from pipeline.model import Ordering
@@ -34,5 +35,5 @@ def with_untold(
     made = with_reordered(made, before, orderings)
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)
-    made = with_again(made, before, facts.wholes, at)
+    made = with_torn(with_again(made, before, facts.wholes, at), before, facts.snapshots)
     return with_beats(made, before, facts.beats, orderings, listing.once)

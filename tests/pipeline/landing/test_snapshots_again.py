@@ -120,7 +120,7 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Des
 
     assert [row["order"]["epoch"] for row in desk.landed(Op.READ)[-2:]] == [1, 2]
     assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
-    assert short(desk) == [(T, U)]
+    assert sorted(short(desk)) == [(T,), (T, U)]
 
     read_again(desk, "t", "u", lsn=1100)
     live(desk, 1200)
