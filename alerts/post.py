@@ -24,7 +24,7 @@ _REDIRECT = range(300, 400)
 _COME_AGAIN = frozenset({408, 425, 429})
 _SERVER_ERROR = 500
 _ANSWER_CHARACTERS = 200
-_CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
+_CONNECTED = (".connect_tcp.complete", ".start_tls.complete")  # also through a proxy
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout: timedelta) -> None:
@@ -75,7 +75,7 @@ class _Deadline:
 
     def watch(self, event: str, told: Mapping[str, Any]) -> None:
         """Take note of the connection: httpcore's ``trace`` tells of it once it is made."""
-        if event in _CONNECTED:
+        if event.endswith(_CONNECTED):
             with self._turn:
                 self._stream = told["return_value"]
                 if self.over:

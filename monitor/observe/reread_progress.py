@@ -46,7 +46,8 @@ def progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadP
     """
     seconds = (now - one.at).total_seconds()
     rate = one.rows / seconds if seconds > 0 else 0.0
-    about = None if one.wish.rows.some or one.wish.rows.where else _about(one, estimates)
+    some = one.ended or one.wish.rows.some or one.wish.rows.where  # which, is forgotten at its end
+    about = None if some else _about(one, estimates)
     left = None
     if rate and about is not None and about > one.rows:
         left = timedelta(seconds=(about - one.rows) / rate)

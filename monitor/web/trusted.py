@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 LOCAL = frozenset({"localhost"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-SHOWING = frozenset({"/v1/quarantine/message"})
+SHOWING = frozenset({"/v1/quarantine/message", "/v1/bootstraps", "/v1/rereads"})
 """What tells values of rows to whoever reads it."""
 
 

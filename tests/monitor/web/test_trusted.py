@@ -3,7 +3,7 @@ import pytest
 from monitor.web.trusted import refusal
 
 NAMES = frozenset({"Sluice.example.org"})
-ANY, SHOWN = "/v1/tables", "/v1/quarantine/message"
+ANY, SHOWN = "/v1/tables", ("/v1/quarantine/message", "/v1/bootstraps", "/v1/rereads")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ def test_f35_the_refusal_says_what_to_do() -> None:
     assert "list it in http.names" in refusal("POST", ANY, "sluice.internal:8088", "", NAMES)
 
 
-def test_what_shows_values_is_not_read_under_a_foreign_name() -> None:
-    assert refusal("GET", SHOWN, "evil.example:8088", "", NAMES) != ""
-    assert refusal("GET", SHOWN, "sluice.example.org", "", NAMES) == ""
+@pytest.mark.parametrize("shown", SHOWN)
+def test_what_shows_values_is_not_read_under_a_foreign_name(shown: str) -> None:
+    assert refusal("GET", shown, "evil.example:8088", "", NAMES) != ""
+    assert refusal("GET", shown, "sluice.example.org", "", NAMES) == ""
