@@ -88,8 +88,9 @@ def bounded(
     for part in files:
         if not wanted.meets(part):
             continue
-        total += rows.of(part, table)
-        if total > most and part.low - 1 > wanted.after:
+        own = rows.of(part, table)
+        total += own
+        if own and total > most and part.low - 1 > wanted.after:
             return WantedBatches(wanted.after, part.low - 1)
     return wanted
 

@@ -132,6 +132,15 @@ def test_of_a_batch_all_files_are_read_or_none(lake: HandLake, rows: tuple[int, 
     assert found == WantedBatches(-1, 0)
 
 
+def test_files_without_a_row_of_the_table_end_no_slice(lake: HandLake) -> None:
+    """A turn each of them would read what came before it again."""
+    files = (Part("a", 0, 5, rows=3), *(Part(f"b{n}", n, n) for n in range(1, 6)))
+
+    found = bounded(OwnRows(lake.log.store), files, "db.t", WantedBatches(-1, 5), 2)
+
+    assert found == WantedBatches(-1, 5)
+
+
 def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
     """A table with little to apply comes to the newest batch, however much the others have."""
     lake = HandLake(tmp_path, others=NAMES[1:])
