@@ -144,16 +144,14 @@ class _RowHistories:
             if now.op == Op.CREATE:
                 before = self.old.get((name[0], name[1], now.rank[:PLACE]))
                 if before is None or before[0] == name:
-                    known_of.require_whole(first)
-                    break
+                    return known_of.made_anew(first)
                 name, now = before
                 old, known = now.at, None
             following = next((one for one in self.steps[name] if one.rank < now.rank), None)
             if following is None or (known is not None and following.rank <= known):
                 break
             if following.after is None or following.op == Op.DELETE:
-                known_of.require_whole(first)
-                break
+                return known_of.made_anew(first)
             now = following
             known_of.take(now)
         if old is None and known is None:
@@ -207,6 +205,15 @@ class _Values:
         """
         if self.missing:
             raise HeldError("partial_row", _told(name, self.missing))
+
+    def made_anew(self, name: Name) -> Completed:
+        """Of a row that came after a delete, which took all that stood before.
+
+        Raises:
+            HeldError: ``partial_row``.
+        """
+        self.require_whole(name)
+        return self.completed(None, None)
 
     def completed(self, old: int | None, known: Rank | None) -> Completed:
         """What is left to the mirror's row, which stands at *known*, if there is one."""

@@ -67,6 +67,21 @@ def test_one_that_comes_late_and_is_newer_than_what_stands_counts(tmp_path: Path
     assert rows(made) == {"k": {"id": 1, "fare": 1.5, "note": "b"}}
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["in one slice", "in two"])
+def test_what_was_deleted_tells_no_value_of_the_row_that_came_after(
+    tmp_path: Path, apart: bool
+) -> None:
+    made, names = applied(tmp_path), ["id", "fare", "raw", "tags"]
+    send(made, Event("k", 5, {"id": 1, "fare": 5.5, "note": "of before"}))
+    gone = Event("k", 6, {}, deleted=True)
+    again = Event("k", 8, {"id": 8, "fare": 8.5, "note": "now"}, [(8, names), (4, ["note"])])
+
+    for events in ((gone,), (again,)) if apart else ((gone, again),):
+        send(made, *events)
+
+    assert rows(made) == {"k": {"id": 8, "fare": 8.5, "note": "now"}}
+
+
 def test_what_a_base_says_is_of_its_own_version(tmp_path: Path) -> None:
     made = applied(tmp_path)
     send(made, Event("seen", 1, {}))
