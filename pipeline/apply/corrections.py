@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.due_images import doubts
 from pipeline.apply.floors import highest, of_bases
-from pipeline.apply.landed_archives import landed_archives
+from pipeline.apply.landed_archives import LandedArchives, landed_archives
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.late_changes import below_cut
 from pipeline.apply.mirror_job import LandedDeletes
@@ -66,8 +66,8 @@ def correction(
     table = landed.catalog.table(name, landed.mark.shards)
     _refuse_other_sources(table, image)
     changes.look()
-    late = _late(image, name, landed.mark, changes)
     archive = landed_archives(table, rules, changes, landed.mark, image.batch)
+    late = _joined(_late(image, name, landed.mark, changes), archive, image)
     schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
 
     def task(snapshot: Any) -> TurnTask[Any]:
@@ -98,6 +98,13 @@ def _refuse_other_sources(table: Table, image: Image) -> None:
 def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
     files = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
     return DeletesBelow(LandedDeletes(changes.store.uri, files, name, image.batch), image.positions)
+
+
+def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.Table:
+    """With the deletes of before of keys that were left for those that *late* changes have."""
+    if archive is None or archive.partners is None:
+        return late
+    return below_cut(archive.partners.joined(late), image.positions)
 
 
 def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:

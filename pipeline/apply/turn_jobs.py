@@ -120,7 +120,7 @@ class TurnJobs:
         moves = self._moves(table, landed, stamp.at)
         if moves is None:
             return None
-        shape = _shape(table, landed)
+        shape = _shape(table, landed, image)
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
         job = MirrorJob(
@@ -292,8 +292,14 @@ def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
         raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
 
 
-def _shape(table: Table, landed: LandedState) -> Shape:
-    catalog, bases = landed.catalog, landed.mark.bases
+def _shape(table: Table, landed: LandedState, image: Image | None) -> Shape:
+    """With bases that are below the cut, where an *image* is made: others tell nothing of it."""
+    catalog, every = landed.catalog, landed.mark.bases
+    bases = {
+        str(shard): every[str(shard)]
+        for shard in table.shards
+        if str(shard) in every and (image is None or image.belongs(shard, every[str(shard)]))
+    }
     digest = catalog.standards.digest(table.name)
     newest = catalog.newest_of(table)
     return Shape(table, catalog.schema(table), newest, catalog.at, bases, digest)

@@ -75,3 +75,12 @@ def test_a_marker_counts_for_a_late_purge_too(tmp_path: Path) -> None:
     assert lake.apply().hold is None
 
     assert image(lake)[1] == ("2025", "d")
+
+
+def test_a_row_that_took_another_key_is_in_a_correction_once(tmp_path: Path) -> None:
+    """Its delete was taken for the archive's when the image was made; its create came too late."""
+    lake = imaged(tmp_path, ArchiveRule("db.t", (WINDOW,)), row(D, 40, 1, "2025"))
+    lake.land(row(C, 40, 9, "2025"))
+    assert lake.apply().hold is None
+
+    assert image(lake) == {2: ("2025", "c"), 3: ("2026", "c"), 9: ("2025", "c")}

@@ -3,6 +3,7 @@
 Covers pipeline/apply/due_images.py and pipeline/image.py.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +20,9 @@ from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.report import Gap, tell_gap
 from pipeline.rereads import Reread
 from pipeline.settings import InvariantRule, PublishRule
-from tests.pipeline.hand_lake import NOW, HandLake, row
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.hand_lake import ID, NOW, HandLake, row
+from tests.pipeline.hand_lake import NAME as FULL_NAME
 
 CUT = NOW + timedelta(minutes=25)
 NAME, SHARD = "s/db.t", Shard("s", "db.t")
@@ -224,3 +227,31 @@ def test_what_was_read_again_over_the_cut_makes_no_image(
     lake.run()
 
     assert images(lake) == made
+
+
+def test_a_base_after_the_cut_tells_nothing_of_columns_before_it(tmp_path: Path) -> None:
+    """Rows of before a column that nobody can fill make no image, and the mirror goes on."""
+    keep = timedelta(days=30)
+    rule = PublishRule("db.t", keep=keep, hold_back=timedelta(hours=2))
+    lake = HandLake(tmp_path, publish=(rule,))
+    lake.play([row(Op.CREATE, 10, 1, "a"), row(Op.CREATE, 11, 3, "c")])
+    computed = Column("at", "VARCHAR", 80, default="uuid()", generated=True)
+    lake.alter(ID, FULL_NAME, computed, at=Order(1, 1, 15))
+    lake.land(_told(Op.CREATE, 20, 2, "live"))
+    lake.end_day(lake.now + timedelta(minutes=1), 30, "d")
+    lake.land(*(_told(Op.READ, 50, key, "real") for key in (1, 2, 3)), row(Op.SETTLE, 50, None))
+    lake.mark = replace(lake.mark, bases={NAME: Order(1, 1, 50)})
+    lake.prove(50, 9)
+    held = [turn.hold for turn in lake.run()]
+    assert [one.reason for one in held if one] == ["schema"]
+
+    lake.now += timedelta(hours=3)
+    lake.run()
+    lake.run()
+
+    assert lake.images() == ()
+    assert {one["id"]: one["at"] for one in lake.mirror()} == dict.fromkeys((1, 2, 3), "real")
+
+
+def _told(op: Op, pos: int, key: int, at: str) -> dict[str, Any]:
+    return {**row(op, pos, key), "after": json.dumps({"id": key, "name": "x", "at": at})}
