@@ -99,8 +99,7 @@ class MirrorReader:
         owner = () if len(self.table.shards) == 1 else OWNER
         names = (f"{one} AS o{number}" for number, one in enumerate(owner))
         asked = ", ".join([*_sums(inside, values), *names])
-        every = len(shards) == len(self.table.shards)
-        own = self._kept if every else " OR ".join(f"({self._of(shard)})" for shard in shards)
+        own = self._of(shards[0]) if len(shards) == 1 else self._kept  # an OR of many plans long
         where = f"({own}) AND ({' OR '.join(inside)})"
         group = f" GROUP BY {', '.join(owner)}" if owner else ""
         rows = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}{group}")  # noqa: S608
