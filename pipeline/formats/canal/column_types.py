@@ -21,9 +21,12 @@ KINDS = re.compile(
 )
 
 
+COMMENT = re.compile(r"\s*/\*[^*]*\*/\s*$")  # MariaDB's: of before its 5.3
+
+
 def fault(text: str) -> str:
     """Why SHOW COLUMNS never spells a type so; empty if it may."""
-    told = column("", text, 1)
+    told = column("", COMMENT.sub("", text), 1)
     kind, *signs = told.type.split(" ")
     if told.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
         return f"no type {text!r}; write it as SHOW COLUMNS does, such as bigint(20) unsigned"

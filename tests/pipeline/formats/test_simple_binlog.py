@@ -173,3 +173,4 @@ def test_every_type_that_a_mirror_knows_may_be_told(kind: str) -> None:
     labels = "('a','b')" if kind in ("ENUM", "SET") else ""
 
     assert fault(f"{kind.lower()}{labels}") == ""
+    assert fault(f"{kind.lower()}{labels} /* mariadb-5.3 */") == ""
