@@ -24,6 +24,7 @@ _FORMS = {
     "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
+    "torn": _NOTICED,
     "unbalanced": rf".+@-?{_NUMBER}",
     "unkept": _NOTICED,
     "unproven": ".+@[0-9a-f]{8}",
