@@ -22,6 +22,7 @@ from itertools import chain, groupby
 
 from pipeline.changelog.own_rows import Settle
 from pipeline.landing.facts import Facts, News
+from pipeline.landing.highest import highest_by_source
 from pipeline.landing.tally import SnapshotRows
 from pipeline.living import is_there
 from pipeline.mark import Existence, Mark, Snap, source_of
@@ -70,7 +71,7 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         for n, s in snaps.items()
         if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
     }
-    live = _live({**mark.high, **facts.high})
+    live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
     done = {
         name: snap for name, snap in snaps.items() if _complete(snap, live.get(source_of(name)))
     }
@@ -192,12 +193,3 @@ def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:
 
 def _complete(snap: Snap, live: Order | None) -> bool:
     return live is not None and live > snap.order and (snap.ended or snap.rows <= 1)
-
-
-def _live(high: Mapping[str, Order]) -> dict[str, Order]:
-    """Source -> its highest LIVE order over all partitions."""
-    result: dict[str, Order] = {}
-    for name, order in high.items():
-        source = source_of(name)
-        result[source] = max(order, result.get(source, order))
-    return result

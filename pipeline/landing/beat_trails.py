@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.beats import BeatTrail, LandedBeat, SkippedBeats, followed
+from pipeline.landing.highest import highest_by_source
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
 from pipeline.model import Order, Ordering
@@ -30,7 +31,7 @@ def with_beats(
     """
     placed = {source for source, one in orderings.items() if one is Ordering.LOG}
     trails = {source: one for source, one in made.beats.items() if source not in placed}
-    gaps, tops = dict(made.gaps), _tops(before) if beats else {}
+    gaps, tops = dict(made.gaps), highest_by_source(before.high) if beats else {}
     for source, own in beats.items():
         if orderings.get(source, Ordering.LOG) is Ordering.LOG:
             continue
@@ -51,15 +52,6 @@ def with_beats(
         gaps |= {gap.id: tell_gap(gap) for gap in found if gap.shards}
     trails = {source: _settled(one, source, made, before) for source, one in trails.items()}
     return replace(made, beats=trails, gaps=gaps)
-
-
-def _tops(before: Mark) -> Mapping[str, Order]:
-    """Source -> the highest order of what landed in earlier batches."""
-    tops: dict[str, Order] = {}
-    for name, order in before.high.items():
-        source = source_of(name)
-        tops[source] = max(order, tops.get(source, order))
-    return tops
 
 
 def _judged(trail: BeatTrail, top: Order | None, batch: int) -> BeatTrail:

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from pipeline.capture import Capture
+from pipeline.landing.highest import highest_by_source
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
 from pipeline.model import Order, Ordering, Shard, ShardId
@@ -69,9 +70,7 @@ def placed(
 ) -> Mapping[str, Order]:
     """The *ends* of logs as changes are ordered: by what landed, where they bear no places."""
     weak = {name for name, one in orderings.items() if one is not Ordering.LOG}
-    landed: dict[str, Order] = {}
-    for name, order in made.high.items() if weak else ():
-        landed[source_of(name)] = max(order, landed.get(source_of(name), order))
+    landed = highest_by_source(made.high) if weak else {}
     return {name: landed.get(name, end) if name in weak else end for name, end in ends.items()}
 
 
