@@ -1,6 +1,7 @@
 """What one round of the pipeline did: the values its process hands to the service.  Pure."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -37,6 +38,33 @@ class Gap:
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
         object.__setattr__(self, "why", worded(self.why, "gap"))
+
+    @classmethod
+    def noticed(
+        cls,
+        topic: str,
+        first: int,
+        why: str,
+        shards: Iterable[str],
+        *,
+        batch: int | None = None,
+        above: Order | None = None,
+    ) -> "Gap":
+        """One that no offsets show: *topic* says of what kind, and of whom.
+
+        It was noticed when batch *first* landed, and *batch* is that unless it is told.
+        """
+        return cls(
+            id=f"{topic}:0:{first}@{first}",
+            topic=topic,
+            partition=0,
+            first=first,
+            until=first,
+            why=why,
+            shards=tuple(sorted(shards)),
+            batch=first if batch is None else batch,
+            above=above,
+        )
 
 
 @lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, each of which tells them all

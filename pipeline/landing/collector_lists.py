@@ -105,7 +105,8 @@ def with_lists(
         replaced = _replaced(made, before, source, capture) - left
         if left or unsure or unread or replaced:
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
-            gap = _gap(source, made.batch, why, left | unsure | unread | replaced)
+            short = left | unsure | unread | replaced
+            gap = Gap.noticed(f"lists:{source}", made.batch, why, short)
             gaps[gap.id] = tell_gap(gap)
     return replace(made, lists=lists, gaps=gaps)
 
@@ -184,23 +185,6 @@ def _why(
             "or went with a partition, of which no log tells: take a new base of it, or ignore it"
         )
     return "; ".join(why)
-
-
-def _gap(source: str, batch: int, why: str, shards: set[str]) -> Gap:
-    return Gap(
-        id=f"{_topic(source)}:0:{batch}@{batch}",
-        topic=_topic(source),
-        partition=0,
-        first=batch,
-        until=batch,
-        why=why,
-        shards=tuple(sorted(shards)),
-        batch=batch,
-    )
-
-
-def _topic(source: str) -> str:
-    return f"lists:{source}"
 
 
 def _first(names: set[str]) -> str:

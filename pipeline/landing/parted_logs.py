@@ -61,20 +61,12 @@ def _lacks(known: Epoch, now: Epoch, head: Head, landed: Order | None) -> str | 
 
 def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
     """What is read in this batch may have been written by the new server, and so heals it."""
-    topic, batch = f"log:{source}", made.batch
+    batch = made.batch
     short = (
         name
         for name, table in made.shards.items()
         if table is not None and source_of(name) == source and is_there(made, name)
         if name not in made.bases or made.based.get(name, -1) < batch
     )
-    return Gap(
-        id=f"{topic}:0:{batch}@{batch}",
-        topic=topic,
-        partition=0,
-        first=batch,
-        until=batch,
-        why=f"{why}; take a new base of each of its tables",
-        shards=tuple(sorted(short)),
-        batch=before.batch,
-    )
+    why = f"{why}; take a new base of each of its tables"
+    return Gap.noticed(f"log:{source}", batch, why, short, batch=before.batch)

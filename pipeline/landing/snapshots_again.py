@@ -57,20 +57,10 @@ def _with_gap(source: str, made: Mark, older: frozenset[str], above: Order) -> M
     made = replace(made, lost={**made.lost, **whole})
     if not (left := there - whole.keys()):
         return made
-    topic, batch = f"again:{source}", made.batch
-    gap = Gap(
-        id=f"{topic}:0:{batch}@{batch}",
-        topic=topic,
-        partition=0,
-        first=batch,
-        until=batch,
-        why=(
-            f"the collector of {source} began anew, with a snapshot: what was committed before"
-            " that and not sent is sent by nobody; it closes with the snapshot, but of a table of"
-            " which that has no row, take a new base"
-        ),
-        shards=tuple(sorted(left)),
-        batch=batch,
-        above=above,
+    why = (
+        f"the collector of {source} began anew, with a snapshot: what was committed before"
+        " that and not sent is sent by nobody; it closes with the snapshot, but of a table of"
+        " which that has no row, take a new base"
     )
+    gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
     return replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)})

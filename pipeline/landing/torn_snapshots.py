@@ -26,17 +26,7 @@ def with_torn(made: Mark, before: Mark, snapshots: Mapping[str, SnapshotRows]) -
     for name, rows in snapshots.items():
         if made.shards.get(name) is None or not is_torn(rows, before.snaps.get(name)):
             continue
-        topic, batch = f"torn:{name}", made.batch
-        gap = Gap(
-            id=f"{topic}:0:{batch}@{batch}",
-            topic=topic,
-            partition=0,
-            first=batch,
-            until=batch,
-            why=WHY.format(above=f"{rows.order.log}:{rows.order.pos}"),
-            shards=(name,),
-            batch=batch,
-            above=rows.order,
-        )
+        why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
+        gap = Gap.noticed(f"torn:{name}", made.batch, why, (name,), above=rows.order)
         made = replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)})
     return made

@@ -59,16 +59,8 @@ def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
     topic, batch = f"unkept:{source}", made.batch
     known = next((one for one in map(read_gap, made.gaps.values()) if one.topic == topic), None)
     first = batch if known is None else known.first
-    return Gap(
-        id=f"{topic}:0:{first}@{first}",
-        topic=topic,
-        partition=0,
-        first=first,
-        until=first,  # a person is told the same as long as it lasts
-        why=f"{why}; take a new base of each of its tables",
-        shards=tuple(sorted(_there(made, before, source))),
-        batch=batch,
-    )
+    why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
+    return Gap.noticed(topic, first, why, short, batch=batch)  # told the same as long as it lasts
 
 
 def _there(made: Mark, before: Mark, source: str) -> set[str]:
