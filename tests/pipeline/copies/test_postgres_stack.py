@@ -15,10 +15,9 @@ from demo.postgres import Postgres
 from pipeline.copies.copy import CopyStep
 from pipeline.copies.postgres import PostgresCopy, PostgresTarget
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.model import Op, Order, Shard, Table
-from pipeline.settings import TableRule
+from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from tests.pipeline.copies.copied import Copied, made_anew
+from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.stack
@@ -204,16 +203,7 @@ def test_a_mirror_made_anew_is_loaded_over_the_old_one(
 def test_shards_with_one_key_are_kept_apart(
     tmp_path: Path, copy: PostgresCopy, postgres: Postgres
 ) -> None:
-    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
-    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
-    copied = Copied(lake, copy, Table("db.t", shards, ("id",), "id"))
-    lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
-    assert lake.apply().hold is None
-    copied.bring()
-    lake.land(row(D, 20, 1, shard="db.u"))
-    assert lake.apply().hold is None
-
-    copied.bring()
+    left_of_two(tmp_path, copy)
 
     kept = "SELECT id, name, _sluice_shard FROM db.t"
     assert postgres.execute(kept, database=copy.database) == [(1, "t", "db.t")]
