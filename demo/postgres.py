@@ -94,6 +94,7 @@ class Postgres:
 
     def kill(self) -> None:
         """`kill -9` of all its processes; the data stays."""
+        self._stand_still()
         children = self._children()
         self.daemon.kill()
         for child in children:  # each is a session of its own
@@ -164,15 +165,21 @@ class Postgres:
         return made
 
     def cut_off_replicas(self) -> None:
-        """Send no more of the log to standbys; those who read changes are none."""
+        """Send nothing more to standbys once it has returned; who reads changes is none."""
         self.execute(
             "ALTER USER replica NOLOGIN",
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'replica'",
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
+            " WHERE usename = 'replica'",
         )
 
     def promote(self) -> None:
-        """Let a standby be a server of its own, on a timeline of its own; returns when it is."""
-        self.execute("SELECT pg_promote(true)")
+        """Let a standby be a server of its own, on a timeline of its own; returns when it is.
+
+        Raises:
+            UnreachableError: it is none after a minute.
+        """
+        if self.execute("SELECT pg_promote(true)") != [(True,)]:
+            raise UnreachableError(f"{self.daemon.name} was not promoted; see {self.daemon.log}")
 
     def _streamed(self, slot: str) -> Mapping[str, str]:
         who = f"host={self.host} port={self.port} user=replica password=replica dbname=postgres"
@@ -225,6 +232,18 @@ class Postgres:
         user = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
         leash = ("--pdeathsig=KILL",) if self.leashed else ()
         return (setpriv, *user, *leash, str(program))
+
+    def _stand_still(self) -> None:
+        """Stop its first process, which so starts no other; nothing happens if it does not run."""
+        if self.daemon.running and self.daemon.process is not None:
+            self.daemon.process.signal(signal.SIGSTOP)
+            stat = Path(f"/proc/{self.daemon.process.pid}/stat")
+            state = ") T "
+            processes.wait_until(
+                lambda: state in stat.read_text(encoding="utf-8") or not self.daemon.running,
+                START,
+                "the server to stop",
+            )
 
     def _children(self) -> list[Process]:
         if not self.daemon.running or self.daemon.process is None:

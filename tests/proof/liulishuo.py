@@ -72,13 +72,17 @@ def collect(stand: Stand) -> None:
 
 @dataclass(eq=False)
 class Nightly:
-    """The business day that ends while the service runs, and its image of the folded table."""
+    """The business day that ends while the service runs, and its image of the folded table.
+
+    The day ends at the head that was read after the first heartbeat of after midnight: what began
+    at ``next_beat`` or later stands behind it, while the heartbeat's own ``at`` is from before it.
+    """
 
     stand: Stand
     soon: timedelta = timedelta(seconds=20)
     cut: datetime = field(init=False)
     day: str = field(init=False)
-    fence: datetime = field(init=False)
+    next_beat: datetime = field(init=False)
     version: int = field(init=False)
     path: str = field(init=False)
 
@@ -102,7 +106,10 @@ class Nightly:
         self.version, self.path = table["version"], table["path"]
         number = table["certificate"]
         evidence = self.stand.service.http.get(f"/v1/certificates/{number}").json()
-        self.fence = max(datetime.fromisoformat(one["at"]) for one in evidence["fences"])
+        (fence,) = evidence["fences"]
+        (self.next_beat,) = wait_until(
+            lambda: self._beats_after(fence), PATIENCE, f"the heartbeat after {fence['number']}"
+        )
         self.stand.note(f"image of {self.day} is READY")
 
     def wrong(self) -> list[str]:
@@ -121,8 +128,17 @@ class Nightly:
             (row["_sluice"]["shard"], (row["id"],)): row["touched"] for row in found.to_pylist()
         }
         wrong += map(str, judge_ready(ledger, FOLDED, self.cut, carried))
-        late = {number for number, one in ledger.items() if one.begun > self.fence}
+        late = {number for number, one in ledger.items() if one.begun >= self.next_beat}
         return wrong + [f"{row} is of after the day" for row, by in carried.items() if by in late]
+
+    def _beats_after(self, fence: Mapping[str, Any]) -> list[datetime]:
+        """When the heartbeat that follows *fence* began; none before there is one."""
+        store = ServiceStore.open(self.stand.home / "sluice.db")
+        try:
+            known = store.fences.since(fence["source"], datetime.fromisoformat(fence["at"]))
+        finally:
+            store.close()
+        return [one.at for one in known if one.number > fence["number"]][:1]
 
     def _ready(self, asked: Mapping[str, str]) -> list[dict[str, Any]]:
         try:
