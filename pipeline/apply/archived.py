@@ -98,6 +98,14 @@ def during(changes: pa.Table, window: ArchiveWindow) -> Mask:
     return found
 
 
+def in_reach(changes: pa.Table, rules: ArchiveRules) -> Mask:
+    """Which *changes* (at) came when a delete might be an archive's by one of the *rules*."""
+    found = np.full(len(changes), bool(rules.markers))
+    for window in rules.windows:
+        found |= during(changes, window)
+    return found
+
+
 def meets(rows: pa.Table, window: ArchiveWindow) -> Mask:
     """Which typed *rows* lie below the window's bound; one without a value does not.
 
@@ -134,7 +142,7 @@ def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
 def _undone(turn: ArchiveTurn, verdicts: Verdicts) -> Verdicts:
     """With deletes of rows that a turn before kept, and of which it shows now: they took a key."""
     folded = turn.folded.rows
-    kept = (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & live_deletes(folded)
+    kept = (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & live(folded, Op.DELETE)
     if kept.any():
         verdicts = verdicts.copy()
         kept[kept] = _rekeyed(turn.changes, folded.filter(pa.array(kept)))
@@ -166,11 +174,10 @@ def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
     return zip(*owners, *rank(changes)[:PLACE].tolist(), strict=True)
 
 
-def live_deletes(changes: pa.Table) -> Mask:
-    """Which *changes* are deletes that the source's log told."""
+def live(changes: pa.Table, op: Op) -> Mask:
+    """Which *changes* are of that *op*, and were told by the source's log."""
     found: Mask = pc.and_(
-        pc.equal(plain(changes["op"]), str(Op.DELETE)),
-        pc.equal(changes["origin"], int(Origin.LIVE)),
+        pc.equal(plain(changes["op"]), str(op)), pc.equal(changes["origin"], int(Origin.LIVE))
     ).to_numpy()
     return found
 
@@ -179,7 +186,7 @@ def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
     """Live deletes that take a row, and those of a row that does not stand in the mirror."""
     takes = verdicts == RowVerdict.DELETE
     unseen = (verdicts == RowVerdict.NOOP) & ~stands
-    asked: Mask = live_deletes(folded) & (takes | unseen)
+    asked: Mask = live(folded, Op.DELETE) & (takes | unseen)
     return asked
 
 

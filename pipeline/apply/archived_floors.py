@@ -7,28 +7,26 @@ older than a floor may be of columns, or of types, that are there no more.  Pure
 from collections.abc import Collection
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
-from pipeline.apply.archived import ArchiveEvidence, during, live_deletes
+from pipeline.apply.archived import in_reach, live
 from pipeline.apply.fold import fold
 from pipeline.apply.provenance import plain
+from pipeline.archive import ArchiveRules
+from pipeline.model import Op
 
 _ROW = msgspec.json.Decoder(dict[str, Raw])
 
 
-def last_words(evidence: ArchiveEvidence, outlived: pa.Table, key: Collection[str]) -> pa.Table:
+def last_words(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) -> pa.Table:
     """Of changes that a floor has *outlived*, deletes that may have kept rows from it.
 
     One of each key, if nothing came under that after it; of their rows they tell the *key* alone.
     """
     newest = fold(outlived.filter(outlived["key"].is_valid())).rows
-    told = np.full(len(newest), evidence.marked is not None)
-    for window in evidence.rules.windows:
-        told |= during(newest, window)
-    last = newest.filter(pa.array(told & live_deletes(newest)))
+    last = newest.filter(pa.array(in_reach(newest, rules) & live(newest, Op.DELETE)))
     return _only(last, "before", key)
 
 

@@ -9,17 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.archived import during, with_partner
+from pipeline.apply.archived import in_reach, live, with_partner
 from pipeline.apply.provenance import Mask, plain, rank
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.placed_parts import PlacedPart
 from pipeline.changelog.scan import scan
 from pipeline.lake.store import open_store
-from pipeline.model import Op, Origin
+from pipeline.model import Op
 
 _PLACED = ("source", "shard", "order", "origin")
 _LOG, _POS = 1, 2  # lines of a rank
@@ -43,7 +42,7 @@ class LandedPartners:
 
         Only creates count whose delete a rule may have taken for an archive's when it came.
         """
-        creates = rows.filter(pa.array(self._may_be_kept(rows)))
+        creates = rows.filter(pa.array(in_reach(rows, self.rules) & live(rows, Op.CREATE)))
         alone = ~with_partner(creates, _deletes(rows))
         creates = creates.filter(pa.array(alone))
         found = self._landed(creates, (Op.DELETE,), (*rows.column_names,))
@@ -54,17 +53,6 @@ class LandedPartners:
     def rekeyed(self, deletes: pa.Table) -> Mask:
         """Which *deletes* have a create at their place, in whatever batch that has landed."""
         return with_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
-
-    def _may_be_kept(self, rows: pa.Table) -> Mask:
-        inside = np.full(len(rows), bool(self.rules.markers))
-        for window in self.rules.windows:
-            inside |= during(rows, window)
-        mine = pc.and_(
-            pc.equal(plain(rows["op"]), str(Op.CREATE)),
-            pc.equal(rows["origin"], int(Origin.LIVE)),
-        )
-        found: Mask = inside & mine.to_numpy()
-        return found
 
     def _landed(self, rows: pa.Table, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
         """Rows of *ops* in files near the places of *rows*."""

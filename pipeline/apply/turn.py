@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.account import Counted, balance
 from pipeline.apply.adoption import Adoption
-from pipeline.apply.archived import ArchiveEvidence, ArchiveTurn, archived, live_deletes
+from pipeline.apply.archived import ArchiveEvidence, ArchiveTurn, archived, live
 from pipeline.apply.archived_floors import last_words, told_of
 from pipeline.apply.decide import (
     AppliedBefore,
@@ -198,7 +198,7 @@ def _acting(task: TurnTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, in
     above, others = changes.filter(pa.array(~gone)), changes.filter(pa.array(gone))
     if task.archive is None or not len(others):
         return above, above, len(others)
-    last = last_words(task.archive, others, task.table.key)
+    last = last_words(task.archive.rules, others, task.table.key)
     names = frozenset(column.name for column in task.columns)
     told = pa.concat_tables([above, told_of(last, others, names)])
     return pa.concat_tables([above, last]), told, len(others) - len(last)
@@ -320,7 +320,7 @@ def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
         corrected=_corrected(changes),
     )
     new = made.verdicts == RowVerdict.INSERT
-    came = 0 if task.archive is None else int((new & live_deletes(folded.rows)).sum())
+    came = 0 if task.archive is None else int((new & live(folded.rows, Op.DELETE)).sum())
     applied = counts.inserted + counts.updated + counts.deleted - came
     noop = counts.noop + made.outlived
     return balance(counted, applied, noop, counts.again, counts.archived + came)
