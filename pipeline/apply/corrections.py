@@ -102,9 +102,7 @@ def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
 
 def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.Table:
     """With the deletes of before of keys that were left for those that *late* changes have."""
-    if archive is None or archive.partners is None:
-        return late
-    return below_cut(archive.partners.joined(late), image.positions)
+    return late if archive is None else below_cut(archive.joined(late), image.positions)
 
 
 def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:

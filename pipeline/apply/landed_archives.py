@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from pipeline.apply.archived import ArchiveEvidence
 from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.landed_partners import LandedPartners
@@ -25,6 +27,14 @@ class LandedArchives:
         """As a turn asks it."""
         rekeyed = None if self.partners is None else self.partners.rekeyed
         return ArchiveEvidence(self.rules, self.markers, rekeyed)
+
+    def joined(self, rows: pa.Table) -> pa.Table:
+        """*rows*, and applied deletes whose keys were left for those that creates among them have.
+
+        Raises:
+            HeldError: ``file_damaged``.
+        """
+        return rows if self.partners is None else self.partners.joined(rows)
 
 
 def landed_archives(

@@ -192,8 +192,7 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
     try:
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came], promote_options="default") if came else own
-        partners = None if job.archive is None else job.archive.partners
-        own = own if partners is None else partners.joined(own)
+        own = own if job.archive is None else job.archive.joined(own)
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
         own = own if job.rest is None else job.rest.joined(own)
