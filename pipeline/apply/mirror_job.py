@@ -21,7 +21,7 @@ from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.refusal import Refusal
-from pipeline.apply.slice_end import BaseRest
+from pipeline.apply.rest_of_bases import BaseRest
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
 from pipeline.changelog.scan import Part, scan

@@ -32,7 +32,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.reshape import Shape
-from pipeline.apply.slice_end import BaseRest, rest_of_bases
+from pipeline.apply.rest_of_bases import BaseRest, rest_of_bases
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of

@@ -34,6 +34,11 @@ class WantedBatches:
         """Whether *part* may hold one of them."""
         return part.high > self.after and part.low <= self.until
 
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Those of *rows* (batch) that are in one of them."""
+        batch = rows["batch"]
+        return rows.filter(pc.and_(pc.greater(batch, self.after), pc.less_equal(batch, self.until)))
+
 
 def read(
     store: Store,
@@ -55,8 +60,7 @@ def read(
         for names, near in _meeting(files, wanted).items()
     ]
     for name, own in _split(pa.concat_tables(parts)) if parts else ():
-        batch, want = own["batch"], wanted[name]
-        kept = own.filter(pc.and_(pc.greater(batch, want.after), pc.less_equal(batch, want.until)))
+        kept = wanted[name].of(own)
         if len(kept):
             found[name] = kept
     return found

@@ -41,11 +41,7 @@ class BaseRest:
         store, columns = open_store(self.changes), rows.column_names
         wanted = tuple(dict.fromkeys([*columns, "table", "batch"]))
         found = scan(store, self.files, among=("key", keys), ops=(Op.READ,), columns=wanted)
-        batch = found["batch"]
-        inside = pc.and_(
-            pc.greater(batch, self.batches.after), pc.less_equal(batch, self.batches.until)
-        )
-        own = found.filter(pc.and_(inside, pc.equal(found["table"], self.table)))
+        own = self.batches.of(found.filter(pc.equal(found["table"], self.table)))
         return pa.concat_tables([rows, own.select(columns)])
 
 
