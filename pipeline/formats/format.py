@@ -43,6 +43,7 @@ DECODED = pa.schema(
         ("before", pa.string()),
         ("after", pa.string()),
         ("changed", pa.list_(pa.string())),
+        ("left_out", pa.list_(pa.string())),
         ("at", TIME),
         ("log", pa.int64()),
         ("pos", pa.int64()),
@@ -83,6 +84,8 @@ class Decoded:
     ``at``          the source's clock, for display only.
     ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.
     ``changed``     the columns that ``after`` holds, where it holds some only; None: all.
+    ``left_out``    then the others that the row has: a name may have gone to another column's
+                    values, and only all of them together show it.
     ``schema_id``   of a schema change that only tells which columns the rows behind it have: a
                     number of them.  It is landed where it says something new.
     ``tx``          its transaction; a schema change's has the name it has when it is sent again.
@@ -98,6 +101,7 @@ class Decoded:
     before: str | None = None
     after: str | None = None
     changed: tuple[str, ...] | None = None
+    left_out: tuple[str, ...] | None = None
     at: datetime | None = None
     log: int | None = None
     pos: int | None = None

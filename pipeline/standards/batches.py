@@ -19,7 +19,7 @@ from pipeline.sources.row_reader import ROWS
 from pipeline.standards.table_standards import Standards, TableStandards
 
 _ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
-_WRITTEN = ("op", "key_values", "before", "after", "changed", "error", "raw")
+_WRITTEN = ("op", "key_values", "before", "after", "changed", "left_out", "error", "raw")
 WITHHELD = "its bytes are not kept, for the table has standards"
 
 
@@ -84,8 +84,8 @@ def _answered(row: Mapping[str, Any], own: TableStandards) -> Mapping[str, Any]:
     key, before, after = row["key_values"], row["before"], row["after"]
     if key is not None and row["op"] in _ROWS:
         own.require_key(key, (before if row["op"] == Op.DELETE else after) or "")
-    if row["changed"] is None:
-        own.require_columns(one for one in (before, after) if one is not None)
+    images = [one for one in (before, after) if one is not None]
+    own.require_columns(images, beside=row["left_out"] or ())
     return {
         **row,
         "key_values": None if key is None else own.key_values(key),
@@ -95,7 +95,7 @@ def _answered(row: Mapping[str, Any], own: TableStandards) -> Mapping[str, Any]:
 
 
 def _withheld(row: Mapping[str, Any], why: str) -> Mapping[str, Any]:
-    nothing = dict.fromkeys(("key_values", "before", "after", "changed", "raw"))
+    nothing = dict.fromkeys(("key_values", "before", "after", "changed", "left_out", "raw"))
     if why.startswith(SENDER_SAYS):
         why = SENDER_SAYS.rstrip(": ")
     return {**row, **nothing, "op": str(Op.ERROR), "error": f"{why}; {WITHHELD}"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Self
 
 import msgspec
@@ -89,10 +90,11 @@ class TableStandards:
         found = {name: self._field(name, raw) for name, raw in _read(text).items()}
         return flat_rows.written(found)
 
-    def require_columns(self, texts: Iterable[str]) -> None:
-        """Refuse whole rows, images of one, that lack a column which this very table should have.
+    def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
+        """Refuse images of a row that lacks a column which this very table should have.
 
-        Where a glob lets other columns land, its values may stand there under another name.
+        ``beside`` are columns of it whose values are in none of its images.  Where a glob lets
+        other columns land, the values of one that it lacks may stand there under another name.
 
         Raises:
             FormatError: they do.
@@ -100,7 +102,8 @@ class TableStandards:
         spoken = {one.casefold() for one in self.clear if not _GLOB.search(one)}
         if not self._secret or not any(map(_GLOB.search, self.clear)):
             return
-        names = {name.casefold() for text in texts for name in _read(text)}
+        told = chain(beside, *map(_read, texts))
+        names = {name.casefold() for name in told}
         lacking = sorted(self._secret - names)
         if lacking and not names <= spoken | {name.casefold() for name in self.key}:
             msg = f"it has no column {lacking[0]}, whose values may stand in another one now"

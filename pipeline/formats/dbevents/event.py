@@ -156,7 +156,8 @@ def _some(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> dict[st
     late = {n: v for n, v in versions.items() if v < told.ref_key and n not in beside}
     if late:
         columns[COLUMN_VERSIONS] = Raw(msgspec.json.encode(late))
-    return {"after": flat_rows.written(columns), "changed": tuple(columns)}
+    others = tuple(name for name in row if name not in columns)
+    return {"after": flat_rows.written(columns), "changed": tuple(columns), "left_out": others}
 
 
 def _versions(told: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:

@@ -133,7 +133,8 @@ def _of_postgres(row: Decoded, unavailable: Placeholder) -> Decoded:
     partial = unavailable.left_out(row.after, row.before) if row.after is not None else None
     if partial is None:
         return replace(row, tx=tx)
-    return replace(row, tx=tx, after=partial.text, changed=partial.names)
+    names, left_out = partial.names, partial.left_out
+    return replace(row, tx=tx, after=partial.text, changed=names, left_out=left_out)
 
 
 def _image(envelope: Slices, name: str) -> str | None:

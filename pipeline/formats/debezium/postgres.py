@@ -71,13 +71,14 @@ def tx_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A row without the values that were not told, and the names of the others.
+    """A row without the values that were not told, the names of the others, and of those.
 
     No names where nothing is missing after all.
     """
 
     text: str
     names: tuple[str, ...] | None
+    left_out: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)  # without slots: its spellings are worked out once
@@ -125,8 +126,8 @@ class Placeholder:
         kept = {name: self._told(value, known.get(name)) for name, value in sent.items()}
         told = {name: value for name, value in kept.items() if value is not None}
         fields = (f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in told.items())
-        names = None if len(told) == len(sent) else tuple(told)
-        return Partial(f"{{{','.join(fields)}}}", names)
+        text, missing = f"{{{','.join(fields)}}}", tuple(name for name in sent if name not in told)
+        return Partial(text, tuple(told), missing) if missing else Partial(text, None, None)
 
     def _told(self, value: Raw, before: Raw | None) -> str | None:
         if bytes(value) not in self.spellings:

@@ -1,6 +1,6 @@
 """How do all rows of the Postgres connector in a batch read?  As ``envelope`` reads each.  Pure."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pipeline.formats.debezium import postgres
 from pipeline.formats.debezium.bulk import Mask, SourceBlock, longs, mask
-from pipeline.formats.debezium.postgres import Placeholder
+from pipeline.formats.debezium.postgres import Partial, Placeholder
 from pipeline.formats.format import AROUND, DECODED
 from pipeline.model import Origin
 
@@ -57,9 +57,7 @@ def _left_out(given: MutableMapping[str, pa.Array], its: Mask, unavailable: Plac
     suspects = np.zeros(len(its), np.bool_)
     for sign in unavailable.signs:
         suspects |= mask(pc.fill_null(pc.match_substring(after, sign), False))
-    texts: list[str] = []
-    places: list[int] = []
-    names: list[tuple[str, ...] | None] = []
+    found: dict[int, Partial] = {}
     for at in np.flatnonzero(suspects & its).tolist():
         try:
             partial = unavailable.left_out(after[at].as_py(), given["before"][at].as_py())
@@ -67,24 +65,21 @@ def _left_out(given: MutableMapping[str, pa.Array], its: Mask, unavailable: Plac
             fine[at] = False
             continue
         if partial is not None:
-            places.append(at)
-            texts.append(partial.text)
-            names.append(partial.names)
-    if places:
-        _put(given, places, texts, names)
+            found[at] = partial
+    if found:
+        _put(given, found)
     return fine
 
 
-def _put(
-    given: MutableMapping[str, pa.Array],
-    places: Sequence[int],
-    texts: Sequence[str],
-    names: Sequence[tuple[str, ...] | None],
-) -> None:
+def _put(given: MutableMapping[str, pa.Array], found: Mapping[int, Partial]) -> None:
+    """Rows after that are partial, by their places, which rise."""
     other = np.zeros(len(given["after"]), np.bool_)
-    other[places] = True
-    given["after"] = pc.replace_with_mask(given["after"], pa.array(other), pa.array(texts))
+    other[list(found)] = True
+    texts = pa.array([one.text for one in found.values()], pa.string())
+    given["after"] = pc.replace_with_mask(given["after"], pa.array(other), texts)
     changed: list[tuple[str, ...] | None] = [None] * len(other)
-    for at, told in zip(places, names, strict=True):
-        changed[at] = told
-    given["changed"] = pa.array(changed, DECODED.field("changed").type)
+    left_out = changed.copy()
+    for at, partial in found.items():
+        changed[at], left_out[at] = partial.names, partial.left_out
+    for name, names in (("changed", changed), ("left_out", left_out)):
+        given[name] = pa.array(names, DECODED.field(name).type)

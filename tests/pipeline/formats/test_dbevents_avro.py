@@ -87,6 +87,16 @@ def test_columns_of_a_lower_version_tell_it_beside_the_row() -> None:
     assert after["_column_versions"] == {"id": 7, "fare": 7}
 
 
+def test_columns_that_did_not_change_are_named_beside_those_that_did() -> None:
+    event = Event("k", 9, {"id": 1, "fare": 2.5, "note": "n"}, [(9, ["note"])])
+
+    (found,) = changed(decoded(event))
+
+    assert "fare" not in found["after"]
+    assert {"id", "fare"} <= {*found["left_out"]}
+    assert not {*found["left_out"]} & {*found["changed"]}
+
+
 def test_a_column_that_is_named_twice_has_its_newest_version() -> None:
     event = Event("k", 9, {"id": 1}, [(9, ["id"]), (7, ["id"])])
 

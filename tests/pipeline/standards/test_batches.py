@@ -16,6 +16,7 @@ from pipeline.standards.table_standards import Standards
 from tests.pipeline.standards.test_table_standards import Upper
 
 HASH = KeyedHash(("phone", "id"), "0123456789abcdef")
+PHONE = KeyedHash(("phone",), "0123456789abcdef")
 RULES = Standards((StandardRule("shop.users", ("id",), (("hash", HASH),)),))
 OPEN = Standards((StandardRule("shop.users", ("id",), (("u", Upper(("phone",))),)),))
 CLEAR = "13812345678"
@@ -130,3 +131,28 @@ def test_rows_under_another_key_or_without_an_answer_are_not_read_again() -> Non
         rows_again(read, ("uid",), own)
     with pytest.raises(FormatError, match="column phone"):
         rows_again(read, ("id",), own)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "landed"),
+    [
+        pytest.param(("bio",), False, id="a_hidden_column_has_another_name"),
+        pytest.param(("bio", "Phone"), True, id="a_hidden_column_is_left_out"),
+        pytest.param(None, False, id="nobody_says_what_is_left_out"),
+    ],
+)
+def test_a_row_that_leaves_columns_out_lands_if_it_has_the_hidden_ones(
+    left_out: tuple[str, ...] | None, *, landed: bool
+) -> None:
+    own = Standards((StandardRule("shop.users", ("id",), (("hash", PHONE),), clear=("*",)),))
+    after = json.dumps({"id": 42_424_242, "mobile": CLEAR})
+    partial = Decoded(
+        Op.UPDATE, "shop.users", KEY, after=after, changed=("id", "mobile"), left_out=left_out
+    )
+
+    (told,) = _told([partial], ["shop.users"], own).to_pylist()
+
+    assert (told["op"] == Op.UPDATE, CLEAR in str(told)) == (landed, landed)
+    if not landed:
+        assert "it has no column phone, whose values may stand in another one" in told["error"]
+        assert (told["changed"], told["left_out"]) == (None, None)

@@ -220,6 +220,7 @@ def test_what_is_left_out_is_taken_out(placeholder: bytes) -> None:
     (found,) = decoded((key, value.replace(b'"?"', placeholder), topic))
 
     assert (found["after"], found["changed"]) == ('{"id":1,"n":null}', ["id", "n"])
+    assert found["left_out"] == ["big"]
 
 
 def test_what_the_row_before_tells_is_not_left_out() -> None:
@@ -231,6 +232,7 @@ def test_what_the_row_before_tells_is_not_left_out() -> None:
 
     assert (some["after"], some["changed"]) == ('{"id":2,"big":"old"}', ["id", "big"])
     assert (all_["after"], all_["changed"]) == ('{"big":"old"}', None)
+    assert (some["left_out"], all_["left_out"]) == (["b", "c"], None)
 
 
 def test_the_placeholder_may_be_another_word() -> None:
