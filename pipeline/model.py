@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 
@@ -194,6 +194,11 @@ class Table:
     def restates(self, column: str) -> bool:
         """Whether *column*, in whichever letters, is one of ``by_standard``."""
         return column.casefold() in {one.casefold() for one in self.by_standard}
+
+    def with_standards(self, columns: tuple[str, ...]) -> "Table":
+        """It, of which *columns* are written by standards; over a key of these nothing ranges."""
+        made = replace(self, by_standard=columns)
+        return replace(made, id_column=None) if any(map(made.restates, made.key)) else made
 
     @property
     def no_ranges(self) -> str:

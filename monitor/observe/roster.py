@@ -287,9 +287,7 @@ class Roster:
                     return
 
     def _keyed(self, table: Table, sources: Mapping[str, Dictionary]) -> Table:
-        found = _keyed(table, sources)
-        found = replace(found, by_standard=self.standards.columns(table.name))
-        return replace(found, id_column=None) if any(map(found.restates, found.key)) else found
+        return _keyed(table, sources).with_standards(self.standards.columns(table.name))
 
     def _with_key(self, table: Table) -> Table:
         """The table with its key, as it was told last; a source that is silent takes none away."""

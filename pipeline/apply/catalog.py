@@ -298,9 +298,8 @@ class Catalog:
             id_column=_id_column(schema, key),
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=self.tier(name, shards),
-            by_standard=self.standards.columns(name),
         )
-        return replace(made, id_column=None) if any(map(made.restates, key)) else made
+        return made.with_standards(self.standards.columns(name))
 
     def tier(self, name: str, shards: Folding) -> int:
         """The tier of table *name* with its shards among *shards*."""
