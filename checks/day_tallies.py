@@ -140,8 +140,8 @@ def differences(
     found: list[tuple[Shard, str, int, SpanTally, SpanTally]] = []
     for column, asked, shards in _alike(known, question, seen):
         for shard, there in mirror.tallies(shards, column, *asked).items():
-            pairs = zip(seen.counted[str(shard)][column], there, strict=True)
-            found += [(shard, column, n, *pair) for n, pair in enumerate(pairs) if _differ(pair)]
+            pairs = enumerate(zip(seen.counted[str(shard)][column], there, strict=True))
+            found += [(shard, column, n, *pair) for n, pair in pairs if pair[0] != pair[1]]
     if not found:
         return ()
     changed = world.log().changed_rows(table, seen.landed, mirror.batch, most=MOST_CHANGES)
@@ -165,10 +165,6 @@ def _alike(
             asked = spans, _fields(columns, shard, question)
             found.setdefault((column, asked), []).append(shard)
     yield from ((column, asked, shards) for (column, asked), shards in found.items())
-
-
-def _differ(pair: tuple[SpanTally, SpanTally]) -> bool:
-    return pair[0] != pair[1]
 
 
 def narrowed(
