@@ -161,7 +161,7 @@ class MirrorReader:
     def _of(self, shard: Shard) -> str:
         if len(self.table.shards) == 1:
             return self._kept
-        source, relation = (f"{name(META)}['{part}']" for part in ("source", "shard"))
+        source, relation = OWNER
         own = f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
         return f"{own} AND {self._kept}"
 
@@ -191,8 +191,7 @@ class MirrorReader:
 
 
 def _inside(column: str, span: Range) -> str:
-    low, high = span
-    return f"({name(column)} >= {literal(low)} AND {name(column)} < {literal(high)})"
+    return _between(name(column), *map(literal, span))
 
 
 def _between(column: str, first: str, until: str) -> str:

@@ -117,9 +117,8 @@ class MirrorRows:
         """Rows as *file* has them, under the table's names, with what its name in the log says."""
         told = self._layout.of_files(rows)
         for name, key in self._keys.items():
-            text = file.partition.get(key) or None  # an empty one is null, too
-            values = pa.array([text], pa.string()).take(pa.array(np.zeros(len(rows), np.int64)))
-            told = told.append_column(name, values)
+            text = pa.scalar(file.partition.get(key) or None, pa.string())  # empty is null, too
+            told = told.append_column(name, pa.repeat(text, len(rows)))
         return told
 
 
