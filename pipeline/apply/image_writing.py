@@ -43,11 +43,6 @@ _AGAIN = timedelta(minutes=10)  # after which what was refused is tried again
 log = structlog.get_logger(__name__)
 
 
-def _nothing(table: str) -> ArchiveRules | None:
-    """What is said of the archives of a *table* of which nobody says any."""
-    return None
-
-
 @dataclass(eq=False)
 class ImageWriting:
     """Writes what is not there yet of images that mirrors remember; removes what is too old.
@@ -59,7 +54,7 @@ class ImageWriting:
     settings: PipelineSettings
     mirrors: Mirrors[Any]
     clock: Callable[[], datetime]
-    archive_of: Callable[[str], ArchiveRules | None] = _nothing
+    archive_of: Callable[[str], ArchiveRules | None] = lambda _: None
     written: WrittenImages = field(init=False)
     changes: ChangeLog = field(init=False)
     _refused: dict[tuple[str, datetime, int], datetime] = field(default_factory=dict)
