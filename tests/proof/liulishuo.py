@@ -154,7 +154,8 @@ class Nightly:
 class Loss:
     """The newest rows of one shard, gone from the mirror, as a person thought was right.
 
-    From ``version`` on the mirror lacked them, which was not before ``begun``, until ``healed``.
+    The mirror lacked them from ``version`` on, which was not before ``begun``, until a version that
+    was there by ``healed``.
     """
 
     stand: Stand
@@ -191,10 +192,11 @@ class Loss:
         self.healed = datetime.now(UTC)
 
     def unrevoked(self) -> list[str]:
-        """READY answers about versions that lack rows, and that nobody took back.
+        """READY answers about versions that lack the rows, and that nobody took back.
 
         Decisions of that time, and those about it that came later, are judged by this alone.  An
-        answer names the version that a job is to read: one of before is true, also a moment later.
+        answer names the version that a job is to read, whose rows decide: one of before the theft
+        is true a moment later, and one that has them again is so before anybody looks.
         """
         decisions = self.stand.asker.decisions
         told = [one for one in decisions if self.begun < one.asked < self.healed and one.ready]
@@ -214,18 +216,26 @@ class Loss:
         ]
 
     def _lacking(self, given: Certificate) -> bool:
-        """Whether the version that it names is not one of before the theft."""
+        """Whether the version that it names is of after the theft, and any of the rows not in it."""
         version = given.evidence.version
         assert version is not None, given
-        return version >= self.version
+        if version < self.version:
+            return False
+        table = DeltaTable(mirror_path(self.stand.service.lake, FOLDED), version=version)
+        query = QueryBuilder().register("t", table).execute(f"SELECT id FROM t WHERE {self._them}")
+        return sorted(pa.table(query.read_all())["id"].to_pylist()) != sorted(self.ids)
+
+    @property
+    def _them(self) -> str:
+        """The rows, as a condition."""
+        return f"id IN ({', '.join(map(str, self.ids))}) AND _sluice['shard'] = '{self.shard}'"
 
     def _deleted(self) -> int:
         """The version without them; 0 while the service is faster."""
         table = DeltaTable(mirror_path(self.stand.service.lake, FOLDED))
-        ids = ", ".join(map(str, self.ids))
         try:
             told = table.delete(
-                f"id IN ({ids}) AND _sluice['shard'] = '{self.shard}'",
+                self._them,
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except CommitFailedError:
