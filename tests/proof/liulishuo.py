@@ -216,7 +216,7 @@ class Loss:
         ]
 
     def _lacking(self, given: Certificate) -> bool:
-        """Whether the version that it names is of after the theft, and any of the rows not in it."""
+        """Whether it names a version of after the theft in which one of the rows is not."""
         version = given.evidence.version
         assert version is not None, given
         if version < self.version:
