@@ -76,9 +76,10 @@ def revocations(
 ) -> tuple[Certificate, ...]:
     """Those that *fail*, of a gating check, takes back, marked so.
 
-    They are the valid ones of its table, at or below the position it holds as of, that the
-    check's last PASS did not cover: issued since, or not wholly below the position that it held
-    as of.  Without a PASS ever, or without a position, all of them.
+    They are the valid ones of its table that the check's last PASS did not cover: issued since, or
+    not wholly below the position that it held as of.  Without a PASS ever all of them.  Those above
+    the position that the FAIL holds as of are among them: a check looks a little behind the newest
+    heartbeat, and what is lost below it is so above it, too, until something puts it right.
     """
     if fail.ruling.outcome is not Outcome.FAIL:
         return ()
@@ -89,7 +90,6 @@ def revocations(
         if one.table == fail.table
         and one.revoked is None
         and not (last_pass and _covered(one, last_pass))
-        and _at_or_below(one.evidence.fences, fail.as_of)
     )
 
 
@@ -207,18 +207,3 @@ def _under(fence: Fence, limit: Fence | None) -> bool:
     if limit is None or limit.head.identity != fence.head.identity:
         return False
     return fence.number < limit.number
-
-
-def _at_or_below(fences: Iterable[Fence], limit: Iterable[Fence]) -> bool:
-    """Whether a fence is not above its source's limit; positions of two servers count as below.
-
-    One is enough: what is wrong may be of that source.
-    """
-    highest, own = {fence.source: fence for fence in limit}, tuple(fences)
-    return not own or not all(_above(fence, highest.get(fence.source)) for fence in own)
-
-
-def _above(fence: Fence, limit: Fence | None) -> bool:
-    if limit is None or limit.head.identity != fence.head.identity:
-        return False
-    return fence.number > limit.number

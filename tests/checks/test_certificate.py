@@ -137,23 +137,3 @@ def test_a_pass_spares_a_certificate_that_it_looked_at_in_all_its_sources(
 
     assert (revocations(fail, [one], passed) == ()) is spared
     assert revocations(fail, [replace(one, issued=NOW)], passed), "issued when it had looked"
-
-
-@pytest.mark.parametrize(("number", "revoked"), [(4, False), (5, True), (6, True)])
-def test_a_fail_takes_back_what_lies_at_or_below_its_position(number: int, revoked: bool) -> None:
-    one = replace(ISSUED, evidence=replace(EVIDENCE, fences=(fence(5, CUT),)))
-    fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW, (fence(number, NOW),))
-
-    assert bool(revocations(fail, [one], None)) is revoked
-
-
-def test_a_fail_takes_back_what_lies_below_its_position_in_one_source_of_two() -> None:
-    """What is missing may be of that one."""
-    fences = (fence(5, CUT), fence(9, CUT, "other"))
-    one = replace(ISSUED, evidence=replace(EVIDENCE, fences=fences))
-    seen = (fence(6, NOW), fence(8, NOW, "other"))
-    fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW, seen)
-
-    assert revocations(fail, [one], None)
-    assert not revocations(replace(fail, as_of=(fence(4, NOW), seen[1])), [one], None)
-    assert revocations(fail, [ISSUED], None), "nobody knows where its cut lies"
