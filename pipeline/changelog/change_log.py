@@ -6,13 +6,12 @@ Read and written without Spark, from the table's own log; each look reads on fro
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.marks import MarkReader
-from pipeline.changelog.scan import Part, parts, scan
+from pipeline.changelog.scan import Part, order_ends, overlap, parts, scan
 from pipeline.changelog.sorted_file import PARTITION
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
 from pipeline.errors import HeldError, LostRaceError, ProofError
@@ -192,11 +191,4 @@ def require_rows_with_a_mark(log: ChangeLog) -> None:
 
 def _meets(file: ActiveFile, part: str, low: int, high: int | None) -> bool:
     """Whether the file may hold orders with *part* between the two, both included."""
-    stats = file.stats or {}
-    least, most = (_order(stats.get(name)).get(part) for name in ("minValues", "maxValues"))
-    return (most is None or most >= low) and (high is None or least is None or least <= high)
-
-
-def _order(values: Any) -> dict[str, Any]:
-    found = (values or {}).get("order")
-    return found if isinstance(found, dict) else {}
+    return overlap(order_ends(file, part), low, high)

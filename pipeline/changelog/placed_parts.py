@@ -3,16 +3,13 @@
 By the bounds of their orders: what was written near in a log landed near in time.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
-from pipeline.changelog.scan import Part, bounds, parts
+from pipeline.changelog.scan import Ends, Part, order_ends, overlap, parts
 from pipeline.lake.log import Snapshot
 from pipeline.model import Op
 
-Ends = tuple[int | None, int | None]
-"""The least and the greatest; None where nobody tells."""
 KNOWN = 4  # versions, and kinds of rows, of which files are remembered
 _known: dict[tuple[object, ...], tuple["PlacedPart", ...]] = {}
 
@@ -28,7 +25,7 @@ class PlacedPart:
     def near(self, log: tuple[int, int], pos: tuple[int, int]) -> bool:
         """Whether it may hold one of the places between two, in the logs between two."""
         one_log = self.logs == log and log[0] == log[1]
-        return _cross(self.logs, log) and (not one_log or _cross(self.places, pos))
+        return overlap(self.logs, *log) and (not one_log or overlap(self.places, *pos))
 
 
 def placed_parts(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
@@ -47,18 +44,8 @@ def placed_parts(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[P
 
 
 def _found(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
-    orders = {file.path: bounds(file, "order") for file in snapshot.files.values()}
+    files = {file.path: file for file in snapshot.files.values()}
     return tuple(
-        PlacedPart(part, _between(orders[part.path], "log"), _between(orders[part.path], "pos"))
-        for part in parts(snapshot, -1, until, ops)
+        PlacedPart(one, order_ends(files[one.path], "log"), order_ends(files[one.path], "pos"))
+        for one in parts(snapshot, -1, until, ops)
     )
-
-
-def _between(ends: Iterable[Any], name: str) -> Ends:
-    low, high = (one.get(name) if isinstance(one, Mapping) else None for one in ends)
-    return low, high
-
-
-def _cross(known: Ends, asked: tuple[int, int]) -> bool:
-    (low, high), (first, last) = known, asked
-    return (high is None or high >= first) and (low is None or low <= last)

@@ -5,7 +5,7 @@ by op is found by the statistics of files first, then by those of row groups.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,9 @@ from pipeline.errors import HeldError
 from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store
 from pipeline.model import Op
+
+Ends = tuple[int | None, int | None]
+"""The least and the greatest; None where nobody tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,20 @@ def bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
     stats = file.stats or {}
     low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
     return low.get(name), high.get(name)
+
+
+def order_ends(file: ActiveFile, part: str) -> Ends:
+    """Between which two a *part* of its orders lies: epoch, log, pos or row."""
+    low, high = (
+        one.get(part) if isinstance(one, Mapping) else None for one in bounds(file, "order")
+    )
+    return low, high
+
+
+def overlap(ends: Ends, low: int, high: int | None) -> bool:
+    """Whether what lies between *ends* may lie between *low* and *high*, all of them included."""
+    least, most = ends
+    return (most is None or most >= low) and (high is None or least is None or least <= high)
 
 
 @contextmanager
