@@ -11,6 +11,7 @@ name, are still there (no other topic, no other leader's log has their offsets),
 changes of rows.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -84,6 +85,7 @@ class Healing:
     feeds: tuple[Feed, ...]
     standards: Standards = NO_STANDARDS
     _retries: Retries = field(default_factory=Retries)
+    _failures: Counter[str] = field(default_factory=Counter)
 
     def found(
         self,
@@ -96,18 +98,21 @@ class Healing:
         """What can be read by now, of topics that are there and as *chosen* finds them whole.
 
         No more than ``AT_ONCE`` messages are tried; what is left of a quarantine, in later rounds.
+        Each time that some could not be read, the next begins one further on: none hides the rest.
         """
         found, left = Healed(), AT_ONCE
         for subject, intake in self._intakes(mark, listing.source_of, chosen.disturbed):
             named = mark.quarantine[subject].ids
             if not left or not self._retries.due(subject, named, at):
                 continue
-            done, failed = _told(intake, left, mark, read)
+            turned = _turned(intake, self._failures[subject])
+            done, failed = _told(turned, left, mark, read)
             left -= min(left, len(intake.ranges)) if done else 1
             one = _healed(subject, named, done)
             if failed:
                 open_ = tuple(name for name in named if name not in one.ids)
                 self._retries.failed(subject, open_, at)
+                self._failures[subject] += 1
             if done:
                 log.info("quarantine read at last", subject=subject, changes=len(one.ids))
             found = found.with_more(one)
@@ -145,6 +150,12 @@ def _range(name: str) -> OffsetRange | None:
         return None
     at, offset = place
     return OffsetRange(at.topic, at.partition, offset, offset + 1)
+
+
+def _turned(intake: Intake, by: int) -> Intake:
+    """The same messages from another one on, *by* so many, round and round."""
+    first = by % len(intake.ranges)
+    return replace(intake, ranges=(*intake.ranges[first:], *intake.ranges[:first]))
 
 
 def _told(

@@ -320,6 +320,21 @@ def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> No
     assert (again, len(read.asked)) == (Healed(), 2)
 
 
+@pytest.mark.parametrize("bad", [0, 7, AT_ONCE + 3], ids=["first", "among_the_first", "later"])
+def test_one_that_cannot_be_read_hides_none_behind_it(desk: Desk, bad: int) -> None:
+    healing, left, at = Healing(desk.loop.feeds), NAMES, desk.now
+
+    def read(intake: Intake) -> Done:
+        there = {one: int(one.first != bad) for one in intake.ranges}
+        return Done(None, tuple(RangeRead(one, n, n, n) for one, n in there.items()), ())
+
+    for _ in range(len(NAMES)):
+        found = healing.found(open_of(*left), LISTING, PLAN, at, read)
+        left, at = tuple(one for one in left if one not in found.ids), at + LONGEST
+
+    assert left == (NAMES[bad],)
+
+
 def test_quarantines_of_many_tables_share_a_round(desk: Desk) -> None:
     read = Reading(there=len(NAMES))
     one = Quarantine(None, 1, AT_ONCE - 1, NAMES[: AT_ONCE - 1], epoch=1)
