@@ -45,9 +45,11 @@ class LandedMarkers:
         if names.null_count:
             detail = "a delete names no transaction, so that no marker can be found beside it"
             advice = (
-                "let the collector tell of them (provide.transaction.metadata), or name windows"
+                "let the collector tell of them from now on (provide.transaction.metadata), or "
+                "name windows instead; once the markers are out of `archive`, those that have "
+                "landed go on as deletes, but for what a window keeps"
             )
-            raise HeldError("archive", f"{detail}; {advice} under `archive`")
+            raise HeldError("archive", f"{detail}; {advice}")
         found = pc.is_in(names, value_set=self._marked(pc.unique(names)))
         marked: Mask = found.to_numpy(zero_copy_only=False)
         if (unknown := ~marked & ~self._is_landed(deletes)).any():

@@ -2,17 +2,19 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.archive import ArchiveMarker, ArchiveRule
+from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow
 from pipeline.model import Op
-from tests.pipeline.hand_lake import HandLake, row
+from tests.pipeline.hand_lake import NOW, HandLake, row
 
 C, D = Op.CREATE, Op.DELETE
 RUNS = ArchiveMarker("db.runs", "who", ("archiver", "cron"))
+WINDOW = ArchiveWindow(NOW, NOW + timedelta(hours=1))
 RULE = (ArchiveRule("db.t", markers=(RUNS,)),)
 
 
@@ -96,6 +98,23 @@ def test_a_delete_without_a_transaction_holds_the_table(tmp_path: Path) -> None:
     assert hold is not None
     assert hold.reason == "archive"
     assert "provide.transaction.metadata" in hold.detail
+    assert "once the markers are out of `archive`" in hold.detail
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["as_a_delete", "in_a_window"])
+def test_a_delete_without_a_transaction_goes_on_once_no_marker_counts(
+    tmp_path: Path, kept: int
+) -> None:
+    made = lake(tmp_path)
+    made.land(in_tx(None, row(D, 20, 1, "x")))
+    assert made.apply().hold is not None
+
+    rules = (ArchiveRule("db.t", windows=(WINDOW,)),) * kept
+    made.settings = replace(made.settings, archive=rules)
+    made.reopen()
+
+    assert made.apply().account.ignored == {"tombstone": 0} | ({"archived": 1} if kept else {})
+    assert (1 in made.rows()) == bool(kept)
 
 
 @pytest.mark.parametrize("op", [Op.UPDATE, Op.CREATE])
