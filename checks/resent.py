@@ -33,7 +33,7 @@ def unconfirmed(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, .
     return tuple(
         Reason(CODE, f"source {source}: no heartbeat has landed yet after batch {applied}")
         for source, trail in _trails(table, samples)
-        if applied is not None and trail.waits and trail.raised <= applied
+        if applied is not None and trail.waits and trail.known < applied
     )
 
 

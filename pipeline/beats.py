@@ -9,7 +9,7 @@ counts the more the sooner it follows, and not at all where it goes back to wher
 did, or further, for then all that came since comes again.  Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pipeline.model import Order
@@ -36,6 +36,14 @@ class LandedBeat:
 
 
 @dataclass(frozen=True, slots=True)
+class BeatBacklog:
+    """``topic:partition`` -> where the heartbeats' topic ended when ``batch`` was listed."""
+
+    batch: int
+    ends: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class BeatTrail:
     """``highest`` is the highest number, ``order`` that with which it came first.
 
@@ -46,6 +54,10 @@ class BeatTrail:
     batch stands at ``order`` or above.  ``fell`` is where numbers fell to since the highest came;
     -1: nowhere.  ``once`` if what is read of the log is never sent again, unless numbers fall.
     ``owed``: how many more words of the collector must hold before ``over`` moves on no more.
+
+    ``topic`` is that of the last one.  ``level`` is the last batch of which all of it has landed
+    that had been listed with the batch; ``backlog`` is what is waited for before another one is.
+    ``behind`` is how many batches lay between that and ``raised``.
     """
 
     highest: int
@@ -61,6 +73,10 @@ class BeatTrail:
     fell: int = -1
     once: bool = False
     owed: int = 0
+    topic: str = ""
+    level: int = -1
+    behind: int = 0
+    backlog: BeatBacklog | None = None
 
     @property
     def resending(self) -> bool:
@@ -83,13 +99,22 @@ class BeatTrail:
         return not self.once or self.resending or self.raised <= self.over
 
     @property
+    def known(self) -> int:
+        """The last batch all of whose rows were sent before the highest was.
+
+        That came behind all that had been listed of its topic with the batch, when its rows were
+        there already.  Had one of these been sent again, a number would have fallen before it.
+        """
+        return self.raised - 1 - self.behind
+
+    @property
     def sure(self) -> int | None:
         """The last batch of which no row is sent again; None while one may stand above a newer.
 
         What is sent again comes behind the highest.  Where numbers climbed back, all of it has to
         be taken up at once, up to a batch that ends behind the place where they began to fall.
         """
-        return self.raised - 1 if self.raised > self.over else None
+        return self.known if self.known >= self.over else None
 
     def next(self, beat: LandedBeat, batch: int) -> "BeatTrail":
         """With one more."""
@@ -108,7 +133,7 @@ class BeatTrail:
             return replace(made, over=batch) if beat.number == self.highest else made
         over = batch if self.resending else made.over
         made = replace(made, highest=beat.number, order=beat.order, raised=batch, over=over)
-        return replace(made, fell=-1)
+        return replace(made, fell=-1, behind=batch - 1 - self.level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +160,11 @@ def followed(
     skipped, doubtful = list[SkippedBeats](), False
     for beat in arrived(beats):
         if trail is None:
-            trail = BeatTrail(beat.number, beat.order, beat.number, batch)
+            trail = BeatTrail(beat.number, beat.order, beat.number, batch, topic=beat.topic)
             continue
         if beat.number > trail.highest + 1:
             skipped.append(SkippedBeats(trail.highest + 1, beat.number))
-        trail = trail.next(beat, batch)
+        trail = replace(trail.next(beat, batch), topic=beat.topic)
         doubtful = doubtful or trail.doubtful
     return None if trail is None else FollowedBeats(trail, tuple(skipped), doubtful)
 

@@ -7,6 +7,7 @@ Pure.
 from collections.abc import Mapping
 from datetime import datetime
 
+from pipeline.landing.beat_backlogs import with_levels
 from pipeline.landing.beat_trails import with_beats
 from pipeline.landing.collector_lists import placed, with_lists
 from pipeline.landing.epochs import Epochs
@@ -36,4 +37,4 @@ def with_untold(
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)
     made = with_torn(with_again(made, before, facts.wholes, at), before, facts.snapshots)
-    return with_beats(made, before, facts.beats, orderings, listing.once)
+    return with_levels(with_beats(made, before, facts.beats, orderings, listing.once), listing)

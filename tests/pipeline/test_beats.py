@@ -169,6 +169,7 @@ def test_up_to_a_sure_batch_no_row_goes_back_however_often_one_that_sends_is_kil
         numbers = [sum(log[:at]) for at in new if log[at]]
         found = followed(trail, [beat(n, offset + i) for i, n in enumerate(numbers)], len(stands))
         trail, offset = None if found is None else found.trail, offset + len(numbers)
+        trail = trail and replace(trail, level=len(stands))
         rows = [at for at in new if not log[at]]
         stands.append(rows[-1] if rows else (stands[-1] if stands else -1))
         if trail is not None and trail.sure is not None and trail.sure >= 0:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.beats import BeatTrail
+from pipeline.beats import BeatBacklog, BeatTrail
 from pipeline.errors import HeldError
 from pipeline.mark import (
     FULL_EVERY,
@@ -53,7 +53,10 @@ VALUES = {
     "gone": st.builds(PartitionEnd, NUMBERS),
     "acknowledged": st.builds(Acknowledged, PLACES, st.booleans()),
     "heartbeats": NUMBERS,
-    "beats": st.builds(BeatTrail, NUMBERS, st.just(ORDER), NUMBERS, NUMBERS, falls=NUMBERS),
+    "beats": st.builds(
+        BeatTrail, NUMBERS, st.just(ORDER), NUMBERS, NUMBERS, falls=NUMBERS,
+        backlog=st.sampled_from([None, BeatBacklog(3, {"t:0": 4})]),
+    ),
     "tables": NUMBERS,
     "epochs": st.builds(
         Epoch, NUMBERS, st.just("uuid"), PLACES, passed=st.sampled_from([None, PASSED])

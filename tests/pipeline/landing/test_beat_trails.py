@@ -76,12 +76,16 @@ def test_a_ledger_of_files_never_sends_again() -> None:
 
 
 def after(mark: Mark, numbers: list[int], said: int | None) -> Mark:
-    """The mark after one more batch, with those heartbeats, and what the collector said by then."""
+    """The mark after one more batch, with those heartbeats, and what the collector said by then.
+
+    All that there is of them has landed each time.
+    """
     made = replace(mark, batch=mark.batch + 1)
     if said is not None:
         made = replace(made, acknowledged={"a": Acknowledged(binlog_position(1, said))})
     beats = [beat(number, 100 * made.batch + number) for number in numbers]
-    return with_beats(made, mark, {"a": beats}, {"a": Ordering.SEQUENCE})
+    made = with_beats(made, mark, {"a": beats}, {"a": Ordering.SEQUENCE})
+    return replace(made, beats={"a": replace(made.beats["a"], level=made.batch)})
 
 
 @pytest.mark.parametrize(
