@@ -20,8 +20,9 @@ from demo.daemon import Daemon
 from demo.java import Program
 from pipeline.errors import UnreachableError
 
-START = timedelta(seconds=60)
-RUNNING = timedelta(seconds=60)
+START = timedelta(minutes=4)
+RUNNING = timedelta(minutes=4)
+ANSWER = 120.0  # seconds; a connector's class is loaded before it is answered for
 PROVIDERS = "org.apache.kafka.common.config.provider"
 
 
@@ -146,7 +147,11 @@ class Connect:
         """Hold the worker; it goes on if it was just writing its offsets."""
         try:
             os.kill(pid, signal.SIGSTOP)
-            processes.wait_until(lambda: processes.held(pid), START, "worker that stands still")
+            processes.wait_until(
+                lambda: processes.held(pid) or not self.daemon.running,
+                START,
+                "worker that stands still",
+            )
             open_files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
         except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             return True
@@ -171,7 +176,7 @@ class Connect:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         try:
-            answer = httpx.request(method, self.url + path, json=body, timeout=30)
+            answer = httpx.request(method, self.url + path, json=body, timeout=ANSWER)
         except httpx.HTTPError as error:
             msg = f"Connect does not answer at {self.url}: {error}"
             raise UnreachableError(msg) from error
@@ -182,7 +187,7 @@ class Connect:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/connectors", timeout=2).status_code == httpx.codes.OK
+            return httpx.get(f"{self.url}/connectors", timeout=20).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 

@@ -12,7 +12,7 @@ from demo.daemon import Daemon
 from demo.java import Program
 from demo.ports import listening
 
-START = timedelta(seconds=60)
+START = timedelta(minutes=4)
 CLUSTER = "c2x1aWNlLWRlbW8ta2Fma2"  # any 22 characters of base64: the cluster's id
 
 

@@ -18,7 +18,7 @@ from pymysql.connections import Connection
 from demo import mysql_data
 from demo.daemon import Daemon
 
-START = timedelta(seconds=60)
+START = timedelta(minutes=4)
 # An init file takes one statement a line.
 USERS = """\
 SET sql_log_bin = 0;

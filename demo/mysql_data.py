@@ -14,7 +14,7 @@ from demo import unpack
 from demo.daemon import Daemon
 from pipeline.errors import UnreachableError
 
-INITIALIZE = timedelta(seconds=120)
+INITIALIZE = timedelta(minutes=4)
 TEMPLATE = "mysql-data"
 RENAMED = Path("/usr/lib/x86_64-linux-gnu/libaio.so.1t64")  # as newer distributions call it
 

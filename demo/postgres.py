@@ -26,7 +26,7 @@ from demo.daemon import Daemon
 from demo.processes import Process
 from pipeline.errors import UnreachableError
 
-START = timedelta(seconds=60)
+START = timedelta(minutes=4)
 NOBODY = 65534
 PUBLICATION = "sluice"
 SYNCED = 17  # from this version on a standby may take over logical slots

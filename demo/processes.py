@@ -20,6 +20,7 @@ from pipeline.errors import UnreachableError
 
 LEASH = Path(__file__).with_name("leash.py")
 PAUSE = 0.05
+GONE = timedelta(seconds=60)  # a busy machine takes its time to give memory back
 T = TypeVar("T")
 _starter = ThreadPoolExecutor(1, thread_name_prefix="starter")
 
@@ -41,11 +42,11 @@ class Process:
     def kill(self) -> None:
         """End it as a power cut would; returns when it is gone."""
         self.signal(signal.SIGKILL)
-        wait_until(lambda: not self.alive, timedelta(seconds=20), f"end of process {self.pid}")
+        wait_until(lambda: not self.alive, GONE, f"end of process {self.pid}")
 
     def stop(
         self,
-        grace: timedelta = timedelta(seconds=20),
+        grace: timedelta = GONE,
         asked: signal.Signals = signal.SIGTERM,
     ) -> bool:
         """Ask it to end, and kill what has not ended after *grace*; whether it ended by itself."""
@@ -113,11 +114,17 @@ def started(pid: int) -> int | None:
 
 
 def held(pid: int) -> bool:
-    """Whether a process that was sent SIGSTOP stands still, with all its threads."""
-    stats = (task / "stat" for task in Path(f"/proc/{pid}/task").iterdir())
-    return all(
-        one.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T" for one in stats
-    )
+    """Whether a process that was sent SIGSTOP stands still, with all its threads.
+
+    Raises:
+        OSError: if there is no such process.
+    """
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    try:
+        stats = [(task / "stat").read_text(encoding="utf-8") for task in tasks]
+    except OSError:  # a thread has ended since: not all of them stood still
+        return False
+    return all(one.rpartition(")")[2].split()[0] == "T" for one in stats)
 
 
 def _spawn(

@@ -11,7 +11,7 @@ from redis import RedisError
 from demo.daemon import Daemon
 from pipeline.errors import UnreachableError
 
-START = timedelta(seconds=30)
+START = timedelta(minutes=4)
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from demo import unpack
 from demo.daemon import Daemon
 from pipeline import jars
 
-START = timedelta(seconds=120)
+START = timedelta(minutes=4)
 MAIN = "io.quarkus.runner.GeneratedMain"
 
 
@@ -88,6 +88,6 @@ class Registry:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/subjects", timeout=2).status_code == httpx.codes.OK
+            return httpx.get(f"{self.url}/subjects", timeout=20).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False

@@ -14,7 +14,7 @@ from obstore.store import S3Store
 from demo.daemon import Daemon
 from demo.ports import listening
 
-START = timedelta(seconds=60)
+START = timedelta(minutes=4)
 BUCKET = "bucket"
 KEY, SECRET = "sluice", "sluice-secret"
 

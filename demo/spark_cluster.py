@@ -14,7 +14,7 @@ from demo.daemon import Daemon
 from demo.ports import free_ports, listening
 from pipeline import jars
 
-START = timedelta(seconds=60)
+START = timedelta(minutes=4)
 HOME = Path(pyspark.__file__).parent
 ENVIRONMENT = {"SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13"}  # as bin/spark-class has it
 

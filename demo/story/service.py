@@ -16,7 +16,7 @@ from demo.servers import Servers
 from pipeline.errors import UnreachableError
 
 CONFIG = Path(__file__).resolve().parent.parent / "sluice.yaml"
-START = timedelta(minutes=2)
+START = timedelta(minutes=4)
 Json = dict[str, Any]
 
 
@@ -60,7 +60,7 @@ class Service:
             **(self.s3.environment if self.s3 else {}),
         }
         self.daemon = Daemon("service", self.home / "service.log", environment=environment)
-        self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
 
     @property
     def url(self) -> str:
@@ -112,7 +112,7 @@ class Service:
 
     def _answers(self) -> bool:
         try:
-            return self.http.get("/livez", timeout=2).is_success
+            return self.http.get("/livez", timeout=20).is_success
         except httpx.HTTPError:
             return False
 

@@ -15,7 +15,7 @@ from pipeline import jars
 from pipeline.errors import UnreachableError
 
 SLEEP = ("/bin/sleep", "1000")
-SOON = timedelta(seconds=10)
+SOON = timedelta(minutes=2)
 
 
 def test_a_stopped_process_is_gone_with_its_group(tmp_path: Path) -> None:
@@ -53,6 +53,22 @@ def test_a_process_that_was_told_to_stand_still_is_held_until_it_goes_on(tmp_pat
 
         wait_until(lambda: not processes.held(process.pid), SOON, "going on")
     finally:
+        process.kill()
+
+
+def test_a_thread_that_ended_since_it_was_listed_is_no_sign_that_all_stand_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = processes.start(SLEEP, log=tmp_path / "log")
+    try:
+        process.signal(signal.SIGSTOP)
+        wait_until(lambda: processes.held(process.pid), SOON, "stop")
+        listed = [*Path(f"/proc/{process.pid}/task").iterdir(), Path("/proc/0/task/0")]
+        monkeypatch.setattr(Path, "iterdir", lambda _: iter(listed))
+
+        assert not processes.held(process.pid)
+    finally:
+        monkeypatch.undo()
         process.kill()
 
 
