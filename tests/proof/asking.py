@@ -87,6 +87,11 @@ class Asker:
         with self._client() as http:
             return [q for q in wanted if not ((got := self._ask(http, q)) and got.ready)]
 
+    def answer(self, question: Question) -> Decision | None:
+        """What the gate says to one, from any thread; None if nobody answers."""
+        with self._client() as http:
+            return self._ask(http, question)
+
     def save(self, path: Path) -> None:
         """Leave what was decided as JSON lines."""
         with path.open("w", encoding="utf-8") as file:

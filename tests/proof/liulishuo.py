@@ -33,7 +33,8 @@ from tests.proof.zone import day_ending
 
 PAGE = ROOT / "docs" / "systems" / "liulishuo.md"
 FOLDED, ORDERS = "shop.orders", "cdc-shop-orders"
-MONITORS = ("offset_keys", "max_id", "range_counts")
+COUNTS = "range_counts"
+MONITORS = ("offset_keys", "max_id", COUNTS)
 FOREIGN = "foreign_write"
 
 
@@ -182,6 +183,16 @@ class Loss:
             lambda: http.post("/v1/waivers", json=waiver).is_success, PATIENCE, "foreign write told"
         )
         self.stand.note(f"rows {self.ids} of {self.shard} deleted: version {self.version}")
+
+    def alarm(self) -> None:
+        """Wait until somebody was told of it: it may be mended before that."""
+        service = self.stand.service
+        wait_until(
+            lambda: any(one["check"] == COUNTS for one in service.incidents("firing")),
+            PATIENCE,
+            "alarm",
+        )
+        self.stand.note("told")
 
     def touch(self) -> None:
         """Change them at the source, so that they come again; returns when all monitors pass."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from random import Random
 import pytest
 import yaml
 
+from demo import processes
 from demo.connect import Connect
 from demo.debezium import mysql_connector
 from demo.kafka import Kafka
@@ -30,7 +31,7 @@ from demo.story.memory import family
 from demo.story.service import CONFIG, Service
 from pipeline.errors import UnreachableError
 from tests.proof import wrong_clock
-from tests.proof.asking import Asker, Question, questions
+from tests.proof.asking import Asker, questions
 from tests.proof.judging import Base
 from tests.proof.plan import Round, Victim
 from tests.proof.system import MySQLSystem, System
@@ -39,7 +40,7 @@ HEARTBEAT = "sluice"
 CONNECTOR = "shop"
 ROWS = 400
 PATIENCE = timedelta(minutes=6)
-ORPHANS = timedelta(seconds=30)
+ORPHANS = timedelta(minutes=2)
 MISLED = 5.0  # seconds that a wrong clock lasts once it was noticed
 
 
@@ -128,10 +129,9 @@ class Stand:
 
     def mislead(self, seconds: float) -> None:
         """Set the service's clock wrong until it says so itself, and then right again."""
-        asked = questions(datetime.now(UTC))[:1]
         self._set_clock(seconds)
         self.note(f"clock set wrong by {seconds:.0f} s")
-        wait_until(lambda: self._doubted(asked), PATIENCE, "doubt in the clock")
+        wait_until(self._doubted, PATIENCE, "doubt in the clock")
         self._stop.wait(MISLED)
         self._set_clock(0)
         self.note("clock set right")
@@ -173,26 +173,31 @@ class Stand:
         self._stop.wait(seconds)
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[list[Process]]:
         """The service's machine stands still, and goes on later as if nothing had been."""
         service = self.service.daemon.process
         if service is None:
             msg = "no service runs"
             raise UnreachableError(msg)
-        asleep = [service, *self._relatives()]
+        asleep: list[Process] = []
+        new = [service]
         try:
-            for each in asleep:
-                os.kill(each.pid, signal.SIGSTOP)
-            yield
+            while new:  # whoever was just started by one that did not yet stand still
+                for each in new:
+                    asleep.append(each)
+                    _send(each, signal.SIGSTOP)
+                wait_until(lambda: all(map(_still, asleep)), ORPHANS, "service that stands still")
+                new = [each for each in self._relatives() if each not in asleep]
+            yield asleep
         finally:
             for each in asleep:
-                os.kill(each.pid, signal.SIGCONT)
+                _send(each, signal.SIGCONT)
 
     def kill_service(self) -> None:
         """Kill it, and wait until nothing of it writes any more; it stays away."""
-        relatives = self._relatives()
-        self.service.daemon.kill()
-        wait_until(lambda: not any(each.alive for each in relatives), ORPHANS, "end of orphans")
+        with self.frozen() as everyone:
+            self.service.daemon.kill()
+        wait_until(lambda: not any(each.alive for each in everyone), ORPHANS, "end of orphans")
 
     @contextmanager
     def environment(self) -> Iterator[None]:
@@ -236,12 +241,10 @@ class Stand:
         new.write_text(str(seconds), encoding="utf-8")
         new.replace(self.home / wrong_clock.FILE)
 
-    def _doubted(self, asked: list[Question]) -> bool:
+    def _doubted(self) -> bool:
         """Whether the service finds that the clocks do not agree."""
-        (left,) = asked
-        self.asker.ask([replace(left, cut=datetime.now(UTC))])
-        last = self.asker.decisions[-9:]
-        return any("clock" in one.reasons for one in last)
+        told = self.asker.answer(questions(datetime.now(UTC))[0])
+        return told is not None and "clock" in told.reasons
 
     def _kill(self, round_: Round) -> None:
         match round_.victim:
@@ -288,6 +291,21 @@ def exact_floats(mysql: MySQL) -> dict[str, str]:
     chosen = ", ".join(f"{c} * 1e0 AS {c}" if c == "ratio" else c for c in columns)
     setting = "snapshot.select.statement.overrides"
     return {setting: table, f"{setting}.{table}": f"SELECT {chosen} FROM {table}"}
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    """To it alone; nothing happens if it has ended."""
+    if process.alive:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _still(process: Process) -> bool:
+    """Whether it does nothing, or has ended."""
+    try:
+        return processes.held(process.pid) or not process.alive
+    except OSError:
+        return True
 
 
 def _java(process: Process) -> bool:

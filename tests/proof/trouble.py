@@ -23,7 +23,8 @@ LOST, LOST_TOPIC = "shop.order_items", "shop.shop.order_items"
 STATEMENTS = CONNECTOR  # the topic of a connector's statements is named like its prefix
 ALTER = f"ALTER TABLE {ROBBED} ADD COLUMN level INT NOT NULL DEFAULT 7"
 BRIEFLY, LOCKED = "SET SESSION lock_wait_timeout = 3", 1205  # how long, and what is said then
-BACKLOG = 2.0  # seconds of changes that nobody has read when trouble comes
+BACKLOG = 2.0  # seconds without a collector
+UNREAD = 50  # messages that nobody has read when their topic goes
 
 
 @dataclass(eq=False)
@@ -69,7 +70,7 @@ class Trouble:
         """
         stand = self.stand
         with stand.frozen():
-            stand.load(BACKLOG)
+            self._await_more(LOST_TOPIC, UNREAD)
             self.deleted = datetime.now(UTC)
             self._delete(LOST_TOPIC)
             self._create(LOST_TOPIC)
@@ -87,6 +88,7 @@ class Trouble:
     def _lost_statement(self) -> bool:
         """False where the service was stopped while it read that very table: DDL waits for it."""
         with self.stand.frozen():
+            self._await_more(LOST_TOPIC, UNREAD)  # which answer the request that was under way
             before = self._end(STATEMENTS)
             try:
                 self.stand.servers.mysql.execute(BRIEFLY, ALTER)
@@ -138,9 +140,8 @@ class Trouble:
         pause = threading.Event()
 
         def told() -> bool:
-            self.stand.asker.ask([Question("mirror", table, datetime.now(UTC))])
-            last = [one for one in self.stand.asker.decisions[-9:] if one.question.table == table]
-            return any(reason in one.reasons for one in last) or pause.wait(0.5)
+            said = self.stand.asker.answer(Question("mirror", table, datetime.now(UTC)))
+            return (said is not None and reason in said.reasons) or pause.wait(0.5)
 
         wait_until(told, PATIENCE, f"{reason} of {table}")
         self.stand.note(f"{table}: {reason}")
@@ -150,6 +151,10 @@ class Trouble:
         admin.delete_topics([topic])
         wait_until(lambda: topic not in admin.list_topics(), PATIENCE, f"end of {topic}")
         admin.close()
+
+    def _await_more(self, topic: str, messages: int) -> None:
+        wanted = self._end(topic) + messages
+        wait_until(lambda: self._end(topic) >= wanted, PATIENCE, f"more in {topic}")
 
     def _end(self, topic: str) -> int:
         reader = KafkaConsumer(bootstrap_servers=self.stand.servers.kafka.bootstrap)
