@@ -49,7 +49,7 @@ TABLE = (
 )
 TOPICS = {1: ("canal-order-1", 1), 2: ("simple-order-2", 3)}
 FORMS = {1: "canal_json", 2: "simple_binlog"}
-SOON = timedelta(seconds=150)
+SOON = timedelta(minutes=6)
 
 
 @dataclass(frozen=True, slots=True)

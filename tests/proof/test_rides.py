@@ -12,6 +12,7 @@ from tests.proof.rides_sender import ODD
 from tests.proof.rides_torment import Witness, alter, grow, poison, restart
 from tests.proof.test_kill import new_folder
 
+HOPS = {"collection", "consumer", "merge"}
 LEAST = 20  # READYs under load; fewer show nothing
 
 
@@ -29,8 +30,7 @@ def test_rides_reach_their_mirrors_and_what_is_odd_is_corrected() -> None:
         assert "proven by own_sequence only" in said
         assert "what has arrived is known by source rides: heartbeats that came through" in said
         for table in TABLES:
-            known = {hop for hop, seconds in rides.lags(table).items() if seconds is not None}
-            assert known == {"collection", "consumer", "merge"}
+            rides.until(lambda one=table: known(rides, one) == HOPS, f"lags of {table}")  # type: ignore[misc]
         rides.sender.kill()
         with_kills(rides)
         mended(rides)
@@ -101,10 +101,18 @@ def broken(rides: Rides) -> None:
 
 def based(rides: Rides) -> None:
     """Rows from before the first event are read from the source, while all goes on."""
-    _, reasons = rides.ask("now")
-    assert sum(one["code"] == "no_base" for one in reasons) == len(TABLES)
+    rides.until(lambda: without_base(rides) == len(TABLES), "word that there is no base")
     said = rides.verb("bootstrap", *TABLES, "--reason", "rows from before the first event")
     assert said.count("the new base is complete") == len(TABLES)
+
+
+def known(rides: Rides, table: str) -> set[str]:
+    """Hops whose lag is known."""
+    return {hop for hop, seconds in rides.lags(table).items() if seconds is not None}
+
+
+def without_base(rides: Rides) -> int:
+    return sum(one["code"] == "no_base" for one in rides.ask("now")[1])
 
 
 def with_kills(rides: Rides) -> None:

@@ -7,7 +7,8 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,16 +28,20 @@ from tests.docs.markdown import ROOT, blocks
 from tests.toy.copy import FileCopy
 
 PAGE = ROOT / "docs" / "systems" / "weibo.md"
-SOON = timedelta(minutes=2)
+SOON = timedelta(minutes=6)
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 
 
 @dataclass(eq=False)
 class Weibo:
-    """The folder below ``home``, what was written into it, and the service."""
+    """The folder below ``home``, what was written into it, and the service.
+
+    Hours are counted back from ``begun``, though another may begin meanwhile.
+    """
 
     home: Path
+    begun: datetime = field(default_factory=lambda: datetime.now(SHANGHAI))
     written: dict[str, Counter[str]] = field(default_factory=dict)
     service: Daemon = field(init=False)
 
@@ -60,27 +65,33 @@ class Weibo:
     def put(
         self, log: str, name: str, *rows: Mapping[str, Any], ago: int = 0, skew: int = 0
     ) -> Path:
-        """A file of JSON lines in the hour *ago* hours before now, as a collector renames it.
+        """A file of JSON lines in the hour *ago* hours before the beginning.
 
         Its own time is *skew* seconds off.
         """
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         path = self.place(log, name, ago)
-        beside = path.with_name(f"{name}.tmp")
-        beside.write_text(text)
-        if skew:
-            moment = datetime.now(UTC).timestamp() + skew
-            os.utime(beside, (moment, moment))
-        beside.rename(path)
+        with self.beside(path) as made:
+            made.write_text(text)
+            if skew:
+                moment = datetime.now(UTC).timestamp() + skew
+                os.utime(made, (moment, moment))
         self.note(log, *rows)
         return path
+
+    @contextmanager
+    def beside(self, path: Path) -> Iterator[Path]:
+        """Where a file is written that is there, whole, after the block: a collector renames it."""
+        made = path.with_name(f"{path.name}.tmp")
+        yield made
+        made.rename(path)
 
     def note(self, log: str, *rows: Mapping[str, Any]) -> None:
         """Rows that were written, however."""
         self.written.setdefault(log, Counter()).update(map(_text, rows))
 
     def place(self, log: str, name: str, ago: int = 0) -> Path:
-        hour = datetime.now(SHANGHAI) - timedelta(hours=ago)
+        hour = self.begun - timedelta(hours=ago)
         folder = self.base / log / hour.strftime("%Y_%m_%d") / hour.strftime("%H")
         folder.mkdir(parents=True, exist_ok=True)
         return folder / name
@@ -92,9 +103,12 @@ class Weibo:
             return False
 
     def gate(self, log: str, cut: str) -> tuple[int, dict[str, str]]:
-        """The gate's status, and its reasons by their codes."""
+        """The gate's status, and its reasons by their codes; 0 while nobody answers."""
         params = {"table": f"logs.{log}", "cut": cut}
-        answer = httpx.get(f"{self._url}/v1/gate", params=params, timeout=30, trust_env=False)
+        try:
+            answer = httpx.get(f"{self._url}/v1/gate", params=params, timeout=60, trust_env=False)
+        except httpx.HTTPError:
+            return 0, {}
         tables = answer.json().get("tables", [])
         reasons = (reason for one in tables for reason in one["reasons"])
         return answer.status_code, {one["code"]: one["text"] for one in reasons}
@@ -102,27 +116,26 @@ class Weibo:
     def ready(self, log: str, cut: str) -> None:
         wait_until(lambda: self.gate(log, cut)[0] == 200, SOON, f"READY of {log} for {cut}")
 
-    def blocked(self, log: str, word: str) -> str:
-        """Wait until the gate says that a quarantine with *word* in it stands in the way.
+    def blocked(self, log: str, *words: str) -> None:
+        """Wait until the gate says that a quarantine with *words* in it stands in the way.
 
         It is READY for no instant of meanwhile.
         """
 
-        def found() -> str:
+        def found() -> bool:
             status, reasons = self.gate(log, now())
-            assert status != 200, f"READY without {word}"
+            assert status != 200, f"READY without {words}"
             told = " ".join(reasons.values()) + " ".join(map(json.dumps, self.incidents()))
-            return told if status == 409 and word in told else ""
+            return status == 409 and all(word in told for word in words)
 
-        wait_until(lambda: bool(found()), SOON, f"BLOCKED {log} by {word}")
-        return found()
+        wait_until(found, SOON, f"BLOCKED {log} by {words}")
 
     def ask(self, path: str, **params: str) -> Any:
-        answer = httpx.get(f"{self._url}{path}", params=params, timeout=30, trust_env=False)
+        answer = httpx.get(f"{self._url}{path}", params=params, timeout=60, trust_env=False)
         return answer.raise_for_status().json()
 
     def incidents(self) -> list[dict[str, Any]]:
-        found = httpx.get(f"{self._url}/v1/incidents", timeout=30, trust_env=False).json()
+        found = httpx.get(f"{self._url}/v1/incidents", timeout=60, trust_env=False).json()
         return [one for one in found if one["state"] in ("firing", "recovering")]
 
     def mirrored(self, log: str) -> Counter[str]:
