@@ -18,6 +18,7 @@ import httpx
 from demo import processes, unpack
 from demo.daemon import Daemon
 from demo.java import Program
+from demo.web import LOCAL
 from pipeline.errors import UnreachableError
 
 START = timedelta(minutes=4)
@@ -176,7 +177,7 @@ class Connect:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         try:
-            answer = httpx.request(method, self.url + path, json=body, timeout=ANSWER)
+            answer = LOCAL.request(method, self.url + path, json=body, timeout=ANSWER)
         except httpx.HTTPError as error:
             msg = f"Connect does not answer at {self.url}: {error}"
             raise UnreachableError(msg) from error
@@ -187,7 +188,7 @@ class Connect:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/connectors", timeout=20).status_code == httpx.codes.OK
+            return LOCAL.get(f"{self.url}/connectors", timeout=20).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 

@@ -19,7 +19,7 @@ from demo.shop.workload import Shop, Workload
 
 pytestmark = pytest.mark.stack
 
-LONG = timedelta(seconds=60)
+LONG = timedelta(minutes=5)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Which queries of dashboards and rules does a Prometheus answer with an error, or not at all?"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
@@ -35,14 +35,21 @@ def troubles(prometheus: Prometheus, *tables: str, well: bool = False) -> dict[s
 
 def lasting(address: str, home: Path, tables: Iterable[str], within: timedelta) -> dict[str, str]:
     """Scrape *address* until every query about *tables* is answered; what never was, in the end."""
-    names, left = tuple(tables), dict[str, str]()
+    names = tuple(tables)
+    with scraping(address, home) as prometheus:
+        return left_of(lambda: [troubles(prometheus, name, well=True) for name in names], within)
+
+
+def left_of(asked: Callable[[], Iterable[dict[str, str]]], within: timedelta) -> dict[str, str]:
+    """Ask again until there are no troubles; those that there were in the end."""
+    left = dict[str, str]()
 
     def answered() -> bool:
         left.clear()
-        for name in names:
-            left.update(troubles(prometheus, name, well=True))
+        for each in asked():
+            left.update(each)
         return not left
 
-    with scraping(address, home) as prometheus, suppress(UnreachableError):
+    with suppress(UnreachableError):
         wait_until(answered, within, "answer to every query")
     return left

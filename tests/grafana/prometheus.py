@@ -13,6 +13,7 @@ import yaml
 
 from demo import processes
 from demo.ports import free_ports
+from demo.web import LOCAL
 from grafana.generate import SCRAPE, rules
 
 PACE = "1s"
@@ -34,7 +35,10 @@ class Prometheus:
 
     def ask(self, promql: str) -> Answer:
         """Answer an instant query."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": promql}, timeout=10)
+        try:
+            answer = LOCAL.get(f"{self.url}/api/v1/query", params={"query": promql})
+        except httpx.TransportError as error:
+            return Answer(0, repr(error))
         if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             return Answer(0, "still starting")
         reply = answer.json()
@@ -44,12 +48,12 @@ class Prometheus:
 
     def labels(self, name: str) -> set[str]:
         """All values that a label has had."""
-        reply = httpx.get(f"{self.url}/api/v1/label/{name}/values", timeout=10).json()
+        reply = LOCAL.get(f"{self.url}/api/v1/label/{name}/values").json()
         return set(reply["data"])
 
     def rules(self) -> list[dict[str, Any]]:
         """The rules as they stand."""
-        reply = httpx.get(f"{self.url}/api/v1/rules", timeout=10).json()
+        reply = LOCAL.get(f"{self.url}/api/v1/rules").json()
         return [rule for group in reply["data"]["groups"] for rule in group["rules"]]
 
 
@@ -73,7 +77,7 @@ def scraping(address: str, home: Path) -> Iterator[Prometheus]:
     found = Prometheus(f"http://127.0.0.1:{port}")
     try:
         processes.wait_until(
-            lambda: _twice(found), timedelta(seconds=60), "two scrapes and evaluated rules"
+            lambda: _twice(found), timedelta(minutes=4), "two scrapes and evaluated rules"
         )
         yield found
     finally:
@@ -87,9 +91,10 @@ def _config(address: str) -> dict[str, Any]:
 
 
 def _twice(found: Prometheus) -> bool:
-    """Whether a rate can be worked out, and what is recorded is there."""
+    """Whether a rate can be worked out, what is recorded is there, and every rule was tried."""
     try:
-        scraped = found.ask('count_over_time(up{job="sluice"}[1m]) >= 3').samples
-        return bool(scraped) and bool(found.ask("sluice:tables:count").samples)
+        scraped = found.ask('count_over_time(up{job="sluice"}[5m]) >= 3').samples
+        recorded = scraped and found.ask("sluice:tables:count").samples
+        return bool(recorded) and all(rule["health"] != "unknown" for rule in found.rules())
     except httpx.TransportError:
         return False

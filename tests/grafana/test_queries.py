@@ -15,6 +15,7 @@ import pytest
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from checks.table_state import StateSince, TableState
+from demo.processes import wait_until
 from monitor.board import Board, CopyView, RereadView, TableView
 from monitor.observe.image_verdicts import IMAGE
 from monitor.web.metrics import CONTENT_TYPE, exposition
@@ -22,11 +23,12 @@ from pipeline.image import Image
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Stage
 from pipeline.sources.source import LogBacklog
-from tests.grafana.answers import troubles
+from tests.grafana.answers import left_of, troubles
 from tests.grafana.expressions import of_alerts, of_recordings
 from tests.grafana.prometheus import Prometheus, scraping
 from tests.monitor import boards
 
+SOON = timedelta(minutes=4)
 KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement", IMAGE)
 
 
@@ -105,7 +107,8 @@ def prometheus(exposed: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.stack
 def test_no_query_errs_and_none_is_empty(prometheus: Prometheus) -> None:
-    assert troubles(prometheus, "shop.users", boards.LOST.table.name) == {}
+    tables = ("shop.users", boards.LOST.table.name)
+    assert left_of(lambda: [troubles(prometheus, *tables)], SOON) == {}
 
 
 @pytest.mark.stack
@@ -142,8 +145,12 @@ def test_every_rule_is_loaded_and_healthy(prometheus: Prometheus) -> None:
 
 @pytest.mark.stack
 def test_a_loss_on_the_board_is_an_alert_in_prometheus(prometheus: Prometheus) -> None:
-    (rule,) = (rule for rule in prometheus.rules() if rule["name"] == "SluiceLostCheck")
+    wait_until(lambda: boards.LOST.table.name in lost(prometheus), SOON, "an alert")
 
-    told = {alert["labels"]["table"] for alert in rule["alerts"]}
-    assert boards.LOST.table.name in told
-    assert boards.READY.table.name not in told
+    assert boards.READY.table.name not in lost(prometheus)
+
+
+def lost(prometheus: Prometheus) -> set[str]:
+    """Tables of which the rule of losses tells."""
+    (rule,) = (rule for rule in prometheus.rules() if rule["name"] == "SluiceLostCheck")
+    return {alert["labels"]["table"] for alert in rule["alerts"]}

@@ -24,7 +24,7 @@ def promtool(*arguments: str) -> str:
     program = shutil.which("promtool")
     assert program is not None, "apt-get install prometheus (it stands in apt.txt)"
     done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [program, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -18,7 +18,7 @@ from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack
 
-PATIENCE = timedelta(minutes=1)
+PATIENCE = timedelta(minutes=4)
 NAME = "registrar"
 CONFIG = """\
 lake: lake

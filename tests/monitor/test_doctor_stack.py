@@ -20,7 +20,7 @@ from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack
 
-PATIENCE = timedelta(minutes=2)
+PATIENCE = timedelta(minutes=4)
 NAME = "clinic"
 CONFIG = """\
 lake: lake

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from demo.web import LOCAL
 from monitor.store.store import ServiceStore
 
 pytestmark = pytest.mark.stack  # processes of several seconds
@@ -51,7 +51,7 @@ class Service:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Ask it."""
-        answer = httpx.get(self.address + path, timeout=30, trust_env=False)
+        answer = LOCAL.get(self.address + path)
         return answer.status_code, answer.json()
 
     def end(self, how: signal.Signals) -> int:

@@ -4,6 +4,7 @@ A real MySQL, Kafka, Debezium and Spark, a receiver of OpenLineage's events on a
 and the service as a process; each step stands on the one before.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from demo.debezium import mysql_connector
 from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
+from demo.web import LOCAL
 from monitor.commands.lineage import COMMAND
 from pipeline.standards.hash import KeyedHash
 from tests.monitor.receiver import Receiver, receiver
@@ -33,7 +35,7 @@ from tests.toy.copy import FileCopy
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 NAME, TABLE, SECRET = "hidden", "hidden.users", "0123456789abcdef"
-SOON = timedelta(minutes=2)
+SOON = timedelta(minutes=6)
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 HASH = KeyedHash(("phone",), SECRET)
 
@@ -89,7 +91,7 @@ class Hiding:
                 break
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
-        return httpx.get(f"{self.address}{path}", params=params, timeout=30, trust_env=False)
+        return LOCAL.get(f"{self.address}{path}", params=params)
 
     @property
     def address(self) -> str:
@@ -114,10 +116,9 @@ class Hiding:
     def in_the_clear(self) -> list[str]:
         """Files in which a phone stands: lake, copy, store and logs, and answers of the service."""
         found = []
-        for one in self.home.rglob("*"):
-            if one.is_file():
-                text = _text(one)
-                found += [str(one)] if any(phone in text for phone in self.people.values()) else []
+        for one in _files(self.home):
+            text = _text(one)
+            found += [str(one)] if any(phone in text for phone in self.people.values()) else []
         for path in ("/v1/quarantine", "/v1/incidents", "/v1/tables", "/", "/metrics"):
             text = self.ask(path).text
             found += [path] if any(phone in text for phone in self.people.values()) else []
@@ -155,7 +156,30 @@ class Hiding:
             return False
 
 
+def _files(home: Path) -> Iterator[Path]:
+    """All that are there now; folders come and go meanwhile."""
+    for folder, _, names in os.walk(home):
+        yield from (Path(folder, name) for name in names)
+
+
 def _text(path: Path) -> str:
+    """What a file holds, once it is whole; nothing if it is gone by then."""
+    found: list[str] = []
+
+    def read() -> bool:
+        try:
+            found.append(_read(path))
+        except FileNotFoundError:
+            found.append("")
+        except pa.ArrowInvalid:  # it is being written
+            return False
+        return True
+
+    wait_until(read, SOON, f"whole {path}")
+    return found[-1]
+
+
+def _read(path: Path) -> str:
     if path.suffix == ".parquet":
         return str(pq.read_table(path).to_pylist())
     return path.read_bytes().decode("utf-8", "replace")
@@ -188,12 +212,12 @@ def test_the_mirror_and_its_copy_have_the_answers_and_nothing_else_has_the_value
 
 
 def test_events_of_openlineage_come_to_a_receiver_and_tell_the_standard(hiding: Hiding) -> None:
+    wait_until(lambda: len(_completed(hiding)) > 0, SOON, "the end of a run")
     wait_until(lambda: len(hiding.heard.heard) >= 2, SOON, "two events")
 
-    told = [event for _, event in hiding.heard.heard]
-    for event in told:
+    for _, event in list(hiding.heard.heard):
         required(event)
-    (made, *_) = [event for event in told if event["eventType"] == "COMPLETE"]
+    made, *_ = _completed(hiding)
     mysql = hiding.servers.mysql
     place = {"namespace": f"mysql://{mysql.host}:{mysql.port}", "name": TABLE}
     assert made["inputs"] == [place]
@@ -240,6 +264,10 @@ def test_a_column_that_gets_another_name_under_load_brings_no_value_with_it(
     wait_until(lambda: _counted(hiding) >= 55, SOON, "all of them in quarantine")
     assert "has no column phone, whose values may stand in another one" in _quarantined(hiding)
     assert not hiding.in_the_clear()
+
+
+def _completed(hiding: Hiding) -> list[dict[str, Any]]:
+    return [event for _, event in list(hiding.heard.heard) if event["eventType"] == "COMPLETE"]
 
 
 def _quarantined(hiding: Hiding) -> str:

@@ -27,7 +27,7 @@ from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.start import open_lane
 
-PATIENCE = timedelta(seconds=120)
+PATIENCE = timedelta(minutes=5)
 
 
 def now() -> datetime:

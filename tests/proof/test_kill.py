@@ -28,7 +28,7 @@ FOLDER = jars.ROOT / "build" / "proof"
 SEED = 1
 DECISIONS, EACH = 400, 100
 WRONG = (720.0, -720.0, 4.0)  # seconds that the service's clock is set wrong by, one after another
-ANSWERED = timedelta(minutes=2)  # a rate needs two merges
+ANSWERED = timedelta(minutes=6)  # a rate needs two merges
 
 ROUNDS = [
     pytest.param(8, marks=pytest.mark.stack, id="8 rounds"),

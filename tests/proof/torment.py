@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from kafka import KafkaAdminClient, KafkaProducer
 
 from demo.processes import wait_until
 from demo.shop.schema import ORDER_SHELVES
+from demo.web import LOCAL
 from tests.proof.asking import questions
 from tests.proof.stand import PATIENCE, Stand
 
@@ -45,7 +45,7 @@ class Torment:
         )
         connect.halt(name)
         url = f"{connect.url}/connectors/{name}/offsets"
-        httpx.patch(url, json={"offsets": known}, timeout=30).raise_for_status()
+        LOCAL.patch(url, json={"offsets": known}).raise_for_status()
         connect.resume(name)
         self._over(f"{changes} changes and more sent again")
 

@@ -24,6 +24,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.daemon import Daemon
 from demo.ports import free_ports
 from demo.processes import wait_until
+from demo.web import LOCAL
 from tests.docs.markdown import ROOT, blocks
 from tests.toy.copy import FileCopy
 
@@ -98,7 +99,7 @@ class Weibo:
 
     def answers(self) -> bool:
         try:
-            return httpx.get(f"{self._url}/livez", trust_env=False).is_success
+            return LOCAL.get(f"{self._url}/livez").is_success
         except httpx.HTTPError:
             return False
 
@@ -106,7 +107,7 @@ class Weibo:
         """The gate's status, and its reasons by their codes; 0 while nobody answers."""
         params = {"table": f"logs.{log}", "cut": cut}
         try:
-            answer = httpx.get(f"{self._url}/v1/gate", params=params, timeout=60, trust_env=False)
+            answer = LOCAL.get(f"{self._url}/v1/gate", params=params)
         except httpx.HTTPError:
             return 0, {}
         tables = answer.json().get("tables", [])
@@ -131,11 +132,11 @@ class Weibo:
         wait_until(found, SOON, f"BLOCKED {log} by {words}")
 
     def ask(self, path: str, **params: str) -> Any:
-        answer = httpx.get(f"{self._url}{path}", params=params, timeout=60, trust_env=False)
+        answer = LOCAL.get(f"{self._url}{path}", params=params)
         return answer.raise_for_status().json()
 
     def incidents(self) -> list[dict[str, Any]]:
-        found = httpx.get(f"{self._url}/v1/incidents", timeout=60, trust_env=False).json()
+        found = LOCAL.get(f"{self._url}/v1/incidents").json()
         return [one for one in found if one["state"] in ("firing", "recovering")]
 
     def mirrored(self, log: str) -> Counter[str]:

@@ -17,6 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.daemon import Daemon
 from demo.ports import free_ports
 from demo.processes import wait_until
+from demo.web import LOCAL
 from pipeline.errors import UnreachableError
 from tests.toy.collector import Pump, to_lines
 from tests.toy.database import Database
@@ -26,7 +27,7 @@ KAFKA = "kafka: {env: TOY_KAFKA}\n"
 LINES = "transport: examples.json_lines\ntransport_options: {folder: {env: TOY_LINES}}\n"
 TABLE = "shop.orders"
 COLUMNS = {"id": "number", "name": "word"}
-SOON = timedelta(minutes=3)
+SOON = timedelta(minutes=6)
 ENOUGH = timedelta(seconds=12)  # heartbeats come every second, rounds too
 
 
@@ -78,14 +79,14 @@ class Stand:
 
     def answers(self) -> bool:
         try:
-            return httpx.get(f"{self._url}/livez", trust_env=False).is_success
+            return LOCAL.get(f"{self._url}/livez").is_success
         except httpx.HTTPError:
             return False
 
     def ask(self, cut: str, **more: str) -> tuple[int, set[str]]:
         """The gate's status for the table, and the codes of its reasons."""
         params = {"table": TABLE, "cut": cut, **more}
-        answer = httpx.get(f"{self._url}/v1/gate", params=params, timeout=30, trust_env=False)
+        answer = LOCAL.get(f"{self._url}/v1/gate", params=params)
         tables = answer.json().get("tables", [])
         return answer.status_code, {r["code"] for one in tables for r in one["reasons"]}
 
@@ -104,19 +105,19 @@ class Stand:
         return status == 404 and "not_landed" in codes
 
     def incidents(self) -> list[dict[str, Any]]:
-        found = httpx.get(f"{self._url}/v1/incidents", timeout=30, trust_env=False).json()
+        found = LOCAL.get(f"{self._url}/v1/incidents").json()
         return [one for one in found if one["state"] in ("firing", "recovering")]
 
     def passed(self) -> set[str]:
         """Checks of the table whose newest verdict is that it passed."""
         asked = {"table": TABLE, "limit": "500"}
-        answer = httpx.get(f"{self._url}/v1/verdicts", params=asked, timeout=30, trust_env=False)
+        answer = LOCAL.get(f"{self._url}/v1/verdicts", params=asked)
         newest = {one["check"]: one["outcome"] for one in reversed(answer.json())}
         return {check for check, outcome in newest.items() if outcome == "pass"}
 
     def lags(self) -> set[str]:
         """Hops of the table whose lag is known."""
-        lines = httpx.get(f"{self._url}/metrics", timeout=30, trust_env=False).text.splitlines()
+        lines = LOCAL.get(f"{self._url}/metrics").text.splitlines()
         own = [one for one in lines if one.startswith("sluice_hop_lag_seconds{") and TABLE in one]
         return {line.partition('hop="')[2].partition('"')[0] for line in own if "NaN" not in line}
 

@@ -13,6 +13,7 @@ import pytest
 from alerts.channels.alertmanager import Alertmanager
 from alerts.model import Event, Message, Severity
 from demo.ports import free_ports
+from demo.web import LOCAL
 from pipeline.errors import UnreachableError
 from tests.alerts.channels.receiver import Receiver
 from tests.alerts.kit import at, message
@@ -44,11 +45,11 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process = start(binary, folder, port)
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_for(lambda: httpx.get(f"{url}/-/ready").status_code == 200, process)
+        wait_for(lambda: LOCAL.get(f"{url}/-/ready").status_code == 200, process)
         yield url
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
 
 def start(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
@@ -67,7 +68,7 @@ def start(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 def wait_for(ready, process: subprocess.Popen[bytes]) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while True:
         try:
             if ready():
@@ -80,7 +81,7 @@ def wait_for(ready, process: subprocess.Popen[bytes]) -> None:  # type: ignore[n
 
 
 def active(url: str) -> dict[str, dict[str, object]]:
-    found = httpx.get(f"{url}/api/v2/alerts", params={"active": "true"}).json()
+    found = LOCAL.get(f"{url}/api/v2/alerts", params={"active": "true"}).json()
     return {alert["labels"]["table"]: alert for alert in found}
 
 
