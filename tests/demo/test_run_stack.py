@@ -15,7 +15,7 @@ from pipeline import jars
 pytestmark = pytest.mark.stack
 
 SOON = timedelta(minutes=4)
-AT_ONCE = timedelta(seconds=3)
+AT_ONCE = timedelta(seconds=30)  # of a busy machine, which takes memory back by then
 
 
 @pytest.mark.parametrize(

@@ -200,9 +200,15 @@ def test_the_rate_is_kept(address: Address, ledger: Ledger) -> None:
     workload.fill(200)
     workload.start()
 
-    before = ledger.entries()
-    busy(workload, 800)
+    wait_until(lambda: measured(workload, ledger) > 130, LONG, "a rate that is not too low")
     workload.stop()
 
+
+def measured(workload: Workload, ledger: Ledger) -> float:
+    """Changes a second, of 800; never too many, though a busy machine may do fewer for a while."""
+    before = ledger.entries()
+    busy(workload, 800)
     times = [entry.begun for number, entry in ledger.entries().items() if number > max(before)]
-    assert 130 < 800 / (max(times) - min(times)).total_seconds() < 270
+    rate = 800 / (max(times) - min(times)).total_seconds()
+    assert rate < 270
+    return rate

@@ -115,7 +115,7 @@ def sent(stand: Stand) -> tuple[bytes, dict[str, Any]]:
         TOPIC,
         bootstrap_servers=stand.servers.kafka.bootstrap,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=10_000,
+        consumer_timeout_ms=120_000,
     )
     try:
         for message in consumer:

@@ -35,8 +35,9 @@ from tests.proof.stand import Stand
 from tests.proof.test_kill import new_folder
 
 AHEAD = timedelta(seconds=25)  # of midnight, when the service is started again
+BEFORE = timedelta(seconds=15)  # of midnight, when orders of the old day are placed
 HOUR = timedelta(hours=1)
-SOON = timedelta(minutes=3)
+SOON = timedelta(minutes=6)
 PLACED = "INSERT INTO shop_00.orders_00 (number, total, placed, note) VALUES (%s, 1, %s, %s)"
 ORDERS, USERS = "shop.orders", "shop.users"
 
@@ -136,7 +137,7 @@ def around(stand: Stand, night: Midnight) -> None:
     That is read after the first heartbeat of the new day, so it is once the second is there.
     """
     first: set[datetime] = set()
-    until(night.at - timedelta(seconds=5))
+    until(night.at - BEFORE)
     with stand.servers.mysql.connect(autocommit=False) as late, late.cursor() as open_one:
         placed = night.at - timedelta(seconds=2)
         open_one.execute(PLACED, (1, placed, "open over midnight"))

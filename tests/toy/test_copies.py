@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.errors import UndefinedTable
 from redis import Redis as Client
 
 from demo.ports import free_ports
 from demo.postgres import Postgres
-from demo.processes import wait_until
+from demo.processes import held, wait_until
 from demo.redis import Redis
 from tests.toy.copy import FileCopy
 from tests.toy.stand import LINES, SOON, TABLE, Stand, now, without_kafka
@@ -40,7 +41,10 @@ class Copies:
         return {int(one["id"]): {"id": int(one["id"]), "name": one["name"]} for one in rows}
 
     def serving(self) -> dict[int, dict[str, Any]]:
-        rows = self.postgres.execute(KEPT, database="serving")
+        try:
+            rows = self.postgres.execute(KEPT, database="serving")
+        except UndefinedTable:
+            return {}
         return {id_: {"id": id_, "name": name} for id_, name in rows}
 
     def cache(self) -> dict[int, dict[str, Any]]:
@@ -54,13 +58,16 @@ class Copies:
         """All of Postgres stands still: who asks is not answered, nor refused."""
         server = self.postgres.daemon.process
         assert server is not None
-        every = [server, *self.postgres._children()]
-        for one in every:
-            one.signal(signal.SIGSTOP)
+        stopped = [server]
         try:
+            server.signal(signal.SIGSTOP)
+            wait_until(lambda: held(server.pid), SOON, "a server that starts no more")
+            for one in self.postgres._children():
+                stopped.append(one)
+                one.signal(signal.SIGSTOP)
             yield
         finally:
-            for one in every:
+            for one in stopped:
                 one.signal(signal.SIGCONT)
 
     def hold(self, what: dict[int, dict[str, Any]]) -> bool:
@@ -74,9 +81,11 @@ def copies(server_folder: Path, start_postgres: Any) -> Iterator[Copies]:
     redis = Redis(server_folder / "toy_redis", free_ports(1)[0])
     redis.start()
     told = COPIES.format(file=file, port=postgres.port, database="serving", cache=redis.port)
-    with without_kafka(server_folder / "toy_copies", {LINES: f"{LINES}{told}"}) as stand:
-        yield Copies(stand, postgres, redis, file)
-    redis.stop()
+    try:
+        with without_kafka(server_folder / "toy_copies", {LINES: f"{LINES}{told}"}) as stand:
+            yield Copies(stand, postgres, redis, file)
+    finally:
+        redis.stop()
 
 
 def test_copies_are_their_mirrors_in_the_end_whoever_is_killed(copies: Copies) -> None:
