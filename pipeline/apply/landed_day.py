@@ -26,7 +26,7 @@ from pipeline.schema.column import Column
 from pipeline.schema.typed import typed
 
 DAYS = 7  # before the one that is asked of
-FILES = 65_536  # of which days are remembered, for each table that asks
+FILES = 65_536  # of which days are remembered, of all tables together
 _CHANGES = (Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
