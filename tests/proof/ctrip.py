@@ -308,8 +308,8 @@ class Site:
     def watch(self) -> None:
         """Ask all the while, each time up to now, and keep what each READY names."""
         while not self._closing.wait(0.2):
-            cut, until = datetime.now(UTC), time.monotonic() + 30
-            while time.monotonic() < until and not self._closing.wait(0.2):
+            cut = datetime.now(UTC)
+            while not self._closing.wait(0.2):
                 if found := self._ready(cut):
                     self.given.append((cut, self._held(found)))
                     break

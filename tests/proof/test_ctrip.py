@@ -72,6 +72,7 @@ def finish(site: Site) -> None:
     """All is written and merged: then the mirror is its sources, and no READY was false."""
     site.orders.stop()
     site.ready()
+    wait_until(lambda: bool(site.given), SOON, "a READY that was asked for meanwhile")
     site.note(f"{len(site.given)} READY; {site.orders.moved} rows moved")
 
     assert site.given
