@@ -34,10 +34,12 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
-        with suppress(ChildProcessError):
-            os.waitpid(self.pid, os.WNOHANG)  # reap it if it is our child
-        return started(self.pid) == self.started
+        """Whether it still runs; a zombie does not, and is none afterwards if it is our child."""
+        if started(self.pid) == self.started:
+            return True
+        with suppress(ChildProcessError):  # after the look: it may have ended just before that
+            os.waitpid(self.pid, os.WNOHANG)
+        return False
 
     def kill(self) -> None:
         """End it as a power cut would; returns when it is gone."""

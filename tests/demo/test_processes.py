@@ -72,6 +72,23 @@ def test_a_thread_that_ended_since_it_was_listed_is_no_sign_that_all_stand_still
         process.kill()
 
 
+def test_one_that_ends_while_it_is_looked_at_leaves_no_zombie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for its id would find it there: a Postgres does, before it starts again."""
+    process, look = processes.start(SLEEP, log=tmp_path / "log"), processes.started
+
+    def end_first(pid: int) -> int | None:
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: look(pid) is None, SOON, "end of the process")
+        return look(pid)
+
+    monkeypatch.setattr(processes, "started", end_first)
+    alive = process.alive
+
+    assert (alive, Path(f"/proc/{process.pid}").exists()) == (False, False)
+
+
 def test_an_id_that_was_given_to_somebody_else_is_left_alone() -> None:
     stranger = Process(os.getpid(), started=1)
 
