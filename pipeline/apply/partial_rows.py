@@ -81,6 +81,15 @@ def is_partial(rows: pa.Table) -> Mask:
     return found
 
 
+def leaving(changes: pa.Table) -> pa.Table:
+    """Deletes of keys that rows may have left: at their very place one came that is not whole."""
+    deletes = pc.equal(plain(changes["op"]), str(Op.DELETE))
+    taken = changes.filter(pc.and_(pc.invert(deletes), changes["changed"].is_valid()))
+    places = (pc.struct_field(one["order"], "pos").combine_chunks() for one in (taken, changes))
+    here, every = places
+    return changes.filter(pc.and_(deletes, pc.is_in(every, value_set=here)))
+
+
 def completed(
     changes: pa.Table, rows: pa.Table, names: AbstractSet[str], stands: Owned, there: Mask
 ) -> tuple[Completed, ...]:
@@ -225,12 +234,8 @@ class _Values:
 
 def _concerned(changes: pa.Table, rows: pa.Table) -> Mask:
     """Which changes may tell a value: of the keys of *rows*, and of keys that others took."""
-    deletes = pc.equal(plain(changes["op"]), str(Op.DELETE))
-    taken = changes.filter(pc.and_(pc.invert(deletes), changes["changed"].is_valid()))
-    places = (pc.struct_field(one["order"], "pos").combine_chunks() for one in (taken, changes))
-    here, every = places
-    left = changes.filter(pc.and_(deletes, pc.is_in(every, value_set=here)))
-    keys = pa.concat_arrays([plain(one["key"]).combine_chunks() for one in (rows, left)])
+    both = (rows, leaving(changes))
+    keys = pa.concat_arrays([plain(one["key"]).combine_chunks() for one in both])
     found: Mask = pc.is_in(plain(changes["key"]), value_set=pc.unique(keys)).to_numpy()
     return found
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.partial_rows import is_partial
-from pipeline.apply.provenance import plain
+from pipeline.apply.partial_rows import is_partial, leaving
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import WantedBatches
 from pipeline.lake.store import open_store
@@ -58,10 +57,7 @@ def _keys(rows: pa.Table) -> Sequence[str]:
     short = rows.filter(pa.array(is_partial(rows)))
     if not len(short):
         return ()
-    places, every = (pc.struct_field(one["order"], "pos") for one in (short, rows))
-    deletes = pc.equal(plain(rows["op"]), str(Op.DELETE))
-    left = rows.filter(pc.and_(deletes, pc.is_in(every, value_set=pc.unique(places))))
-    keys = pa.concat_tables([one.select(["key"]) for one in (short, left)])["key"]
+    keys = pa.concat_tables([one.select(["key"]) for one in (short, leaving(rows))])["key"]
     found: list[str] = pc.unique(keys.drop_null()).to_pylist()
     return found
 
