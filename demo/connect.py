@@ -7,7 +7,8 @@ here, and registered again by `start`.
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -87,8 +88,9 @@ class Connect:
         Raises:
             UnreachableError: if Connect refuses it, or its task fails, with the reason.
         """
+        before = self._failures(name)
         self.configure(name, config)
-        processes.wait_until(lambda: self._runs(name), RUNNING, f"running connector {name}")
+        processes.wait_until(lambda: self._runs(name, before), RUNNING, f"running connector {name}")
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
         """Create or change a connector; one that was halted stays so.
@@ -106,8 +108,9 @@ class Connect:
 
     def revive(self, name: str) -> None:
         """Start again what failed of a connector, as an operator would; returns when it runs."""
+        before = self._failures(name)
         self._ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
-        processes.wait_until(lambda: self._runs(name), RUNNING, f"running connector {name}")
+        processes.wait_until(lambda: self._runs(name, before), RUNNING, f"running connector {name}")
 
     def pause(self, name: str) -> None:
         """Stop reading; the task stays."""
@@ -167,13 +170,20 @@ class Connect:
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         return Program(main, (settings,), self.home, heap="768m", beside=self.beside)
 
-    def _runs(self, name: str) -> bool:
+    def _runs(self, name: str, before: Collection[str]) -> bool:
+        """Whether all its tasks run; what failed *before* may be told for a while yet."""
         tasks = self.status(name)["tasks"]
-        failed = [task["trace"] for task in tasks if task["state"] == "FAILED"]
+        failed = sorted(_traces(tasks) - set(before))
         if failed:
             msg = f"connector {name} failed: {failed[0][:1500]}"
             raise UnreachableError(msg)
         return bool(tasks) and all(task["state"] == "RUNNING" for task in tasks)
+
+    def _failures(self, name: str) -> set[str]:
+        """Why tasks have failed; none of a connector that is not there yet."""
+        with suppress(UnreachableError):
+            return _traces(self.status(name)["tasks"])
+        return set()
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         try:
@@ -225,3 +235,7 @@ class Connect:
             "producer.delivery.timeout.ms": "2147483647",
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _traces(tasks: list[dict[str, str]]) -> set[str]:
+    return {task["trace"] for task in tasks if task["state"] == "FAILED"}

@@ -90,7 +90,10 @@ class Postgres:
 
     def stop(self) -> None:
         """Shut down, whoever is logged in; the data stays."""
-        self.daemon.stop()
+        children = self._children()
+        if not self.daemon.stop():  # it was killed in the end, and they are not its group
+            for child in children:
+                child.kill()
 
     def kill(self) -> None:
         """`kill -9` of all its processes; the data stays."""
@@ -120,7 +123,7 @@ class Postgres:
         **settings: Any,
     ) -> Connection[Any]:
         """Open a connection, in autocommit unless *settings* (psycopg's) say otherwise."""
-        settings = {"autocommit": True, "connect_timeout": 10, **settings}
+        settings = {"autocommit": True, "connect_timeout": 60, **settings}
         return psycopg.connect(
             host=self.host,
             port=self.port,
@@ -166,10 +169,10 @@ class Postgres:
 
     def cut_off_replicas(self) -> None:
         """Send nothing more to standbys once it has returned; who reads changes is none."""
-        self.execute(
-            "ALTER USER replica NOLOGIN",
-            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
-            " WHERE usename = 'replica'",
+        theirs = "FROM pg_stat_activity WHERE usename = 'replica'"
+        self.execute("ALTER USER replica NOLOGIN", f"SELECT pg_terminate_backend(pid) {theirs}")
+        processes.wait_until(
+            lambda: self.execute(f"SELECT count(*) {theirs}") == [(0,)], START, "cut of replicas"
         )
 
     def promote(self) -> None:
@@ -235,14 +238,11 @@ class Postgres:
 
     def _stand_still(self) -> None:
         """Stop its first process, which so starts no other; nothing happens if it does not run."""
-        if self.daemon.running and self.daemon.process is not None:
-            self.daemon.process.signal(signal.SIGSTOP)
-            stat = Path(f"/proc/{self.daemon.process.pid}/stat")
-            state = ") T "
+        process = self.daemon.process
+        if self.daemon.running and process is not None:
+            process.signal(signal.SIGSTOP)
             processes.wait_until(
-                lambda: state in stat.read_text(encoding="utf-8") or not self.daemon.running,
-                START,
-                "the server to stop",
+                lambda: not self.daemon.running or processes.held(process.pid), START, "standstill"
             )
 
     def _children(self) -> list[Process]:

@@ -91,9 +91,12 @@ def test_a_transaction_that_is_open_over_a_restart_of_its_connector_is_sent_whol
     p.register()
     topic, bootstrap = f"{p.name}.public.t", p.servers.kafka.bootstrap
     wait_until(lambda: len(list(records(bootstrap, topic))) == 1, PATIENCE, "the snapshot")
-    with p.server.connect(p.name, autocommit=False) as open_:
+    with (
+        p.server.connect(p.name) as other,
+        p.server.connect(p.name, autocommit=False) as open_,
+    ):
         open_.execute("INSERT INTO t VALUES (10, 'before')")
-        p.sql("INSERT INTO t VALUES (20, 'committed')")
+        other.execute("INSERT INTO t VALUES (20, 'committed')")
         open_.execute("INSERT INTO t VALUES (11, 'there')")
         open_.execute("INSERT INTO t VALUES (12, 'after')")
         wait_until(lambda: _stored(p).get("messageType") == "COMMIT", PATIENCE, "its offset")

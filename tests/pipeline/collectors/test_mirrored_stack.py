@@ -24,11 +24,12 @@ from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
 from tests.mirror_maker import mirroring
+from tests.pipeline.sources.patience import answered
 
 pytestmark = pytest.mark.stack
 
 NAME, ALIAS = "crossing", "there"
-SOON = timedelta(seconds=60)
+SOON = timedelta(minutes=3)  # against hanging only
 ROWS = TopicPartition(f"{ALIAS}.{NAME}.{NAME}.t", 0)
 
 
@@ -44,7 +45,7 @@ class Crossing:
 
     def __post_init__(self) -> None:
         """Ask both ends of the way."""
-        self.collector = ConnectCollector(self.source.collector.url, NAME)
+        self.collector = ConnectCollector(self.source.collector.url, NAME, timeout=SOON)
         found = behind_mirror(self.source, self.collector, every_topic(self.source))
         assert isinstance(found, Mirrored)
         self.mirrored = found
@@ -52,21 +53,21 @@ class Crossing:
     def insert(self, number: int) -> Fence:
         """Commit a row, and a heartbeat after it."""
         self.servers.mysql.execute(f"INSERT INTO {NAME}.t VALUES ({number})")
-        return self.heart.beat(lambda: datetime.now(UTC))
+        return self.beat()
 
-    def beat(self) -> None:
+    def beat(self) -> Fence:
         """The last transaction counts as finished only when the next one was read."""
-        self.heart.beat(lambda: datetime.now(UTC))
+        return answered(lambda: self.heart.beat(lambda: datetime.now(UTC)))
 
     def collected(self, fence: Fence) -> bool:
         """Whether the collector has handed it over, there."""
         self.beat()
-        return past(self.collector.acknowledged(), fence)
+        return past(answered(self.collector.acknowledged), fence)
 
     def arrived(self, fence: Fence) -> bool:
         """Whether it is known to have come here, with all before it."""
         self.beat()
-        return past(self.mirrored.acknowledged(), fence)
+        return past(answered(self.mirrored.acknowledged), fence)
 
     def rows(self) -> int:
         """Changes of the table that are here."""

@@ -25,7 +25,7 @@ from tests.pipeline.copies.copied import TABLE
 from tests.pipeline.hand_lake import HandLake, row
 
 pytestmark = pytest.mark.stack
-SOON = timedelta(minutes=1)
+SOON = timedelta(minutes=5)  # against hanging only
 KEYS, ROWS = 2_000, 600
 
 

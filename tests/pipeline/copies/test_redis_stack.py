@@ -3,6 +3,7 @@
 Covers pipeline/copies/redis.py and demo/redis.py.
 """
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -22,6 +23,7 @@ from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+from tests.pipeline.sources.patience import answered
 
 pytestmark = pytest.mark.stack
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -316,16 +318,20 @@ def test_a_column_that_no_hash_can_hold_is_refused(copied: Copied) -> None:
         copied.target.shaped(replace(table, columns=odd))
 
 
-def test_a_server_that_hangs_is_given_up(copied: Copied, client: Client) -> None:
+def test_a_server_that_hangs_is_given_up(copied: Copied, redis: Redis) -> None:
     copied.lake.play([row(C, 10, 1, "a")])
     copied.bring()
     assert isinstance(copied.copy, RedisCopy)
     hasty = replace(copied.copy, patience=timedelta(seconds=0.3)).opened(copied.target.owner)  # type: ignore[attr-defined]
-    assert hasty.positions()
-    client.client_pause(1_000)
+    assert answered(hasty.positions)
+    process = redis.daemon.process
+    assert process is not None
+    process.signal(signal.SIGSTOP)
 
-    with pytest.raises(UnreachableError, match="redis://"):
-        hasty.positions()
+    try:
+        with pytest.raises(UnreachableError, match="redis://"):
+            hasty.positions()
+    finally:
+        process.signal(signal.SIGCONT)
 
-    client.ping()
-    assert hasty.positions()
+    assert answered(hasty.positions)

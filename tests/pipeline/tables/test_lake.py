@@ -27,7 +27,7 @@ from tests.pipeline.lakes import APP, change, commit_properties, meta, write_cha
 A = Shard("shop", "s.orders_00")
 TABLE = Table("shop.orders", (A,), ("id",), "id")
 TYPES = {"id": pa.int64()}
-SOON = 20
+SOON = 180
 
 
 @pytest.fixture

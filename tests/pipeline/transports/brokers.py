@@ -16,7 +16,7 @@ from demo.java import Program
 from demo.ports import free_ports, listening
 from pipeline import jars
 
-START = timedelta(seconds=60)
+START = timedelta(minutes=3)  # against hanging only
 CLUSTER = "c2x1aWNlLXRlc3RzLWthZg"
 QUICK = {
     "auto.create.topics.enable": "false",

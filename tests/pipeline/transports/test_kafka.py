@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.topics.records import LastRecord
 from pipeline.transports.kafka import KafkaTransport
+from tests.pipeline.sources.patience import answered
 
 pytestmark = pytest.mark.stack
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=3)  # against hanging only
 names = (f"p3.kafka.t{n}" for n in count())
 
 Rows = Sequence[tuple[bytes | None, bytes | None]]
@@ -72,7 +74,7 @@ def leave_holes(bootstrap: str, topic: str) -> None:
     for rows, end in ((some(0, 2), "commit"), (some(2, 3), "abort")):
         producer.begin_transaction()
         for key, value in rows:
-            producer.send(topic, key=key, value=value, partition=0).get(20)
+            producer.send(topic, key=key, value=value, partition=0).get(180)
         getattr(producer, f"{end}_transaction")()
     producer.close()
 
@@ -218,8 +220,8 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
         send(kafka.bootstrap, name, some(0, 3))
         at, last = TopicPartition(name, 0), LastRecord(b"k2", b"v2", 2)
         with KafkaTransport(kafka.bootstrap, timeout=timedelta(seconds=5)) as transport:
-            before = transport.ends([name])[at]
-            assert transport.last_records([at]) == {at: last}
+            before = answered(lambda: transport.ends([name]))[at]
+            assert answered(lambda: transport.last_records([at])) == {at: last}
             kafka.kill()
             with pytest.raises(UnreachableError, match="Kafka at 127"):
                 transport.ends([name])
@@ -227,11 +229,12 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
                 transport.require_ids({name: before.topic_id})
             kafka.start()
             send(kafka.bootstrap, name, some(3, 5))
-            assert transport.last_records([at]) == {at: LastRecord(b"k4", b"v4", 4)}
-            after = transport.ends([name])[at]
+            found = answered(lambda: transport.last_records([at]))
+            assert found == {at: LastRecord(b"k4", b"v4", 4)}
+            after = answered(lambda: transport.ends([name]))[at]
             assert before.leader_epoch < after.leader_epoch
-            assert transport.epoch_ends({at: before.leader_epoch}) == {at: 3}
-            assert transport.epoch_ends({at: after.leader_epoch}) == {at: 5}
+            for epoch, end in ((before.leader_epoch, 3), (after.leader_epoch, 5)):
+                assert answered(partial(transport.epoch_ends, {at: epoch})) == {at: end}
             transport.require_ids({name: before.topic_id})
     finally:
         kafka.stop()

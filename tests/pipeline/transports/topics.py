@@ -1,14 +1,21 @@
 """Topics on a real broker, filled by librdkafka: quick, and each record where it is wanted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from itertools import count
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaAdminClient
 
+from demo.processes import wait_until
+from pipeline.errors import UnreachableError
 from pipeline.transports.consume import Consumption
 
+SOON = timedelta(minutes=3)  # against hanging only
 Record = tuple[bytes | None, bytes | None]
 _names = (f"p1.consume.t{n}" for n in count())
 
@@ -67,7 +74,7 @@ def send(
             timestamp=1_700_000_000_123,
             headers=[*headers],
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(SOON.total_seconds()) == 0
     assert lost == []
 
 
@@ -82,3 +89,19 @@ def offsets(table: pa.Table) -> Mapping[tuple[str, int], list[int]]:
     for row in table.select(["topic", "partition", "offset"]).to_pylist():
         found.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
     return found
+
+
+def refused(asked: Callable[[], object], why: str) -> str:
+    """What it says in the end, which *why* fits: a slow broker may at first have said nothing."""
+    said: list[str] = []
+
+    def told() -> bool:
+        with pytest.raises(UnreachableError) as error:
+            asked()
+        said.append(str(error.value))
+        return re.search(why, said[-1]) is not None
+
+    with suppress(UnreachableError):
+        wait_until(told, SOON, why)
+    assert re.search(why, said[-1]), said[-1]
+    return said[-1]

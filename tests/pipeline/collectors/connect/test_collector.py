@@ -22,7 +22,7 @@ from pipeline.model import Acknowledged, Missing
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.positions import may_hold, place
 
-SOON = timedelta(seconds=30)
+SOON = timedelta(minutes=3)  # against hanging only
 names = (f"p3_connect_{n}" for n in count())
 Answers = dict[str, tuple[int, str]]
 
@@ -202,7 +202,7 @@ class Shop:
             settings={"database.server.id": "190101", **settings},
         )
         self.servers.connect.register(self.name, config)
-        return ConnectCollector(self.servers.connect.url, self.name)
+        return ConnectCollector(self.servers.connect.url, self.name, timeout=SOON)
 
     def write(self) -> tuple[int, str]:
         """One transaction; where the log ended after it."""

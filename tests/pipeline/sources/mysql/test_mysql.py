@@ -26,11 +26,11 @@ from pipeline.sources.mysql.server_facts import server_facts
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
+from tests.pipeline.sources.patience import PATIENT, SOON, answered
 
 pytestmark = pytest.mark.stack
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
-SOON = timedelta(seconds=30)
 FEW = Shard("shop", "p3_mysql.few")
 ODD = Shard("shop", "p3_mysql.o`dd-name")
 
@@ -50,7 +50,7 @@ def settings(mysql: MySQL) -> SourceSettings:
 
 @contextmanager
 def source(mysql: MySQL, limits: Limits | None = None) -> Iterator[MySqlSource]:
-    with closing(MySqlSource(settings(mysql), limits or Limits())) as made:
+    with closing(MySqlSource(settings(mysql), limits or PATIENT)) as made:
         yield made
 
 
@@ -191,14 +191,16 @@ def test_all_counts_of_a_call_see_one_state(mysql: MySQL) -> None:
     busy = Shard("shop", "p3_mysql.busy")
     with ThreadPoolExecutor(1) as pool, source(mysql) as shop:
         writing = pool.submit(write)
-        wait_until(lambda: bool(shop.max_id(busy, "id")), SOON, "a first row")
-        counts = shop.count_ids(busy, "id", [(1, 10**9)] * 60)
-        later = shop.count_ids(busy, "id", [(1, 10**9)])
-        done.set()
+        try:
+            wait_until(lambda: bool(shop.max_id(busy, "id")), SOON, "a first row")
+            counts = shop.count_ids(busy, "id", [(1, 10**9)] * 60)
+            every = [(1, 10**9)]
+            wait_until(lambda: shop.count_ids(busy, "id", every)[0] > counts[0], SOON, "a later")
+        finally:
+            done.set()
         writing.result()
 
     assert len(set(counts)) == 1
-    assert later[0] > counts[0]
 
 
 CROSS = (
@@ -210,12 +212,12 @@ def test_a_slow_query_is_ended_by_the_server_and_the_next_one_is_answered(mysql:
     with source(mysql, Limits(statement=timedelta(milliseconds=300))) as shop:
         with pytest.raises(UnreachableError, match=r"source:shop: slow: .*3024"):
             shop._session.ask(CROSS)
-        assert shop.max_id(FEW, "id") is not None
+        assert answered(lambda: shop.max_id(FEW, "id")) is not None
 
 
 def test_a_call_of_many_statements_has_a_limit_of_its_own(mysql: MySQL) -> None:
     with (
-        source(mysql, Limits(call=timedelta(0))) as shop,
+        source(mysql, replace(PATIENT, call=timedelta(0))) as shop,
         pytest.raises(UnreachableError, match="source:shop: slow"),
     ):
         shop.count_ids(FEW, "id", [(1, 9), (9, 20)])
@@ -230,11 +232,11 @@ def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
     def go_on_too_late(told: Session) -> None:
         with told.snapshot() as ask:
             ask(count)
-            patient = "SET SESSION lock_wait_timeout = 30"
+            patient = "SET SESSION lock_wait_timeout = 180"
             mysql.execute(patient, "ALTER TABLE p3_mysql.left_alone ADD COLUMN c INT, ADD KEY (c)")
             ask(count)
 
-    with source(mysql, Limits(call=timedelta(seconds=2))) as shop:
+    with source(mysql, replace(PATIENT, call=timedelta(seconds=2))) as shop:
         with pytest.raises(UnreachableError, match="source:shop: down: Lost"):
             go_on_too_late(shop._session)
         assert shop.count_ids(FEW, "id", [(1, 9)]) == (8,)
@@ -244,16 +246,24 @@ def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
 def test_too_many_rows_are_not_counted(mysql: MySQL) -> None:
     mysql.execute("ANALYZE TABLE p3_mysql.few")
 
-    with source(mysql, Limits(rows=100)) as shop:
+    with source(mysql, replace(PATIENT, rows=100)) as shop:
         assert shop.count_ids(FEW, "id", [(1, 11)]) == (9,)
         with pytest.raises(TooManyRowsError, match="in one range, 100 may be counted"):
             shop.count_ids(FEW, "id", [(1, 10**6)])
 
 
 def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
-    with source(mysql, Limits(running=3)) as shop, ThreadPoolExecutor(4) as pool:
+    idle = int(mysql.execute("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0][1])
+    with (
+        source(mysql, replace(PATIENT, running=idle + 2)) as shop,
+        ThreadPoolExecutor(4) as pool,
+        mysql.connect() as link,
+        link.cursor() as holder,
+    ):
         shop.prepare_heartbeat()
-        sleeps = [pool.submit(mysql.execute, "SELECT SLEEP(3)") for _ in range(4)]
+        holder.execute("SELECT GET_LOCK('held', 0)")
+        wait = "SELECT GET_LOCK('held', 600), RELEASE_LOCK('held')"
+        waiting = [pool.submit(mysql.execute, wait) for _ in range(4)]
 
         def refused() -> bool:
             try:
@@ -265,8 +275,9 @@ def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
         wait_until(refused, SOON, "refusal")
         assert shop.describe({FEW.name}).hidden == frozenset()  # or it would never be ready
         assert shop.beat(0, NOON).number >= 0
-        assert [sleep.result() for sleep in sleeps] == [[(0,)]] * 4
-        assert shop.max_id(FEW, "id") is not None
+        holder.execute("SELECT RELEASE_LOCK('held')")
+        assert [one.result() for one in waiting] == [[(1, 1)]] * 4
+        assert answered(lambda: shop.max_id(FEW, "id")) is not None
 
 
 def test_a_wrong_password_is_the_operators_and_a_closed_port_is_not(mysql: MySQL) -> None:
@@ -297,17 +308,18 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
     mysql = start_mysql(31)
     process = mysql.daemon.process
     assert process is not None
-    with source(mysql, Limits(statement=timedelta(milliseconds=500))) as shop:
-        shop.prepare_heartbeat()
-        first = Heart(shop).beat(lambda: NOON)
+    with source(mysql, replace(PATIENT, statement=timedelta(seconds=3))) as shop:
+        answered(shop.prepare_heartbeat)
+        first = answered(lambda: Heart(shop).beat(lambda: NOON))
         os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(UnreachableError, match="source:shop: slow"):
             shop.head()
         os.kill(process.pid, signal.SIGCONT)
-        assert shop.head().identity == first.head.identity
+        assert answered(shop.head).identity == first.head.identity
 
         mysql.kill()
         with pytest.raises(UnreachableError, match="source:shop: down"):
             shop.head()
         mysql.start()
+        answered(shop.head)
         assert Heart(shop, known=first.number).beat(lambda: NOON).number == first.number + 1

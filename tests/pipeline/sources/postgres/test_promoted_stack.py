@@ -15,13 +15,14 @@ from demo.processes import wait_until
 from pipeline.model import Head
 from pipeline.sources.positions import lacks
 from pipeline.sources.postgres.source import PostgresSource
-from tests.pipeline.sources.postgres.test_source_stack import SOON, settings
+from tests.pipeline.sources.patience import PATIENT, SOON
+from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack
 
 
 def head(server: Postgres) -> Head:
-    with closing(PostgresSource(settings(server), "asked")) as source:
+    with closing(PostgresSource(settings(server), "asked", limits=PATIENT)) as source:
         return source.head()
 
 

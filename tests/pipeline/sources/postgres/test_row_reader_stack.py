@@ -22,11 +22,11 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.postgres.row_reader import PostgresRowReader
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.row_reader import ReadFence, RowsAsked
+from tests.pipeline.sources.patience import SOON
 from tests.pipeline.sources.small_reads import in_pieces, one_by_one
 
 pytestmark = pytest.mark.stack
 T = Shard("s", "public.t")
-SOON = timedelta(seconds=30)
 BRIEF = timedelta(milliseconds=300)
 
 
@@ -56,7 +56,7 @@ def test_a_transaction_that_is_open_at_the_fence_is_waited_for(table: Postgres) 
             wait_until(lambda: waits(table), SOON, "the read waits")
             writer.commit()
 
-            assert (naive, read.result(30)) == ([], {1})
+            assert (naive, read.result(SOON.total_seconds())) == ([], {1})
 
 
 def test_one_that_stays_open_is_named_and_nothing_is_read(table: Postgres) -> None:
@@ -78,20 +78,18 @@ def test_one_that_is_logged_and_sent_but_not_to_be_seen_yet_is_waited_for(
     start_postgres: Callable[..., Postgres],
 ) -> None:
     """It waits for a standby: neither the log's end nor the oldest open one tells of it."""
-    server = start_postgres()
+    server = start_postgres(synchronous_standby_names="nobody", synchronous_commit="local")
     server.execute("CREATE DATABASE again")
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)", database="again")
     with closing(PostgresSource(settings(server), "again")) as source:
         source.prepare_heartbeat()
-    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    server.execute("SELECT pg_reload_conf()")
-    wait_until(lambda: awaited_standbys(server) == "nobody", SOON, "the setting")
     with (
         closing(PostgresRowReader(settings(server), patience=BRIEF)) as rows,
         server.connect("again") as writer,
         ThreadPoolExecutor(1) as pool,
     ):
         number = pid(writer)
+        writer.execute(b"SET synchronous_commit = on")
         ((oldest,),) = server.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
         stuck = pool.submit(writer.execute, b"INSERT INTO t VALUES (1, 'early')")
         wait_until(lambda: waits(server, "SyncRep"), SOON, "its commit to be in the log")
@@ -102,7 +100,7 @@ def test_one_that_is_logged_and_sent_but_not_to_be_seen_yet_is_waited_for(
         with pytest.raises(ProofError, match=f"pid {number} "):
             ids(rows, fence)
         server.execute(f"SELECT pg_cancel_backend({number})")
-        stuck.result(30)
+        stuck.result(SOON.total_seconds())
 
         assert seen == []
         assert int(now) >= int(oldest)  # which a fence that notes it with its place would go by
@@ -246,7 +244,7 @@ def settings(postgres: Postgres, replica: str = "") -> SourceSettings:
 
 
 def reader(postgres: Postgres, replica: str = "") -> PostgresRowReader:
-    return PostgresRowReader(settings(postgres, replica))
+    return PostgresRowReader(settings(postgres, replica), patience=SOON)
 
 
 def ids(rows: PostgresRowReader, fence: ReadFence, name: str = "t") -> set[int]:
@@ -256,11 +254,6 @@ def ids(rows: PostgresRowReader, fence: ReadFence, name: str = "t") -> set[int]:
 
 def pid(connection: Connection[Any]) -> int:
     return connection.info.backend_pid
-
-
-def awaited_standbys(postgres: Postgres) -> str:
-    ((name,),) = postgres.execute("SHOW synchronous_standby_names")
-    return str(name)
 
 
 def waits(postgres: Postgres, event: str = "") -> bool:

@@ -25,11 +25,11 @@ from pipeline.sources.postgres.position import POSITIONS
 from pipeline.sources.postgres.session import PostgresSession, Row
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.scope import ExaminationScope, FoldedTable
+from tests.pipeline.sources.patience import PATIENT, SOON, answered
 
 pytestmark = pytest.mark.stack
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
-SOON = timedelta(seconds=30)
 FEW = Shard("shop", "public.few")
 ODD = Shard("shop", '"Odd.sche""ma".ta%b le')
 
@@ -50,7 +50,7 @@ def settings(postgres: Postgres, user: str = "sluice") -> SourceSettings:
 
 @contextmanager
 def source(postgres: Postgres, limits: Limits | None = None) -> Iterator[PostgresSource]:
-    with closing(PostgresSource(settings(postgres), "asked", limits=limits or Limits())) as made:
+    with closing(PostgresSource(settings(postgres), "asked", limits=limits or PATIENT)) as made:
         yield made
 
 
@@ -156,7 +156,7 @@ def test_what_has_no_highest_id_cannot_be_decided(
 
 def test_a_range_that_is_too_large_is_not_counted(asked: Postgres) -> None:
     with (
-        source(asked, Limits(rows=100)) as shop,
+        source(asked, replace(PATIENT, rows=100)) as shop,
         pytest.raises(TooManyRowsError, match=r"rows of public\.few in one range, 100 may"),
     ):
         shop.count_ids(FEW, "id", ((1, 5), (1, 1_000)))
@@ -187,7 +187,7 @@ def test_a_statement_is_ended_at_its_limit_and_the_connection_is_not_used_again(
     with source(asked, Limits(statement=timedelta(milliseconds=300))) as shop:
         with pytest.raises(UnreachableError, match="source:shop: slow: "):
             shop._session.ask("SELECT pg_sleep(20)")
-        assert shop.max_id(FEW, "id") == 5000
+        assert answered(lambda: shop.max_id(FEW, "id")) == 5000
 
 
 def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
@@ -200,10 +200,10 @@ def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
         with told.snapshot() as ask:
             ask(count)
             alter = "ALTER TABLE left_alone ADD COLUMN c INT"
-            asked.execute("SET lock_timeout = '30s'", alter, database="asked")
+            asked.execute("SET lock_timeout = '180s'", alter, database="asked")
             ask(count)
 
-    with source(asked, Limits(call=timedelta(seconds=2))) as shop:
+    with source(asked, replace(PATIENT, call=timedelta(seconds=2))) as shop:
         with pytest.raises(UnreachableError, match=r"source:shop: \w+: .*idle-in-trans"):
             go_on_too_late(shop._session)
         assert shop.max_id(FEW, "id") == 5000
@@ -211,14 +211,14 @@ def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
 
 def test_a_call_of_many_statements_has_a_limit_too(asked: Postgres) -> None:
     with (
-        source(asked, Limits(call=timedelta(0))) as shop,
+        source(asked, replace(PATIENT, call=timedelta(0))) as shop,
         pytest.raises(UnreachableError, match="slow"),
     ):
         shop.count_ids(FEW, "id", ((1, 2),) * 3)
 
 
 def test_a_loaded_server_is_left_alone(asked: Postgres) -> None:
-    with source(asked, Limits(running=2)) as shop, ThreadPoolExecutor(4) as pool:
+    with source(asked, replace(PATIENT, running=2)) as shop, ThreadPoolExecutor(4) as pool:
         over = Event()
 
         def work() -> None:
@@ -251,7 +251,7 @@ def test_a_server_that_stands_still_is_not_waited_for(
     own = start_postgres("15")
     own.create_database("asked")
     with source(own, Limits(statement=timedelta(milliseconds=200))) as shop:
-        before = shop.head()
+        before = answered(shop.head)
         assert own.daemon.process is not None
         (backend,) = own.execute("SELECT pid FROM pg_stat_activity WHERE application_name='sluice'")
         os.kill(backend[0], signal.SIGSTOP)
@@ -261,7 +261,7 @@ def test_a_server_that_stands_still_is_not_waited_for(
         finally:
             os.kill(backend[0], signal.SIGCONT)
         own.restart()
-        assert shop.head().identity == before.identity
+        assert answered(shop.head).identity == before.identity
 
 
 @pytest.mark.parametrize(
