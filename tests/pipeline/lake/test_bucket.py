@@ -40,7 +40,8 @@ def writer(uri: str) -> Writer:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket, "ANSWERED", timedelta(seconds=0.3))
+    """Of stores that are opened from now on: an answer may take its time, a second one may not."""
+    monkeypatch.setattr(bucket, "ANSWERED", timedelta(seconds=4))
     monkeypatch.setattr(bucket, "TRIED", timedelta(seconds=0.6))
 
 
@@ -107,13 +108,13 @@ def test_a_commit_whose_answer_was_lost_is_found_to_be_anothers(s3: S3, writer: 
 
 
 @pytest.mark.parametrize("fault", ["slow_down", "hang"])
-@pytest.mark.usefixtures("hasty")
 def test_a_store_that_cannot_now_leaves_the_table_as_it_was(
-    s3: S3, writer: Writer, fault: str
+    s3: S3, writer: Writer, hasty: None, fault: str
 ) -> None:
-    hasty = Writer(open_store(writer.store.uri), writer.snapshot)
+    del hasty  # it is for what is opened here
+    other = Writer(open_store(writer.store.uri), writer.snapshot)
     with s3.failing(fault), pytest.raises(UnreachableError) as told:
-        hasty.append(numbers(0, 5))
+        other.append(numbers(0, 5))
 
     assert "tried again by itself" in str(told.value)
     assert found(writer.store).version == 0

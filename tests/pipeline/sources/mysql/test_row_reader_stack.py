@@ -5,15 +5,18 @@ pipeline/sources/row_reader.py
 """
 
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from demo.mysql import MySQL
+from demo.ports import free_ports
 from demo.processes import wait_until
 from pipeline.errors import ConfigError, ProofError, SparedError
 from pipeline.model import Head, Shard
@@ -30,23 +33,49 @@ T = Shard("s", "d.t")
 WINDOW = 1_500_000  # microseconds between the log and the commit
 
 
-@pytest.fixture
-def primary(start_mysql: Callable[[int], MySQL]) -> MySQL:
-    mysql = start_mysql(11)
-    mysql.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, name TEXT)")
+@pytest.fixture(scope="module")
+def _primary(server_folder: Path) -> Iterator[MySQL]:
+    """Its settings are those of its start after each test."""
+    home, (port,) = Path(tempfile.mkdtemp(dir=server_folder, prefix="read-")), free_ports(1)
+    mysql = MySQL(home, port, 11)
+    mysql.start()
     with closing(MySqlSource(settings(mysql))) as source:
         source.prepare_heartbeat()
-    return mysql
+    yield mysql
+    mysql.kill()
+
+
+@pytest.fixture
+def primary(_primary: MySQL) -> MySQL:
+    _primary.execute(
+        "DROP DATABASE IF EXISTS d",
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, name TEXT)",
+    )
+    return _primary
+
+
+@contextmanager
+def set_globally(mysql: MySQL, **values: object) -> Iterator[None]:
+    """Until the end of the block."""
+    before = {name: mysql.execute(f"SELECT @@global.{name}")[0][0] for name in values}
+    mysql.execute(*(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
+    try:
+        yield
+    finally:
+        mysql.execute(*(f"SET GLOBAL {name} = {value}" for name, value in before.items()))
 
 
 def test_a_row_that_is_logged_and_not_yet_committed_is_read_behind_the_fence(
     primary: MySQL,
 ) -> None:
     """A read that only notes the end of the log misses it, each time."""
-    primary.execute(
-        "SET GLOBAL sync_binlog = 1", f"SET GLOBAL binlog_group_commit_sync_delay = {WINDOW}"
-    )
-    with closing(reader(primary)) as rows, closing(MySqlSource(settings(primary))) as source:
+    delay = {"sync_binlog": 1, "binlog_group_commit_sync_delay": WINDOW}
+    with (
+        set_globally(primary, **delay),
+        closing(reader(primary)) as rows,
+        closing(MySqlSource(settings(primary))) as source,
+    ):
         number, missed = -1, 0
         while missed < 3:  # or the commit was done before the read that is to miss it
             number += 1
@@ -65,7 +94,9 @@ def test_a_replica_is_read_once_it_has_executed_what_the_fence_needs(
 ) -> None:
     replica = start_mysql(12)
     replica.replica_of(primary)
-    wait_until(lambda: table_there(replica), SOON, "the replica follows")
+    ((done,),) = primary.execute("SELECT @@gtid_executed")
+    has = f"SELECT GTID_SUBSET('{done}', @@gtid_executed)"
+    wait_until(lambda: replica.execute(has) == [(1,)], SOON, "the replica follows")
     where = f"{replica.host}:{replica.port}"
     with closing(reader(primary, replica=where)) as rows, ThreadPoolExecutor(1) as pool:
         replica.execute("STOP SLAVE SQL_THREAD")
@@ -112,9 +143,11 @@ def test_a_replica_that_falls_behind_is_spared(
 
 
 def test_a_server_that_commits_in_another_order_than_it_logs_is_refused(primary: MySQL) -> None:
-    primary.execute("SET GLOBAL binlog_order_commits = OFF")
-
-    with closing(reader(primary)) as rows, pytest.raises(ConfigError, match="binlog_order_commits"):
+    with (
+        set_globally(primary, binlog_order_commits=0),
+        closing(reader(primary)) as rows,
+        pytest.raises(ConfigError, match="binlog_order_commits"),
+    ):
         rows.fence(0, datetime.now(UTC))
 
 
@@ -241,10 +274,6 @@ def looked(rows: MySqlRowReader) -> list[Head]:
 
     server.head = look  # type: ignore[method-assign]
     return found
-
-
-def table_there(mysql: MySQL) -> bool:
-    return bool(mysql.execute("SHOW DATABASES LIKE 'd'") and mysql.execute("SHOW TABLES IN d"))
 
 
 @contextmanager
