@@ -13,9 +13,10 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
 from tests.proof.ctrip import SHARDS, SOON, TOPICS, Site
-from tests.proof.torment import POISON
+from tests.proof.torment import POISON, partitions
 
 LEVEL = "level"  # the column that is added
+PARTITIONS = 11  # by which each key of the second topic goes to one that is new
 
 
 def restart_there(site: Site) -> None:
@@ -58,12 +59,18 @@ def alter(site: Site) -> None:
 
 
 def grow(site: Site) -> None:
-    """Give the second topic more partitions: tables and heartbeats go another way from now on."""
+    """Give the second topic more partitions: tables and heartbeats go another way from now on.
+
+    Who sends is started anew, for it asks for a topic's partitions every five minutes only.
+    """
     name, count = TOPICS[2]
     admin = AdminClient({"bootstrap.servers": site.there.bootstrap})
-    for made in admin.create_partitions([NewPartitions(name, 2 * count)]).values():
+    for made in admin.create_partitions([NewPartitions(name, PARTITIONS)]).values():
         made.result()
-    site.note(f"{name} has {2 * count} partitions")
+    site.note(f"{name} has {PARTITIONS} partitions")
+    site.kill_sender(2)
+    wait_until(lambda: _new_ones(site, count), SOON, "rows in the new partitions")
+    site.note(f"rows landed from {_new_ones(site, count)}")
     site.ready()
 
 
@@ -106,6 +113,12 @@ def fail_over_simple(site: Site) -> None:
 TROUBLES: tuple[Callable[[Site], None], ...] = (
     *(restart_there, restart_here, poison, grow, fail_over_canal, fail_over_simple, alter),
 )
+
+
+def _new_ones(site: Site, count: int) -> list[int]:
+    """Partitions from *count* on of which rows of the table have landed."""
+    name, _ = TOPICS[2]
+    return [one for one in partitions(site.service.lake, f"there.{name}") if one >= count]
 
 
 def _restart(site: Site, broker: Kafka, name: str) -> None:

@@ -169,14 +169,19 @@ class Rides:
 
         What it says beside its yes.
         """
+        cut = self.opened(*tables)
+        for table in tables or TABLES:
+            assert self.mirror(table) == self.source(table), f"READY was false: {table}"
+        return " ".join(reason["text"] for reason in self.ask(cut, *tables)[1])
+
+    def opened(self, *tables: str) -> str:
+        """Wait until the gate opens as of now; this now.  Others may write."""
         cut = now()
         try:
             wait_until(lambda: self.ask(cut, *tables)[0] == 200, SOON, f"READY for {cut}")
         except UnreachableError as error:
             raise AssertionError(f"{error}: {self.ask(cut, *tables)}") from error
-        for table in tables or TABLES:
-            assert self.mirror(table) == self.source(table), f"READY was false: {table}"
-        return " ".join(reason["text"] for reason in self.ask(cut, *tables)[1])
+        return cut
 
     def lags(self, table: str) -> dict[str, float | None]:
         """Seconds of each hop; None where it is not known."""

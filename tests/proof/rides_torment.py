@@ -16,8 +16,9 @@ from demo.kafka import Kafka
 from demo.registry import Registry
 from tests.pipeline.formats.avro_writer import Schema
 from tests.proof.rides import Rides
+from tests.proof.torment import partitions
 
-PARTITIONS = 5
+GROWN = {"dbevents.rides.trips": 5, "dbevents.rides.drivers": 3}  # from 2 each
 POISONED = 5
 TIP: Mapping[str, Schema] = {"tip": ["null", "double"]}
 
@@ -92,10 +93,20 @@ def restart(server: Kafka | Registry) -> None:
 
 
 def grow(rides: Rides) -> None:
-    """Give the topics more partitions, so that keys move."""
+    """Give the topics more partitions, so that keys move.
+
+    The sender is started anew, for it asks for a topic's partitions every five minutes only.
+    """
     admin = KafkaAdminClient(bootstrap_servers=rides.kafka.bootstrap)
-    admin.create_partitions({"dbevents.rides.trips": PARTITIONS, "dbevents.rides.drivers": 3})
+    admin.create_partitions(GROWN)
     admin.close()
+    rides.sender.kill()
+    rides.send()
+    for topic, count in GROWN.items():
+        rides.until(
+            lambda t=topic, n=count: len(partitions(rides.service.lake, t)) == n,  # type: ignore[misc]
+            f"rows in each partition of {topic}",
+        )
 
 
 def alter(rides: Rides) -> None:

@@ -64,6 +64,7 @@ def test_all_that_befalls_rides_under_load_loses_nothing_and_makes_no_ready_fals
                 time.sleep(10)
                 befall(rides)
                 time.sleep(10)
+                rides.opened()
             rides.ready()
             with capsys.disabled():
                 click.echo(f"{befall.__name__}: {len(witness.committed)} transactions")

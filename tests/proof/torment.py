@@ -56,7 +56,7 @@ class Torment:
         admin.close()
         self.stand.load(3)
         self._over(f"{self.topic} has {PARTITIONS} partitions")
-        wait_until(lambda: self._partitions() == PARTITIONS, PATIENCE, "changes in each of them")
+        wait_until(self._everywhere, PATIENCE, "changes in each of them")
 
     def alter(self) -> None:
         """Add a column to the shards, one after the other."""
@@ -83,11 +83,8 @@ class Torment:
         wait_until(lambda: len(self._waive()) >= self.poisoned, PATIENCE, "quarantine")
         self._over(f"{self.poisoned} messages poisoned, one in {EVERY} changes, and waived")
 
-    def _partitions(self) -> int:
-        """Those that changes of the topic were landed from."""
-        log = DeltaTable(f"{self.stand.service.lake}/changes")
-        asked = f"SELECT DISTINCT partition FROM log WHERE topic = '{self.topic}'"
-        return len(pa.table(QueryBuilder().register("log", log).execute(asked).read_all()))
+    def _everywhere(self) -> bool:
+        return len(partitions(self.stand.service.lake, self.topic)) == PARTITIONS
 
     def _waive(self) -> set[str]:
         """Waive what holds their table up, as far as it is told."""
@@ -109,3 +106,14 @@ class Torment:
         self.stand.note(what)
         self.stand.recover()
         self.stand.note("recovered")
+
+
+def partitions(lake: str, topic: str) -> list[int]:
+    """Those of *topic* that rows of tables were landed from, ascending."""
+    log = DeltaTable(f"{lake}/changes")
+    asked = f"""
+        SELECT DISTINCT partition FROM log WHERE topic = '{topic}' AND "table" IS NOT NULL
+        ORDER BY partition
+    """
+    found = pa.table(QueryBuilder().register("log", log).execute(asked).read_all())
+    return [row["partition"] for row in found.to_pylist()]
