@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from redis import Redis as Client
 
+from demo.processes import held, wait_until
 from demo.redis import Redis
 from pipeline.copies.copy import CopiedTable, CopyStep
 from pipeline.copies.redis import OWN, RedisCopy, RedisTarget, _some
@@ -23,7 +24,7 @@ from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
-from tests.pipeline.sources.patience import answered
+from tests.pipeline.sources.patience import SOON, answered
 
 pytestmark = pytest.mark.stack
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -329,6 +330,7 @@ def test_a_server_that_hangs_is_given_up(copied: Copied, redis: Redis) -> None:
     process.signal(signal.SIGSTOP)
 
     try:
+        wait_until(lambda: held(process.pid), SOON, "a standstill")
         with pytest.raises(UnreachableError, match="redis://"):
             hasty.positions()
     finally:

@@ -15,7 +15,7 @@ from threading import Event
 import pytest
 
 from demo.mysql import MySQL
-from demo.processes import wait_until
+from demo.processes import held, wait_until
 from demo.servers import Servers
 from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard
@@ -312,6 +312,7 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
         answered(shop.prepare_heartbeat)
         first = answered(lambda: Heart(shop).beat(lambda: NOON))
         os.kill(process.pid, signal.SIGSTOP)
+        wait_until(lambda: held(process.pid), SOON, "a standstill")
         with pytest.raises(UnreachableError, match="source:shop: slow"):
             shop.head()
         os.kill(process.pid, signal.SIGCONT)

@@ -16,7 +16,7 @@ from threading import Event
 import pytest
 
 from demo.postgres import Postgres
-from demo.processes import wait_until
+from demo.processes import held, wait_until
 from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
@@ -69,6 +69,7 @@ def asked(postgres: Postgres) -> Postgres:
         "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (10)",
         "CREATE TABLE loose (id INT)",
         "ANALYZE",
+        "INSERT INTO few VALUES (5000, 'x')",
     )
     return postgres
 
@@ -76,7 +77,7 @@ def asked(postgres: Postgres) -> Postgres:
 def test_a_head_is_identity_and_log_position(asked: Postgres) -> None:
     with source(asked) as shop:
         before = shop.head()
-        asked.execute("INSERT INTO few VALUES (5000, 'y')", database="asked")
+        asked.execute("UPDATE few SET t = 'y' WHERE id = 5000", database="asked")
         after = shop.head()
 
     ((system,),) = asked.execute("SELECT system_identifier::text FROM pg_control_system()")
@@ -255,6 +256,7 @@ def test_a_server_that_stands_still_is_not_waited_for(
         assert own.daemon.process is not None
         (backend,) = own.execute("SELECT pid FROM pg_stat_activity WHERE application_name='sluice'")
         os.kill(backend[0], signal.SIGSTOP)
+        wait_until(lambda: held(backend[0]), SOON, "a standstill")
         try:
             with pytest.raises(UnreachableError, match="slow"):
                 shop.head()
