@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,8 +31,7 @@ AT_ONCE = timedelta(seconds=30)  # of a busy machine, which takes memory back by
 def test_an_interrupted_story_leaves_no_process_behind(server_folder: Path, moment: str) -> None:
     home, log = server_folder / "story", server_folder / "story.log"
     seen: set[Process] = set()
-    with log.open("w") as out:
-        story = run_story(home, out.fileno())
+    with log.open("w") as out, run_story(home, out.fileno()) as story:
         wait_until(lambda: note(seen, story.pid) and moment in log.read_text(), SOON, moment)
         wait_until(lambda: note(seen, story.pid) and len(seen) > 1, SOON, "first child")
 
@@ -43,8 +44,7 @@ def test_an_interrupted_story_leaves_no_process_behind(server_folder: Path, mome
 
 def test_a_second_story_in_the_same_folder_is_refused(server_folder: Path) -> None:
     home, log = server_folder / "story", server_folder / "story.log"
-    with log.open("w") as out:
-        first = run_story(home, out.fileno())
+    with log.open("w") as out, run_story(home, out.fileno()) as first:
         wait_until(lambda: "1/7" in log.read_text(), SOON, "first line")
 
         second = subprocess.run(command(home), capture_output=True, text=True, check=False)
@@ -55,8 +55,15 @@ def test_a_second_story_in_the_same_folder_is_refused(server_folder: Path) -> No
     assert "another demo runs in" in second.stderr
 
 
-def run_story(home: Path, out: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command(home), stdout=out, stderr=subprocess.STDOUT, cwd=jars.ROOT)
+@contextmanager
+def run_story(home: Path, out: int) -> Iterator[subprocess.Popen[bytes]]:
+    """One that does not outlive the block, nor do its children, which are on its leash."""
+    story = subprocess.Popen(command(home), stdout=out, stderr=subprocess.STDOUT, cwd=jars.ROOT)
+    try:
+        yield story
+    finally:
+        story.kill()
+        story.wait()
 
 
 def command(home: Path) -> list[str]:

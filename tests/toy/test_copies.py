@@ -24,6 +24,8 @@ copies:
   serving:
     {{kind: postgres, tables: shop.orders, host: 127.0.0.1, port: {port}, database: {database},
       user: postgres, patience: PT10S}}
+alerts:
+  routes: [{{kinds: [service], hold: PT10S, keep: PT5S}}]
 """
 KEPT = 'SELECT id, name FROM "shop"."orders"'
 
