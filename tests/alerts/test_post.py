@@ -81,16 +81,16 @@ def test_a_receiver_that_drips_bytes_outlasts_no_deadline(speaks: Speaks) -> Non
         with pytest.raises(UnreachableError, match=r"127\.0\.0\.1 did not answer: "):
             post(url, b"x" * 30_000_000, {}, timedelta(seconds=0.7))
 
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30, "all of it would take minutes"
 
 
 def test_what_was_taken_was_taken_whatever_is_said_of_it() -> None:
     with _receiver(_taken) as url:
         began = time.monotonic()
 
-        post(url, b"{}", {}, timedelta(seconds=2))
+        post(url, b"{}", {}, timedelta(seconds=60))
 
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30
 
 
 def test_of_an_endless_refusal_the_beginning_is_told() -> None:

@@ -275,7 +275,7 @@ def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> N
         with pytest.raises(UnreachableError):
             _land(supervisor)
 
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 25, "one alone would wait for 30 s"
 
 
 @THOROUGH

@@ -109,7 +109,7 @@ def test_many_threads_lose_no_write(store: ServiceStore) -> None:
     start = threading.Barrier(8)
 
     def write(thread: int) -> None:
-        start.wait(timeout=10)
+        start.wait(timeout=120)
         for number in range(25):
             store.fences.add(fence(number, NOW + number * SECOND, source=f"s{thread}"))
             store.ticks.start(f"job{thread}", NOW + number * SECOND, NOW)
@@ -129,7 +129,7 @@ def test_two_processes_that_look_before_they_write_wait_for_each_other(store: Se
     start = threading.Barrier(2)
 
     def write(one: ServiceStore, who: str) -> int:
-        start.wait(timeout=10)
+        start.wait(timeout=120)
         return sum(one.waivers.add(Waiver(f"gap-{n}", "why", who, NOW)) for n in range(100))
 
     with ThreadPoolExecutor(2) as pool:

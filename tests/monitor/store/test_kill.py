@@ -65,7 +65,7 @@ class Lives:
     def end(self) -> None:
         if self.life is not None:
             os.kill(self.life, signal.SIGKILL)
-        self.mother.communicate(timeout=10)
+        self.mother.communicate(timeout=120)
 
 
 @pytest.fixture(scope="module")
