@@ -72,6 +72,17 @@ class TableStandards:
         expected = {name.casefold() for name in self.expected}
         return frozenset(name for name in expected if self.standards[name].hides)
 
+    @cached_property
+    def _spoken(self) -> frozenset[str]:
+        """Columns, in small letters, that somebody said are no secret or that are its key."""
+        named = (one for one in self.clear if not _GLOB.search(one))
+        return frozenset(one.casefold() for one in (*named, *self.key))
+
+    @cached_property
+    def _open(self) -> bool:
+        """Whether columns land of which nobody has named the name."""
+        return any(map(_GLOB.search, self.clear))
+
     def of(self, column: str) -> Standard | None:
         """The standard of a column; None if its values stay as they are."""
         return self.standards.get(column.casefold())
@@ -99,13 +110,12 @@ class TableStandards:
         Raises:
             FormatError: they do.
         """
-        spoken = {one.casefold() for one in self.clear if not _GLOB.search(one)}
-        if not self._secret or not any(map(_GLOB.search, self.clear)):
+        if not self._secret or not self._open:
             return
         told = chain(beside, *map(_read, texts))
         names = {name.casefold() for name in told}
         lacking = sorted(self._secret - names)
-        if lacking and not names <= spoken | {name.casefold() for name in self.key}:
+        if lacking and not names <= self._spoken:
             msg = f"it has no column {lacking[0]}, whose values may stand in another one now"
             raise FormatError(f"{msg}; name the others under `clear` in `standards`")
 
