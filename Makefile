@@ -16,10 +16,11 @@ PROOFS := tests/proof tests/seeds
 export PYTHONDONTWRITEBYTECODE :=
 # uv asks those whom the machine trusts, as pip does, and not only those that it was built with.
 export UV_SYSTEM_CERTS := true
-# Limits against hanging only: three times the slowest that was seen.
-FAST := timeout --foreground 900
-SPARK := timeout --foreground 2400
-STACK := timeout --foreground 2700
+# Limits against hanging only.  Interrupted tests still tell what has failed.
+LIMIT := timeout --foreground --signal INT --kill-after 60
+FAST := $(LIMIT) 1200
+SPARK := $(LIMIT) 2400
+STACK := $(LIMIT) 2700
 
 .PHONY: help setup demo test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock clean basics libraries packages
 

@@ -5,8 +5,8 @@ here, and registered again by `start`.
 """
 
 import json
-import os
 import signal
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,11 +19,13 @@ import httpx
 from demo import processes, unpack
 from demo.daemon import Daemon
 from demo.java import Program
+from demo.processes import Process
 from demo.web import LOCAL
 from pipeline.errors import UnreachableError
 
 START = timedelta(minutes=4)
 RUNNING = timedelta(minutes=4)
+STALE = timedelta(seconds=30)  # for which a failure of before may still be told
 ANSWER = 120.0  # seconds; a connector's class is loaded before it is answered for
 PROVIDERS = "org.apache.kafka.common.config.provider"
 
@@ -73,8 +75,8 @@ class Connect:
         begins with a snapshot.  Workers of a cluster keep offsets in a topic, and cannot lose them.
         """
         if self.daemon.running and self.daemon.process is not None:
-            pid = self.daemon.process.pid
-            processes.wait_until(lambda: self._stands_still(pid), START, "offsets on the disk")
+            worker = self.daemon.process
+            processes.wait_until(lambda: self._stands_still(worker), START, "offsets on the disk")
         self.daemon.kill()
 
     def restart(self) -> None:
@@ -90,7 +92,7 @@ class Connect:
         """
         before = self._failures(name)
         self.configure(name, config)
-        processes.wait_until(lambda: self._runs(name, before), RUNNING, f"running connector {name}")
+        self._wait_for(name, before)
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
         """Create or change a connector; one that was halted stays so.
@@ -110,7 +112,7 @@ class Connect:
         """Start again what failed of a connector, as an operator would; returns when it runs."""
         before = self._failures(name)
         self._ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
-        processes.wait_until(lambda: self._runs(name, before), RUNNING, f"running connector {name}")
+        self._wait_for(name, before)
 
     def pause(self, name: str) -> None:
         """Stop reading; the task stays."""
@@ -147,21 +149,16 @@ class Connect:
         """Let a halted connector begin as if it had never run."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
 
-    def _stands_still(self, pid: int) -> bool:
-        """Hold the worker; it goes on if it was just writing its offsets."""
+    def _stands_still(self, worker: Process) -> bool:
+        """Hold the *worker*; it goes on if it was just writing its offsets."""
+        worker.hold()
         try:
-            os.kill(pid, signal.SIGSTOP)
-            processes.wait_until(
-                lambda: processes.held(pid) or not self.daemon.running,
-                START,
-                "worker that stands still",
-            )
-            open_files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
-        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            open_files = [file.readlink() for file in Path(f"/proc/{worker.pid}/fd").iterdir()]
+        except FileNotFoundError:  # it has ended meanwhile
             return True
         if self.home / "offsets" not in open_files:
             return True
-        os.kill(pid, signal.SIGCONT)
+        worker.signal(signal.SIGCONT)
         return False
 
     @property
@@ -170,8 +167,17 @@ class Connect:
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         return Program(main, (settings,), self.home, heap="768m", beside=self.beside)
 
+    def _wait_for(self, name: str, before: Collection[str]) -> None:
+        """Return when all its tasks run; what failed *before* may be told for a while yet."""
+        stale = time.monotonic() + STALE.total_seconds()
+        processes.wait_until(
+            lambda: self._runs(name, before if time.monotonic() < stale else ()),
+            RUNNING,
+            f"running connector {name}",
+        )
+
     def _runs(self, name: str, before: Collection[str]) -> bool:
-        """Whether all its tasks run; what failed *before* may be told for a while yet."""
+        """Whether all its tasks run, of which none has failed but as *before*."""
         tasks = self.status(name)["tasks"]
         failed = sorted(_traces(tasks) - set(before))
         if failed:

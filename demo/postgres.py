@@ -179,9 +179,10 @@ class Postgres:
         """Let a standby be a server of its own, on a timeline of its own; returns when it is.
 
         Raises:
-            UnreachableError: it is none after a minute.
+            UnreachableError: it is none in time.
         """
-        if self.execute("SELECT pg_promote(true)") != [(True,)]:
+        within = int(START.total_seconds())
+        if self.execute(f"SELECT pg_promote(true, {within})") != [(True,)]:
             raise UnreachableError(f"{self.daemon.name} was not promoted; see {self.daemon.log}")
 
     def _streamed(self, slot: str) -> Mapping[str, str]:
@@ -238,18 +239,17 @@ class Postgres:
 
     def _stand_still(self) -> None:
         """Stop its first process, which so starts no other; nothing happens if it does not run."""
-        process = self.daemon.process
-        if self.daemon.running and process is not None:
-            process.signal(signal.SIGSTOP)
-            processes.wait_until(
-                lambda: not self.daemon.running or processes.held(process.pid), START, "standstill"
-            )
+        if self.daemon.running and self.daemon.process is not None:
+            self.daemon.process.hold()
 
     def _children(self) -> list[Process]:
         if not self.daemon.running or self.daemon.process is None:
             return []
         pid = self.daemon.process.pid
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        try:
+            found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        except OSError:  # it has ended meanwhile, as it was asked to
+            return []
         started = ((int(child), processes.started(int(child))) for child in found)
         return [Process(child, since) for child, since in started if since is not None]
 

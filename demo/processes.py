@@ -46,6 +46,17 @@ class Process:
         self.signal(signal.SIGKILL)
         wait_until(lambda: not self.alive, GONE, f"end of process {self.pid}")
 
+    def hold(self) -> None:
+        """Let it stand still until it is sent SIGCONT; returns when all its threads do, or none is.
+
+        Its group is sent the signal, too, and is not waited for.
+        """
+        self.signal(signal.SIGSTOP)
+        with suppress(OSError):  # it has ended meanwhile
+            wait_until(
+                lambda: not self.alive or held(self.pid), GONE, f"standstill of process {self.pid}"
+            )
+
     def stop(
         self,
         grace: timedelta = GONE,

@@ -47,8 +47,8 @@ def test_a_process_that_was_told_to_stand_still_is_held_until_it_goes_on(tmp_pat
     try:
         assert not processes.held(process.pid)
 
-        process.signal(signal.SIGSTOP)
-        wait_until(lambda: processes.held(process.pid), SOON, "stop")
+        process.hold()
+        assert processes.held(process.pid)
         process.signal(signal.SIGCONT)
 
         wait_until(lambda: not processes.held(process.pid), SOON, "going on")
@@ -56,13 +56,21 @@ def test_a_process_that_was_told_to_stand_still_is_held_until_it_goes_on(tmp_pat
         process.kill()
 
 
+def test_a_process_that_has_ended_is_not_waited_for_to_stand_still(tmp_path: Path) -> None:
+    process = processes.start(SLEEP, log=tmp_path / "log")
+    process.signal(signal.SIGKILL)
+
+    process.hold()
+
+    assert not process.alive
+
+
 def test_a_thread_that_ended_since_it_was_listed_is_no_sign_that_all_stand_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = processes.start(SLEEP, log=tmp_path / "log")
     try:
-        process.signal(signal.SIGSTOP)
-        wait_until(lambda: processes.held(process.pid), SOON, "stop")
+        process.hold()
         listed = [*Path(f"/proc/{process.pid}/task").iterdir(), Path("/proc/0/task/0")]
         monkeypatch.setattr(Path, "iterdir", lambda _: iter(listed))
 

@@ -200,8 +200,10 @@ def test_the_rate_is_kept(address: Address, ledger: Ledger) -> None:
     workload.fill(200)
     workload.start()
 
-    wait_until(lambda: measured(workload, ledger) > 130, LONG, "a rate that is not too low")
-    workload.stop()
+    try:
+        wait_until(lambda: measured(workload, ledger) > 130, LONG, "a rate that is not too low")
+    finally:
+        workload.stop()
 
 
 def measured(workload: Workload, ledger: Ledger) -> float:

@@ -12,7 +12,7 @@ from redis import Redis as Client
 
 from demo.ports import free_ports
 from demo.postgres import Postgres
-from demo.processes import held, wait_until
+from demo.processes import wait_until
 from demo.redis import Redis
 from tests.toy.copy import FileCopy
 from tests.toy.stand import LINES, SOON, TABLE, Stand, now, without_kafka
@@ -62,8 +62,7 @@ class Copies:
         assert server is not None
         stopped = [server]
         try:
-            server.signal(signal.SIGSTOP)
-            wait_until(lambda: held(server.pid), SOON, "a server that starts no more")
+            server.hold()  # it starts no more
             for one in self.postgres._children():
                 stopped.append(one)
                 one.signal(signal.SIGSTOP)
