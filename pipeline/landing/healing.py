@@ -34,6 +34,7 @@ from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.offset_ranges import OffsetRange
 
 AT_ONCE = 20  # messages tried in a round: each costs some 50 ms, and all sources wait
+GOLDEN = (5**0.5 - 1) / 2  # its multiples without their wholes leave no part of 0 to 1 out for long
 log = structlog.get_logger(__name__)
 
 
@@ -98,7 +99,7 @@ class Healing:
         """What can be read by now, of topics that are there and as *chosen* finds them whole.
 
         No more than ``AT_ONCE`` messages are tried; what is left of a quarantine, in later rounds.
-        Each time that some could not be read, the next begins one further on: none hides the rest.
+        Each time that some could not be read, the next begins elsewhere: none hides the rest.
         """
         found, left = Healed(), AT_ONCE
         for subject, intake in self._intakes(mark, listing.source_of, chosen.disturbed):
@@ -106,8 +107,8 @@ class Healing:
             if not left or not self._retries.due(subject, named, at):
                 continue
             turned = _turned(intake, self._failures[subject])
-            done, failed = _told(turned, left, mark, read)
-            left -= min(left, len(intake.ranges)) if done else 1
+            done, failed, tried = _told(turned, left, mark, read)
+            left -= tried
             one = _healed(subject, named, done)
             if failed:
                 open_ = tuple(name for name in named if name not in one.ids)
@@ -153,25 +154,47 @@ def _range(name: str) -> OffsetRange | None:
 
 
 def _turned(intake: Intake, by: int) -> Intake:
-    """The same messages from another one on, *by* so many, round and round."""
-    first = by % len(intake.ranges)
+    """The same messages from another one on, which lies far from where the last tries began."""
+    first = int(by * GOLDEN % 1 * len(intake.ranges))
     return replace(intake, ranges=(*intake.ranges[first:], *intake.ranges[:first]))
 
 
 def _told(
     intake: Intake, most: int, mark: Mark, read: Callable[[Intake], Done]
-) -> tuple[list[Done], bool]:
-    """What is whole of the first *most* messages, and whether some were not.
+) -> tuple[list[Done], bool, int]:
+    """What is whole of the first *most* messages, whether some were not, and how many were tried.
 
-    One is tried before the others: mostly none can be read as long as one cannot.
+    Where the first is not, the others are left: mostly none can be read as long as one cannot.
+    Nor is anything tried that comes behind one for which nobody answers.
     """
-    done = list[Done]()
-    for ranges in filter(None, (intake.ranges[:1], intake.ranges[1:most])):
-        told = _attempt(replace(intake, ranges=ranges), read)
-        if told is None or not is_whole(told, mark):
-            return done, True
-        done.append(told)
-    return done, False
+    done, failed, tried = list[Done](), False, 0
+    for tried, one in enumerate(intake.ranges[:most], 1):
+        try:
+            told = _read_whole(replace(intake, ranges=(one,)), mark, read)
+        except UnreachableError:
+            return done, True, tried
+        if told is not None:
+            done.append(told)
+        failed = failed or told is None
+        if not done:
+            break
+    return done, failed, tried
+
+
+def _read_whole(intake: Intake, mark: Mark, read: Callable[[Intake], Done]) -> Done | None:
+    """What it holds; None if that cannot be read yet, or is not whole.
+
+    Raises:
+        UnreachableError: nobody answers.
+    """
+    try:
+        told = read(intake)
+    except UnreachableError as error:
+        log.info("quarantine not read yet", source=intake.came.source, why=str(error))
+        if isinstance(error, NoSchemasError) and error.numbers:
+            return None
+        raise
+    return told if is_whole(told, mark) else None
 
 
 def _healed(subject: str, named: Sequence[str], done: Sequence[Done]) -> Healed:
@@ -181,14 +204,6 @@ def _healed(subject: str, named: Sequence[str], done: Sequence[Done]) -> Healed:
     files = tuple(one.file for one in done if one.file is not None)
     tallies = tuple(tally for one in done for tally in one.tallies)
     return Healed(frozenset(ids), files, tallies, ids if is_shard(subject) else ())
-
-
-def _attempt(intake: Intake, read: Callable[[Intake], Done]) -> Done | None:
-    try:
-        return read(intake)
-    except (NoSchemasError, UnreachableError) as error:
-        log.info("quarantine not read yet", source=intake.came.source, why=str(error))
-        return None
 
 
 def is_whole(told: Done, mark: Mark) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply.retries import LONGEST
+from pipeline.errors import NoSchemasError, UnreachableError
 from pipeline.landing.facts import Facts
 from pipeline.landing.healing import AT_ONCE, Healed, Healing, is_whole
 from pipeline.landing.listing import Listing
@@ -307,7 +308,7 @@ def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(desk: Desk) ->
         left, rounds = left[AT_ONCE:], rounds + 1
 
     assert rounds == 5
-    assert {len(each) for each in read.asked} == {1, AT_ONCE - 1}
+    assert len(read.asked) == len(NAMES)
 
 
 def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> None:
@@ -317,22 +318,60 @@ def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> No
 
     assert found.ids == {NAMES[0]}
     again = healing.found(open_of(*NAMES[1:]), LISTING, PLAN, desk.now, read)
-    assert (again, len(read.asked)) == (Healed(), 2)
+    assert (again, len(read.asked)) == (Healed(), AT_ONCE)
 
 
-@pytest.mark.parametrize("bad", [0, 7, AT_ONCE + 3], ids=["first", "among_the_first", "later"])
-def test_one_that_cannot_be_read_hides_none_behind_it(desk: Desk, bad: int) -> None:
+@pytest.mark.parametrize(
+    ("bad", "rounds"),
+    [
+        pytest.param({0}, 10, id="the first"),
+        pytest.param({7}, 10, id="among the first"),
+        pytest.param({AT_ONCE + 3}, 10, id="a later one"),
+        pytest.param({*range(0, len(NAMES), 20)}, 10, id="one of twenty"),
+        pytest.param({*range(0, len(NAMES), 2)}, 60, id="every other one"),
+        pytest.param({*range(90)}, 100, id="nine of ten"),
+        pytest.param({*range(99)}, 200, id="all but the last"),
+    ],
+)
+def test_those_that_cannot_be_read_hide_none_behind_them(
+    desk: Desk, bad: set[int], rounds: int
+) -> None:
     healing, left, at = Healing(desk.loop.feeds), NAMES, desk.now
 
     def read(intake: Intake) -> Done:
-        there = {one: int(one.first != bad) for one in intake.ranges}
+        there = {one: int(one.first not in bad) for one in intake.ranges}
         return Done(None, tuple(RangeRead(one, n, n, n) for one, n in there.items()), ())
 
-    for _ in range(len(NAMES)):
+    for _ in range(rounds):
         found = healing.found(open_of(*left), LISTING, PLAN, at, read)
         left, at = tuple(one for one in left if one not in found.ids), at + LONGEST
 
-    assert left == (NAMES[bad],)
+    assert left == tuple(one for n, one in enumerate(NAMES) if n in bad)
+
+
+def test_nothing_is_tried_behind_what_nobody_answers_for(desk: Desk) -> None:
+    tried = list[Intake]()
+
+    def read(intake: Intake) -> Done:
+        tried.append(intake)
+        if len(tried) == 3:
+            raise UnreachableError("the brokers say nothing")
+        return Done(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
+
+    found = Healing(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+
+    assert (found.ids, len(tried)) == (frozenset(NAMES[:2]), 3)
+
+
+def test_a_schema_that_is_not_known_yet_does_not_hide_those_behind_it(desk: Desk) -> None:
+    def read(intake: Intake) -> Done:
+        if intake.ranges[0].first == 5:
+            raise NoSchemasError("b", "does not know 9", frozenset({9}))
+        return Done(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
+
+    found = Healing(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+
+    assert found.ids == {*NAMES[:AT_ONCE]} - {NAMES[5]}
 
 
 def test_quarantines_of_many_tables_share_a_round(desk: Desk) -> None:
