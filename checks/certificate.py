@@ -77,9 +77,9 @@ def revocations(
     """Those that *fail*, of a gating check, takes back, marked so.
 
     They are the valid ones of its table that the check's last PASS did not cover: issued since, or
-    not wholly below the position that it held as of.  Without a PASS ever all of them.  Those above
-    the position that the FAIL holds as of are among them: a check looks a little behind the newest
-    heartbeat, and what is lost below it is so above it, too, until something puts it right.
+    not wholly below the position that it held as of.  Without a PASS that looks at all rows, all.
+    Those above the position that the FAIL holds as of are among them: a check looks a little behind
+    the newest heartbeat, and what is lost below it is so above it, until something puts it right.
     """
     if fail.ruling.outcome is not Outcome.FAIL:
         return ()

@@ -30,8 +30,9 @@ def sent_again(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ..
 def unconfirmed(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why nobody knows yet whether what the mirror holds was sent again."""
     applied = _applied(stage, samples)
+    late = "no heartbeat has come yet behind all that was listed with"
     return tuple(
-        Reason(CODE, f"source {source}: no heartbeat has landed yet after batch {applied}")
+        Reason(CODE, f"source {source}: {late} batch {applied}")
         for source, trail in _trails(table, samples)
         if applied is not None and trail.waits and trail.known < applied
     )

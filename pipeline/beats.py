@@ -160,7 +160,8 @@ def followed(
     skipped, doubtful = list[SkippedBeats](), False
     for beat in arrived(beats):
         if trail is None:
-            trail = BeatTrail(beat.number, beat.order, beat.number, batch, topic=beat.topic)
+            first = BeatTrail(beat.number, beat.order, beat.number, batch, topic=beat.topic)
+            trail = replace(first, behind=batch)  # of no batch so far it is known what was listed
             continue
         if beat.number > trail.highest + 1:
             skipped.append(SkippedBeats(trail.highest + 1, beat.number))

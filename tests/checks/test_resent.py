@@ -41,7 +41,11 @@ def asked(
         pytest.param(replace(CALM, last=880), "880 came behind 900", id="it is sent again now"),
         pytest.param(replace(CALM, leaps=1), "came behind", id="by two"),
         pytest.param(replace(CALM, over=51), "sent again until 51", id="the mirror is from within"),
-        pytest.param(replace(CALM, raised=50), "after batch 50", id="nobody knows yet"),
+        pytest.param(
+            replace(CALM, raised=50),
+            "behind all that was listed with batch 50",
+            id="nobody knows yet",
+        ),
     ],
 )
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
