@@ -38,11 +38,13 @@ def _primary(server_folder: Path) -> Iterator[MySQL]:
     """Its settings are those of its start after each test."""
     home, (port,) = Path(tempfile.mkdtemp(dir=server_folder, prefix="read-")), free_ports(1)
     mysql = MySQL(home, port, 11)
-    mysql.start()
-    with closing(MySqlSource(settings(mysql))) as source:
-        source.prepare_heartbeat()
-    yield mysql
-    mysql.kill()
+    try:
+        mysql.start()
+        with closing(MySqlSource(settings(mysql))) as source:
+            source.prepare_heartbeat()
+        yield mysql
+    finally:
+        mysql.kill()
 
 
 @pytest.fixture
