@@ -31,6 +31,7 @@ from monitor.commands.lineage import COMMAND
 from pipeline.standards.hash import KeyedHash
 from tests.monitor.receiver import Receiver, receiver
 from tests.monitor.test_openlineage_events import required
+from tests.patience import answered
 from tests.toy.copy import FileCopy
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -164,19 +165,11 @@ def _files(home: Path) -> Iterator[Path]:
 
 def _text(path: Path) -> str:
     """What a file holds, once it is whole; nothing if it is gone by then."""
-    found: list[str] = []
-
-    def read() -> bool:
-        try:
-            found.append(_read(path))
-        except FileNotFoundError:
-            found.append("")
-        except pa.ArrowInvalid:  # it is being written
-            return False
-        return True
-
-    wait_until(read, SOON, f"whole {path}")
-    return found[-1]
+    brief = timedelta(minutes=1)
+    try:  # what is invalid is being written
+        return answered(lambda: _read(path), meanwhile=pa.ArrowInvalid, says="", within=brief)
+    except FileNotFoundError:
+        return ""
 
 
 def _read(path: Path) -> str:

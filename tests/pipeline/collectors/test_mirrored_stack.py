@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -24,12 +24,11 @@ from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
 from tests.mirror_maker import mirroring
-from tests.pipeline.sources.patience import answered
+from tests.patience import SOON, answered
 
 pytestmark = pytest.mark.stack
 
 NAME, ALIAS = "crossing", "there"
-SOON = timedelta(minutes=3)  # against hanging only
 ROWS = TopicPartition(f"{ALIAS}.{NAME}.{NAME}.t", 0)
 
 

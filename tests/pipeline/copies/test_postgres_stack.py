@@ -17,9 +17,9 @@ from pipeline.copies.postgres import PostgresCopy, PostgresTarget
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.patience import answered
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
-from tests.pipeline.sources.patience import answered
 
 pytestmark = pytest.mark.stack
 C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE

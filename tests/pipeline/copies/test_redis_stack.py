@@ -22,9 +22,9 @@ from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.patience import SOON, answered
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
-from tests.pipeline.sources.patience import SOON, answered
 
 pytestmark = pytest.mark.stack
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE

@@ -21,7 +21,8 @@ from pipeline.formats.format import RAW
 from pipeline.transports import consume as consuming
 from pipeline.transports.consume import Consumption, consume
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
-from tests.pipeline.transports.topics import SOON, make, offsets, read, refused, send, some
+from tests.patience import SOON
+from tests.pipeline.transports.topics import make, offsets, read, refused, send, some
 
 pytestmark = pytest.mark.stack
 

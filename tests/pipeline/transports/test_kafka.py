@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -19,11 +18,10 @@ from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.topics.records import LastRecord
 from pipeline.transports.kafka import KafkaTransport
-from tests.pipeline.sources.patience import answered
+from tests.patience import SOON, answered
 
 pytestmark = pytest.mark.stack
 
-SOON = timedelta(minutes=3)  # against hanging only
 names = (f"p3.kafka.t{n}" for n in count())
 
 Rows = Sequence[tuple[bytes | None, bytes | None]]
@@ -229,12 +227,12 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
                 transport.require_ids({name: before.topic_id})
             kafka.start()
             send(kafka.bootstrap, name, some(3, 5))
-            found = answered(lambda: transport.last_records([at]))
-            assert found == {at: LastRecord(b"k4", b"v4", 4)}
-            after = answered(lambda: transport.ends([name]))[at]
+            transport.timeout = SOON  # its clients are new now, and each is asked once
+            assert transport.last_records([at]) == {at: LastRecord(b"k4", b"v4", 4)}
+            after = transport.ends([name])[at]
             assert before.leader_epoch < after.leader_epoch
             for epoch, end in ((before.leader_epoch, 3), (after.leader_epoch, 5)):
-                assert answered(partial(transport.epoch_ends, {at: epoch})) == {at: end}
+                assert transport.epoch_ends({at: epoch}) == {at: end}
             transport.require_ids({name: before.topic_id})
     finally:
         kafka.stop()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 
@@ -11,11 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaAdminClient
 
-from demo.processes import wait_until
 from pipeline.errors import UnreachableError
 from pipeline.transports.consume import Consumption
+from tests.patience import SOON, answered
 
-SOON = timedelta(minutes=3)  # against hanging only
 Record = tuple[bytes | None, bytes | None]
 _names = (f"p1.consume.t{n}" for n in count())
 
@@ -91,17 +89,17 @@ def offsets(table: pa.Table) -> Mapping[tuple[str, int], list[int]]:
     return found
 
 
-def refused(asked: Callable[[], object], why: str) -> str:
-    """What it says in the end, which *why* fits: a slow broker may at first have said nothing."""
-    said: list[str] = []
+def refused(
+    asked: Callable[[], object], why: str, *, meanwhile: str = "the brokers said nothing"
+) -> str:
+    """What it says, which *why* fits: while it says only *meanwhile*, brokers may be slow."""
 
-    def told() -> bool:
+    def told() -> str:
         with pytest.raises(UnreachableError) as error:
             asked()
-        said.append(str(error.value))
-        return re.search(why, said[-1]) is not None
+        said = str(error.value)
+        if not re.search(why, said):
+            raise AssertionError(said)
+        return said
 
-    with suppress(UnreachableError):
-        wait_until(told, SOON, why)
-    assert re.search(why, said[-1]), said[-1]
-    return said[-1]
+    return answered(told, meanwhile=AssertionError, says=meanwhile, within=timedelta(minutes=1))

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from threading import Thread
@@ -21,8 +20,8 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Acknowledged, Missing
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.positions import may_hold, place
+from tests.patience import SOON
 
-SOON = timedelta(minutes=3)  # against hanging only
 names = (f"p3_connect_{n}" for n in count())
 Answers = dict[str, tuple[int, str]]
 

@@ -26,7 +26,8 @@ from pipeline.sources.mysql.server_facts import server_facts
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
-from tests.pipeline.sources.patience import PATIENT, SOON, answered
+from tests.patience import SOON, answered
+from tests.pipeline.sources.patience import PATIENT
 
 pytestmark = pytest.mark.stack
 
@@ -277,7 +278,7 @@ def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
         assert shop.beat(0, NOON).number >= 0
         holder.execute("SELECT RELEASE_LOCK('held')")
         assert [one.result() for one in waiting] == [[(1, 1)]] * 4
-        assert answered(lambda: shop.max_id(FEW, "id")) is not None
+        assert answered(lambda: shop.max_id(FEW, "id"), says=": loaded: ") is not None
 
 
 def test_a_wrong_password_is_the_operators_and_a_closed_port_is_not(mysql: MySQL) -> None:

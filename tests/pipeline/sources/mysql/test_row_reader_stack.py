@@ -25,7 +25,7 @@ from pipeline.sources.condition import parsed
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.row_reader import RowsAsked
-from tests.pipeline.sources.patience import SOON
+from tests.patience import SOON
 from tests.pipeline.sources.small_reads import in_pieces, one_by_one
 
 pytestmark = pytest.mark.stack

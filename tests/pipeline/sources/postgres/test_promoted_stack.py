@@ -15,7 +15,8 @@ from demo.processes import wait_until
 from pipeline.model import Head
 from pipeline.sources.positions import lacks
 from pipeline.sources.postgres.source import PostgresSource
-from tests.pipeline.sources.patience import PATIENT, SOON
+from tests.patience import SOON
+from tests.pipeline.sources.patience import PATIENT
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack

@@ -22,7 +22,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.postgres.row_reader import PostgresRowReader
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.row_reader import ReadFence, RowsAsked
-from tests.pipeline.sources.patience import SOON
+from tests.patience import SOON
 from tests.pipeline.sources.small_reads import in_pieces, one_by_one
 
 pytestmark = pytest.mark.stack

@@ -25,7 +25,8 @@ from pipeline.sources.postgres.position import POSITIONS
 from pipeline.sources.postgres.session import PostgresSession, Row
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.scope import ExaminationScope, FoldedTable
-from tests.pipeline.sources.patience import PATIENT, SOON, answered
+from tests.patience import SOON, answered
+from tests.pipeline.sources.patience import PATIENT
 
 pytestmark = pytest.mark.stack
 
@@ -185,9 +186,12 @@ def test_counts_are_of_one_snapshot(asked: Postgres) -> None:
 def test_a_statement_is_ended_at_its_limit_and_the_connection_is_not_used_again(
     asked: Postgres,
 ) -> None:
+    own = "SELECT pg_backend_pid() AS pid"
     with source(asked, Limits(statement=timedelta(milliseconds=300))) as shop:
+        before = answered(lambda: shop._session.ask(own))
         with pytest.raises(UnreachableError, match="source:shop: slow: "):
             shop._session.ask("SELECT pg_sleep(20)")
+        assert answered(lambda: shop._session.ask(own)) != before
         assert answered(lambda: shop.max_id(FEW, "id")) == 5000
 
 
@@ -254,7 +258,8 @@ def test_a_server_that_stands_still_is_not_waited_for(
     with source(own, Limits(statement=timedelta(milliseconds=200))) as shop:
         before = answered(shop.head)
         assert own.daemon.process is not None
-        (backend,) = own.execute("SELECT pid FROM pg_stat_activity WHERE application_name='sluice'")
+        ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'sluice'"
+        (backend,) = own.execute(f"{ours} ORDER BY backend_start DESC LIMIT 1")
         os.kill(backend[0], signal.SIGSTOP)
         wait_until(lambda: held(backend[0]), SOON, "a standstill")
         try:
