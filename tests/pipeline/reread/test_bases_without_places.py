@@ -272,7 +272,7 @@ def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None
         Mark("main", 4), Mark("main", 3), beats, {"a": Ordering.LOG, "b": Ordering.SEQUENCE}
     )
 
-    assert made.beats == {"b": BeatTrail(3, Order(1, 0, 3), 3, 4, topic="canal")}
+    assert made.beats == {"b": BeatTrail(3, Order(1, 0, 3), 3, 4, topic="canal", behind=4)}
     assert not made.gaps
 
 
