@@ -97,7 +97,8 @@ class Postgres:
 
     def kill(self) -> None:
         """`kill -9` of all its processes; the data stays."""
-        self._stand_still()
+        if self.daemon.process is not None:
+            self.daemon.process.hold()  # so it starts no other
         children = self._children()
         self.daemon.kill()
         for child in children:  # each is a session of its own
@@ -236,11 +237,6 @@ class Postgres:
         user = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
         leash = ("--pdeathsig=KILL",) if self.leashed else ()
         return (setpriv, *user, *leash, str(program))
-
-    def _stand_still(self) -> None:
-        """Stop its first process, which so starts no other; nothing happens if it does not run."""
-        if self.daemon.running and self.daemon.process is not None:
-            self.daemon.process.hold()
 
     def _children(self) -> list[Process]:
         if not self.daemon.running or self.daemon.process is None:

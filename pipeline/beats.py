@@ -160,8 +160,8 @@ def followed(
     skipped, doubtful = list[SkippedBeats](), False
     for beat in arrived(beats):
         if trail is None:
-            first = BeatTrail(beat.number, beat.order, beat.number, batch, topic=beat.topic)
-            trail = replace(first, behind=batch)  # of no batch so far it is known what was listed
+            number, order = beat.number, beat.order  # no batch so far is known to be passed
+            trail = BeatTrail(number, order, number, batch, topic=beat.topic, behind=batch)
             continue
         if beat.number > trail.highest + 1:
             skipped.append(SkippedBeats(trail.highest + 1, beat.number))
