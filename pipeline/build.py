@@ -47,6 +47,12 @@ def open_source(settings: SourceSettings) -> Source:
     return cast("Source", _made(kind, settings, settings, at="options", options=settings.options))
 
 
+def source_options(settings: SourceSettings) -> tuple[str, ...]:
+    """Name the options that the source's kind has; ConfigError if the kind is not known."""
+    _, *names = signature(_source(settings)).parameters
+    return tuple(name for name in names if not name.startswith("_"))
+
+
 def source_kind(settings: SourceSettings) -> str:
     """The key of the source's kind, named or usual; ConfigError if its collector is not known."""
     return settings.kind or str(_collector(settings).usual_kind)

@@ -24,7 +24,7 @@ TEMPLATE = Path(__file__).with_name("sluice.yaml")
 @click.option(
     "--from-source",
     "address",
-    metavar="KIND://USER@HOST:PORT",
+    metavar="KIND://USER@HOST:PORT[/DATABASE]",
     help="Look at this server's catalogue and propose rules for its tables.",
 )
 @click.option("--name", default="shop", show_default=True, help="What the source is to be called.")
@@ -52,9 +52,15 @@ def init(config: Path, address: str | None, name: str, password_env: str | None)
 def _proposed(text: str, address: str, name: str, password_env: str | None) -> str:
     from monitor.onboarding.proposal import propose  # noqa: PLC0415  - a plain init asks nobody
     from monitor.onboarding.survey import survey  # noqa: PLC0415
-    from monitor.onboarding.written import addressed, written  # noqa: PLC0415
+    from monitor.onboarding.written import (  # noqa: PLC0415
+        addressed,
+        require_database,
+        written,
+    )
+    from pipeline.build import source_options  # noqa: PLC0415
 
     source = addressed(address, name, password_env, os.environ)
+    require_database(source.settings, source_options(source.settings))
     proposal = propose(survey(source.settings, _progress))
     folded = sum(len(one.of) for one in proposal.rules)
     click.echo(

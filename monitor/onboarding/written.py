@@ -4,7 +4,7 @@ It is for a person to edit, so it says beside each rule what it is for; comments
 stand below.  What it cannot know (Kafka, the collector) stays as in the template.  Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -19,6 +19,8 @@ _NOTE = (
     "# add `tier: 0`.  Where a key is unique across all shards of a table, add",
     "# `unique_across_shards: true`; else the shard is a part of it.",
 )
+ADDRESS = "KIND://USER@HOST:PORT[/DATABASE]"
+ALIASES = {"postgresql": "postgres"}  # schemes that others write, and the kind that they mean
 NAMED = 20  # tables named in one comment
 _TABLES = "# tables:\n"
 _SOURCE = """\
@@ -46,7 +48,10 @@ class AddressedSource:
 def addressed(
     address: str, name: str, password_env: str | None, environment: Mapping[str, str]
 ) -> AddressedSource:
-    """Read ``kind://user@host:port``; the password stands in the *environment*.
+    """Read ``kind://user@host:port/database``; the *environment* holds the password.
+
+    A kind whose source is one database needs its name; other kinds refuse one, see
+    :func:`require_database`.
 
     Raises:
         ConfigError: it is none, or the password is not where it should be.
@@ -61,20 +66,39 @@ def addressed(
     return AddressedSource(
         SourceSettings(
             name=name,
-            kind=parts.scheme,
+            kind=ALIASES.get(parts.scheme, parts.scheme),
             host=parts.hostname or "",
             port=parts.port or 0,
             user=unquote(parts.username or ""),
             password=environment[variable],
             prefix=name,
             collector=CollectorSettings("http://127.0.0.1:8083", name),
+            options={"database": database} if (database := unquote(parts.path[1:])) else {},
         ),
         variable,
     )
 
 
+def require_database(settings: SourceSettings, options: Collection[str]) -> None:
+    """Check that the address names a database where, and only where, the kind has that option.
+
+    Raises:
+        ConfigError: the address lacks the database, or names one that the kind has no use for.
+    """
+    kind, named = settings.kind, "database" in settings.options
+    if "database" in options and not named:
+        raise ConfigError(
+            f"--from-source: a {kind} source is one database; write {kind}://USER@HOST:PORT/DATABASE"
+        )
+    if named and "database" not in options:
+        raise ConfigError(
+            f"--from-source: a {kind} source has all databases of its server;"
+            f" write {kind}://USER@HOST:PORT"
+        )
+
+
 def _split(address: str) -> SplitResult:
-    usage = "write KIND://USER@HOST:PORT"
+    usage = f"write {ADDRESS}"
     try:
         parts = urlsplit(address)
         port = parts.port
@@ -84,6 +108,11 @@ def _split(address: str) -> SplitResult:
         raise ConfigError(
             "--from-source: a password in it would stay in the shell's history;"
             " export it, and name the variable by --password-env"
+        )
+    if parts.query or parts.fragment or "/" in parts.path[1:]:
+        raise ConfigError(
+            f"--from-source: {address!r} has more than an address; {usage}, and set the rest"
+            " in the file that is written"
         )
     if not (parts.scheme and parts.username and parts.hostname and port):
         raise ConfigError(f"--from-source: {address!r} is no address; {usage}")
@@ -113,6 +142,9 @@ def _source(source: AddressedSource) -> str:
         "      url: http://127.0.0.1:8083",
         f"      connector: {name}",
     ]
+    if its.options:
+        told = ", ".join(f"{one}: {_scalar(str(value))}" for one, value in its.options.items())
+        lines.append(f"    options: {{{told}}}")
     return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from demo.postgres import Postgres
 from demo.servers import Servers
 from monitor.commands import init
 from monitor.config.file import load
@@ -62,3 +63,26 @@ def test_a_server_that_is_down_or_refuses_leaves_no_file(servers: Servers, tmp_p
     assert isinstance(CliRunner().invoke(init.COMMAND, down).exception, UnreachableError)
     assert isinstance(CliRunner().invoke(init.COMMAND, refused).exception, ConfigError)
     assert not path.exists()
+
+
+def test_f182_a_postgres_database_is_proposed_and_the_config_is_good(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    database = f"survey_{postgres.version}"
+    made = [f"CREATE TABLE orders_{n} (id BIGINT PRIMARY KEY, note TEXT)" for n in range(3)]
+    postgres.create_database(database, *made, "CREATE TABLE people (name TEXT)")
+    path = tmp_path / "sluice.yaml"
+    address = f"postgres://sluice@127.0.0.1:{postgres.port}"
+    options = ["--config", str(path), *PASSWORD, "--from-source"]
+
+    nowhere = CliRunner().invoke(init.COMMAND, [*options, address])
+    ran = CliRunner().invoke(init.COMMAND, [*options, f"{address}/{database}"])
+
+    assert "one database; write postgres://" in str(nowhere.exception)
+    assert ran.exit_code == 0, (ran.output, ran.exception)
+    config = load(path)
+    assert config.sources[0].options == {"database": database}
+    assert {Router(config.tables).table(f"public.orders_{n}") for n in range(3)} == {
+        "public.orders"
+    }
+    assert "#   public.people: " in path.read_text("utf-8")

@@ -10,7 +10,8 @@ from monitor.commands.init import TEMPLATE
 from monitor.config.file import parse
 from monitor.config.model import Config
 from monitor.onboarding.proposal import SeenTable, propose
-from monitor.onboarding.written import addressed, written
+from monitor.onboarding.written import addressed, require_database, written
+from pipeline.build import source_options
 from pipeline.errors import ConfigError
 
 SERVER = "mysql://sluice@mysql-1:3307"
@@ -74,10 +75,12 @@ def test_of_many_tables_few_are_named() -> None:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("mysql-1", "is no address; write KIND://USER@HOST:PORT"),
+        ("mysql-1", r"is no address; write KIND://USER@HOST:PORT\[/DATABASE\]"),
         ("mysql://mysql-1:3306", "is no address"),
         ("mysql://u@h", "is no address"),
         ("mysql://u@h:port", "Port could not be cast"),
+        ("postgres://u@h:5432/a/b", "has more than an address; write"),
+        ("postgres://u@h:5432/a?sslmode=require", "has more than an address; write"),
         ("mysql://u:secret@h:3306", "export it, and name the variable by --password-env"),
     ],
 )
@@ -102,3 +105,22 @@ def test_whatever_tables_are_called_the_config_is_read(names: list[str]) -> None
     config = read(written(TEMPLATE.read_text("utf-8"), source, proposal))
 
     assert config.tables == tuple(one.rule for one in proposal.rules)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_f182_the_database_of_an_address_is_an_option_of_the_source(scheme: str) -> None:
+    (source,) = read(text_of(address=f"{scheme}://sluice@pg-1:5432/sh%20op")).sources
+
+    assert (source.kind, source.options) == ("postgres", {"database": "sh op"})
+
+
+def test_f182_only_a_kind_that_is_one_database_needs_its_name() -> None:
+    missing = addressed("postgres://u@h:5432", "shop", None, ENVIRONMENT).settings
+    needless = addressed("mysql://u@h:3306/shop", "shop", None, ENVIRONMENT).settings
+    right = addressed("postgres://u@h:5432/shop", "shop", None, ENVIRONMENT).settings
+
+    with pytest.raises(ConfigError, match=r"one database; write postgres://USER@HOST:PORT/DATA"):
+        require_database(missing, source_options(missing))
+    with pytest.raises(ConfigError, match=r"all databases of its server; write mysql://USER@"):
+        require_database(needless, source_options(needless))
+    require_database(right, source_options(right))
