@@ -2,9 +2,11 @@
 
 import ast
 import importlib
+import json
 import pkgutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,10 +15,26 @@ from monitor.nearest import nearest
 from pipeline.errors import SluiceError
 
 USAGE = 2
+JSON = "monitor.json"  # in a context's `meta`
 
 
 class Verbs(click.Group):
     """Imports the verb that was asked for, and no other; help reads their files' first lines."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note whether an answer in JSON is asked for: an error is one, too."""
+        ctx.meta[JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; with ``--json`` its error is an object on stdout as well."""
+        try:
+            return super().invoke(ctx)
+        except (SluiceError, click.ClickException) as error:
+            if ctx.meta[JSON]:
+                told = error.format_message() if isinstance(error, click.ClickException) else error
+                click.echo(json.dumps({"error": str(told)}))
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names as they are typed: those of the files, with dashes."""

@@ -8,30 +8,49 @@ or without; of a key of one column the bare value will do.  A check names ids by
 import json
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
 
 from checks.model import Verdict
 from pipeline.errors import ConfigError
 from pipeline.formats.key import canonical
 from pipeline.model import Shard, Table
 from pipeline.rereads import RowsWished, WishedKey, WishedRange
+from pipeline.schema.column import Column
+from pipeline.sources.condition import Condition, require_known, values_in
 
 NAMING = ("range_counts", "max_id", "offset_keys")
 """Checks that name the rows which they found wrong."""
 FEW = 50  # ids that are read as ranges, in which a key of any integer type is told
 _SPAN = re.compile(r"(?P<shard>.+):(?P<first>-?\d+)(?:-(?P<last>-?\d+))?")
 _RANGE = re.compile(r"\s*(?P<first>-?\d+)\s*\.\.\s*(?P<last>-?\d+)\s*")
+LONGEST_ID = 20  # characters of a 64-bit integer, with or without a sign
 _WHOLE = re.compile(r"-?\d+")
 
 
-def named(table: Table, keys: Sequence[str], ranges: Sequence[str], most: int) -> RowsWished:
+def named(
+    table: Table,
+    keys: Sequence[str],
+    ranges: Sequence[str],
+    most: int,
+    columns: Sequence[Column] = (),
+) -> RowsWished:
     """Rows by *keys* and *ranges* (``17..29``, both in), as a person writes them.
+
+    *columns* are the table's, as far as they are known: no value of another type is taken.
 
     Raises:
         ConfigError: one of them is none of this table; nothing is named; there are too many.
     """
+    if ranges and table.key and table.no_ranges:
+        raise ConfigError(
+            f"table {table.name} has no ranges of ids: {table.no_ranges}; name the keys (--keys)"
+        )
     if not keys and not ranges:
         raise ConfigError("no rows are named: give --keys, --ranges or --incident")
     found = [_key(table, text) for text in dict.fromkeys(keys)]
+    for one in found:
+        _require_values(table, one, columns)
     spans = [_range(text) for text in ranges]
     if len(found) > most:
         raise ConfigError(f"{len(found)} keys are named, {most} rows may be read (--most)")
@@ -82,6 +101,57 @@ def _key(table: Table, text: str) -> WishedKey:
     return WishedKey(canonical(texts, "", "", unique=True), shard)
 
 
+def _require_values(table: Table, key: WishedKey, columns: Sequence[Column]) -> None:
+    """Refuse a *key* of which a value is none of its column's type.
+
+    Raises:
+        ConfigError: names the value, the column and its type.
+    """
+    known = {column.name: column for column in columns}
+    for name, text in zip(table.key, json.loads(key.values), strict=True):
+        column = known.get(name)
+        if column is None or table.restates(name) or column.dialect.reads(column, text):
+            continue
+        raise ConfigError(
+            f"{text!r} is no value of key column {name} of table {table.name}, which is"
+            f" {column}; write it as the change log has it"
+        )
+
+
+def require_condition(table: Table, condition: Condition, columns: Sequence[Column]) -> None:
+    """Refuse a *condition* on an unknown column, or on a value that its column cannot have.
+
+    Raises:
+        ConfigError: names the column and its type, or the columns that there are.
+    """
+    known = {column.name: column for column in columns}
+    if not known:
+        return
+    require_known(condition, table.name, known)
+    for name, value in values_in(condition):
+        column = known[name]
+        if isinstance(value, str) and not _fits(column, value):
+            raise ConfigError(
+                f"{value!r} is no value of column {name} of table {table.name}, which is {column};"
+                " write it as the source shows it"
+            )
+
+
+def _fits(column: Column, text: str) -> bool:
+    """Whether a source may read *text* as a value that *column* can be compared with."""
+    lake_type, whole = column.dialect.lake_type(column), column.dialect.whole(column)
+    try:
+        if whole or lake_type in ("float", "double") or lake_type.startswith("decimal"):
+            return Decimal(text).is_finite() or not whole
+        if str(column) == "UUID":
+            return column.dialect.reads(column, text)
+        if lake_type in ("date", "timestamp", "timestamp_ntz") and "infinity" not in text:
+            return bool(datetime.fromisoformat(text.strip()))
+    except (ValueError, InvalidOperation):
+        return text.startswith("0000") and "-" in text  # MySQL's zero dates
+    return True
+
+
 def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
@@ -94,9 +164,11 @@ def _value(key: WishedKey) -> str:
 
 def _range(text: str) -> WishedRange:
     found = _RANGE.fullmatch(text)
-    if found is None or int(found["first"]) > int(found["last"]):
-        raise ConfigError(f"{text!r} is no range of ids; write 17..29, both of which are read")
-    return WishedRange(int(found["first"]), int(found["last"]))
+    if found is not None and max(map(len, found.groups())) <= LONGEST_ID:
+        first, last = int(found["first"]), int(found["last"])
+        if first <= last:
+            return WishedRange(first, last)
+    raise ConfigError(f"{text!r} is no range of ids; write 17..29, both of which are read")
 
 
 def _span(text: str, fail: Verdict) -> WishedRange:

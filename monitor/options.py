@@ -57,10 +57,20 @@ def reads_again(verb: Verb) -> Verb:
         ),
         click.option("--cancel", is_flag=True, help="Give up what of these tables is read now."),
         names_who,
-        click.option("--reason", required=True, help="Why; kept for ever."),
+        click.option("--reason", default="", help="Why; kept for ever."),
     ):
         verb = option(verb)
     return verb
+
+
+def require_reason(reason: str) -> None:
+    """Refuse an empty *reason* of a verb that changes something.
+
+    Raises:
+        UsageError: as click does of an option that is required.
+    """
+    if not reason:
+        raise click.UsageError("Missing option '--reason'.")
 
 
 def at_a_rate(verb: Verb) -> Verb:

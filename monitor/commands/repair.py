@@ -6,8 +6,10 @@ from pathlib import Path
 import click
 
 from monitor.client import address
-from monitor.options import asks_service, reads_again
+from monitor.options import asks_service, reads_again, require_reason
 from monitor.rereading import ask, give_up
+
+DRY = "a dry run"
 
 
 @click.command("repair")
@@ -44,7 +46,9 @@ def repair(
     Whatever was changed since wins.  Exit status 0: done, and the checks that had found the rows
     wrong have passed again; 4: it ended before that.
     """
-    base, said = address(server, config), {"reason": reason, "who": who}
+    if not dry_run or cancel:
+        require_reason(reason)
+    base, said = address(server, config), {"reason": reason or DRY, "who": who}
     if cancel:
         give_up(base, [table], said, as_json=as_json)
         return

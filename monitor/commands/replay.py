@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from monitor.client import address
-from monitor.options import asks_service, at_a_rate, reads_again
+from monitor.options import asks_service, at_a_rate, reads_again, require_reason
 from monitor.rereading import ask, give_up
 
 
@@ -37,6 +37,7 @@ def replay(
     Whatever was changed since wins, and no row is deleted by it.  Exit status 0: done; 4: it ended
     before that.
     """
+    require_reason(reason)
     base, said = address(server, config), {"reason": reason, "who": who}
     if cancel:
         give_up(base, [tables], said, as_json=as_json)

@@ -138,6 +138,18 @@ class Roster:
         found = (shards for one in told if isinstance(one, Answer) for shards in one.value.values())
         return any(self.router.table(shard.name) == name for some in found for shard in some)
 
+    def columns(self, table: Table) -> tuple[Column, ...]:
+        """The columns of *table*'s first shard; empty if its source does not answer.
+
+        The source is asked now, for as long as any question to it may take.
+        """
+        shard = table.shards[0]
+        if (source := self.sources().get(shard.source)) is None:
+            return ()
+        asked = f"columns of {table.name}"
+        told = self.asking.ask({asked: partial(source.columns, shard)})[asked]
+        return tuple(told.value) if isinstance(told, Answer) else ()
+
     def existing(self) -> Mapping[str, Existence]:
         """What landed statements told last of each ``source/shard``."""
         return self._existing

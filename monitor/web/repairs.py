@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from alerts.model import IncidentState
 from checks.model import Outcome, Verdict
-from monitor.named_rows import NAMING, found_wrong, named
+from monitor.named_rows import NAMING, found_wrong, named, require_condition
 from monitor.store.rereads import RereadRequest, RereadWish, require_same
 from monitor.web.bootstraps import meant, reread
 from monitor.web.bounds import Rate, Text
@@ -24,15 +24,19 @@ REPAIR_ROUTES = APIRouter(prefix="/v1")
 Most = Annotated[int, Field(ge=1, le=10_000_000)]
 MOST_KEYS = 10_000
 MOST_DRY = 100_000
+DRY = "a dry run"  # the reason of one that names none
 
 
 class RepairRequest(BaseModel):
-    """Who asks for which rows of a table, and why; ``most`` of them may be read."""
+    """Who asks for which rows of a table, and why; ``most`` of them may be read.
+
+    Only a dry run needs no ``reason``.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: Text
-    reason: Text
+    reason: Text = DRY
     who: Text
     keys: Annotated[list[str], Field(max_length=MOST_KEYS)] = []
     ranges: Annotated[list[str], Field(max_length=100)] = []
@@ -61,12 +65,15 @@ class ReplayRequest(BaseModel):
 @REPAIR_ROUTES.post("/repairs")
 def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     """Have rows read again that are named: 202; 400 if they are none of the table's."""
+    if "reason" not in body.model_fields_set and not body.dry_run:
+        raise ConfigError("reason: is required; only a dry run needs none")
     table = _table(body.table, parts)
     fails = _fails(body.incident, table, parts)
     if body.incident:
         rows = found_wrong(table, fails, body.most)
     else:
-        rows = named(table, body.keys, body.ranges, body.most)
+        columns = parts.gate.roster.columns(table) if body.keys else ()
+        rows = named(table, body.keys, body.ranges, body.most, columns)
     if body.dry_run:
         _require_previewable(rows, body.most)
     checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
@@ -78,15 +85,16 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
 @REPAIR_ROUTES.post("/replays")
 def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
-    if body.where:
-        parsed(body.where)
+    condition = parsed(body.where) if body.where else None
     names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
     if not names:
         raise ConfigError(
             f"no table's name begins with {body.tables!r}; `sluice status` shows them"
         )
     for name in names:
-        _table(name, parts)
+        table = _table(name, parts)
+        if condition is not None:
+            require_condition(table, condition, parts.gate.roster.columns(table))
     shown = None if body.day is None else _noon(body.day, parts)
     rows = RowsWished(where=body.where, most=body.most)
     wish = RereadWish(Origin.REPLAY, rows, shown, rate=body.rate)

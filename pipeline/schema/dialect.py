@@ -68,6 +68,10 @@ class Dialect(Protocol):
         """Every text as which a change may bring *number*, of a column that is `whole`."""
         ...
 
+    def reads(self, column: Column, text: str) -> bool:
+        """Whether the log of some collector may write a value of *column* as *text*."""
+        ...
+
     def spelled_alike(self, column: Column) -> bool:
         """Whether equal values of *column* arrive as equal texts, as those of a key must."""
         ...

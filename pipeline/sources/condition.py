@@ -98,6 +98,20 @@ def columns_in(condition: Condition) -> frozenset[str]:
             return frozenset({condition.column})
 
 
+def values_in(condition: Condition) -> Iterator[tuple[str, Value]]:
+    """Each column that is compared, with each value that it is compared with; not by LIKE."""
+    match condition:
+        case Compared(column, sign, value) if sign != "LIKE":
+            yield column, value
+        case Among(column, values):
+            yield from ((column, value) for value in values)
+        case Negated(part):
+            yield from values_in(part)
+        case Combined(_, parts):
+            for part in parts:
+                yield from values_in(part)
+
+
 def require_known(condition: Condition, shard: str, columns: Collection[str]) -> None:
     """Refuse a condition on what is no column of *shard*.
 

@@ -100,6 +100,10 @@ class StandardDialect:
             return (str(number),)
         return self.own.spellings(column, number)
 
+    def reads(self, column: Column, text: str) -> bool:
+        """As the source's; of a column with a standard any answer."""
+        return isinstance(column, StandardColumn) or self.own.reads(column, text)
+
     def spelled_alike(self, column: Column) -> bool:
         """As the source's: two spellings would have two answers."""
         return self.own.spelled_alike(source_column(column))

@@ -130,10 +130,14 @@ class FakeLake:
 
 @dataclass
 class FakeDictionary:
-    """Every table has the key ``id``; ``there`` are its tables, told unless it is ``silent``."""
+    """Every table has the key ``id``; ``there`` are its tables, told unless it is ``silent``.
+
+    ``types`` are the types of columns by their names.
+    """
 
     there: list[str] = field(default_factory=list)
     silent: bool = False
+    types: dict[str, str] = field(default_factory=lambda: {"id": "BIGINT"})
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Those whose whole name matches."""
@@ -146,8 +150,10 @@ class FakeDictionary:
         return ("id",)
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """An integer."""
-        return [MySqlColumn("id", "BIGINT")]
+        """Of ``types``; a silent one says that it is slow."""
+        if self.silent:
+            raise UnreachableError("source:shop: slow: took more than 5 s")
+        return [MySqlColumn(name, kind) for name, kind in self.types.items()]
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """Rows that a person or a check names become keys and ranges, and what names none is refused."""
 
+import json
+
 import pytest
 
 from checks.model import Outcome, Ruling, Verdict
@@ -7,6 +9,9 @@ from monitor.named_rows import found_wrong, named
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table
 from pipeline.rereads import WishedKey, WishedRange
+from pipeline.schema.column import Column
+from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.postgres.column import PostgresColumn
 from tests.pipeline.lakes import NOON
 
 S0, S1 = Shard("shop", "shop.t_0"), Shard("shop", "shop.t_1")
@@ -93,3 +98,67 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
 def test_checks_that_name_no_row_are_no_ground_for_a_repair() -> None:
     with pytest.raises(ConfigError, match=r"no check names rows of shop\.t"):
         found_wrong(IDS, [fail("volatility", "x")], 9)
+
+
+def refusal(columns: list[Column], *values: str) -> str:
+    table = Table("shop.t", (S0,), tuple(one.name for one in columns))
+    try:
+        named(table, [json.dumps(values)], [], 9, columns)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("column", "right", "wrong"),
+    [
+        pytest.param(MySqlColumn("k", "BIGINT"), ["7", "-7"], ["abc", "1e3", "7.0"], id="bigint"),
+        pytest.param(
+            MySqlColumn("k", "BIGINT UNSIGNED"), ["7", "Bw=="], ["-7", "x"], id="unsigned"
+        ),
+        pytest.param(MySqlColumn("k", "TINYINT"), ["7"], ["300"], id="tinyint"),
+        pytest.param(MySqlColumn("k", "DATE"), ["20514", "2026-03-01"], ["soon"], id="date"),
+        pytest.param(
+            MySqlColumn("k", "DECIMAL", length=5, scale=2),
+            ["1.50"],
+            ["x", "12345.00"],
+            id="decimal",
+        ),
+        pytest.param(MySqlColumn("k", "VARCHAR", length=9), ["7", "x y"], [], id="text"),
+        pytest.param(PostgresColumn("k", "INT4"), ["7"], ["abc", "9999999999"], id="int4"),
+        pytest.param(
+            PostgresColumn("k", "UUID"), ["6f1e7d3a-0b1c-4d2e-8f3a-123456789abc"], ["x"], id="uuid"
+        ),
+        pytest.param(
+            PostgresColumn("k", "NUMERIC", length=5, scale=2), ["1.5"], ["x"], id="numeric"
+        ),
+        pytest.param(PostgresColumn("k", "TIMESTAMPTZ"), ["2026-03-01T00:00:00Z"], ["x"], id="tz"),
+    ],
+)
+def test_f189_a_key_value_is_of_its_columns_type(
+    column: Column, right: list[str], wrong: list[str]
+) -> None:
+    assert [refusal([column], text) for text in right] == ["" for _ in right]
+    assert all("is no value of key column k of table shop.t" in refusal([column], t) for t in wrong)
+
+
+def test_f189_each_column_of_a_key_has_its_own_type() -> None:
+    columns: list[Column] = [MySqlColumn("a", "INT"), MySqlColumn("b", "VARCHAR")]
+
+    assert refusal(columns, "7", "x") == ""
+    assert "'x' is no value of key column a of table shop.t, which is INT" in refusal(
+        columns, "x", "7"
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "span", "why"),
+    [
+        pytest.param(WORDS, "1..2", "has no ranges of ids: the key is not one integer", id="text"),
+        pytest.param(PAIRS, "1..2", "has no ranges of ids", id="two columns"),
+        pytest.param(IDS, f"1..{10**20}", "write 17..29", id="beyond any id"),
+    ],
+)
+def test_f189_a_range_that_no_key_has_is_refused(table: Table, span: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        named(table, [], [span], 9)

@@ -80,6 +80,9 @@ class ToyDialect:
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
         return (str(number),)
 
+    def reads(self, column: Column, text: str) -> bool:
+        return bool(self.values(column, pa.array([text], pa.string()))[0].is_valid)
+
     def spelled_alike(self, column: Column) -> bool:
         return True
 

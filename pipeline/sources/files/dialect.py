@@ -114,6 +114,10 @@ class FileDialect:
         """Its digits."""
         return (str(number),)
 
+    def reads(self, column: Column, text: str) -> bool:
+        """As `values` does."""
+        return bool(self.values(column, pa.array([text], pa.string()))[0].is_valid)
+
     def spelled_alike(self, column: Column) -> bool:
         """Texts and whole numbers; a moment or a fraction can be written in many ways."""
         return self.whole(column) or _type(column) in ("string", "date", "boolean")

@@ -109,6 +109,12 @@ class MySqlDialect:
             return (str(number),)
         return (str(wire_text(own, str(number))), str(number))
 
+    def reads(self, column: Column, text: str) -> bool:
+        """In any notation: which one is used the server does not tell."""
+        wire = pa.array([text], pa.string())
+        notations = (replace(_own(column), notation=one) for one in Notation)
+        return any(values.values(one, wire).null_count == 0 for one in notations)
+
     def spelled_alike(self, column: Column) -> bool:
         """Neither JSON, nor a FLOAT, of which a snapshot has six digits; see also `labels`."""
         own = _own(column)

@@ -4,6 +4,7 @@ What is not shown: a DROP, a RENAME, and a table made anew.  A renamed table loo
 and an old one that stands still; a renamed column like one that went and another that came.  Pure.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -21,6 +22,8 @@ from pipeline.schema.wire import SentAs
 from pipeline.sources.postgres import differences, evolution, values
 from pipeline.sources.postgres.column import PostgresColumn, sized
 from pipeline.sources.postgres.typemap import WHOLE, lake_type
+
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,12 @@ class PostgresDialect:
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
         """Its digits."""
         return (str(number),)
+
+    def reads(self, column: Column, text: str) -> bool:
+        """A text that is kept as it was sent may be anything, but for a UUID."""
+        if _own(column).kind == "UUID":
+            return UUID.fullmatch(text) is not None
+        return bool(values.values(_own(column), pa.array([text], pa.string()))[0].is_valid)
 
     def spelled_alike(self, column: Column) -> bool:
         """A snapshot and the log tell a value alike."""

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
 from checks.model import Outcome, Ruling, Verdict
+from monitor.__main__ import sluice
 from monitor.commands import repair, replay
 from monitor.store.rereads import CheckedAgain
 from pipeline.errors import ConfigError
@@ -47,6 +49,7 @@ def fail(rig: Rig) -> None:
 
 
 def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, server: str) -> None:
+    rig.dictionary.types["id"] = "VARCHAR"
     words = (USERS, "--keys", "x,y", "--keys", '["it,s"]', "--no-wait", "--json")
     one = asked(run(repair.COMMAND, server, *words))
 
@@ -57,6 +60,7 @@ def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, ser
 
 
 def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
+    rig.dictionary.types["id"] = "VARCHAR"
     words = ("--ranges", "1..5,9..9", "--keys", '[["a"],["b"]]', "--no-wait")
     run(repair.COMMAND, server, USERS, *words)
 
@@ -73,7 +77,7 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
         ((USERS, "--ranges", "5..1"), "write 17..29"),
         ((USERS, "--incident", "nobody"), "no incident 'nobody'"),
         ((USERS, "--keys", "1", "--cancel"), "is not being read now"),
-        ((USERS, "--keys", "x", "--dry-run"), "a dry run is of ids"),
+        ((USERS, "--keys", "[17]", "--ranges", "1..2", "--keys", "x"), "'x' is no value of key"),
         ((USERS, "--ranges", "1..9", "--most", "100001", "--dry-run"), "of 100000 rows at most"),
     ],
 )
@@ -87,6 +91,7 @@ def test_what_cannot_be_done_is_refused_in_words(
 
 
 def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None:
+    rig.dictionary.types["id"] = "VARCHAR"
     run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
 
     again = run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait", "--json")
@@ -187,6 +192,7 @@ def test_a_replay_that_is_not_plain_is_refused(
 
 
 def test_it_can_be_given_up(rig: Rig, server: str) -> None:
+    rig.dictionary.types["id"] = "VARCHAR"
     run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
 
     result = run(repair.COMMAND, server, USERS, "--cancel")
@@ -224,6 +230,7 @@ def test_what_the_service_lists_no_more_is_not_called_done(
 
 
 def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
+    rig.dictionary.types["id"] = "VARCHAR"
     run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
     rig.second()
 
@@ -250,3 +257,86 @@ def test_a_dry_run_tells_what_would_change(
     assert result.exit_code == 0
     assert "a repair would change 1 missing, 0 extra, 2 different" in result.output
     assert result.output.splitlines()[-3:] == ["  missing: 3", "  different: 4", "  different: 5"]
+
+
+def test_a_dry_run_of_keys_that_are_no_ids_is_refused(rig: Rig, server: str) -> None:
+    rig.dictionary.types["id"] = "VARCHAR"
+
+    with pytest.raises(ConfigError, match="a dry run is of ids"):
+        run(repair.COMMAND, server, USERS, "--keys", "x", "--dry-run", "--no-wait")
+
+
+@pytest.mark.parametrize("keys", ["abc", "1.5", "99999999999999999999", '["17"],["x"]'])
+def test_f189_a_key_of_another_type_is_refused_at_once(rig: Rig, server: str, keys: str) -> None:
+    told = r"is no value of key column id of table shop\.users, which is BIGINT"
+    if keys.startswith("["):
+        keys = f"[{keys}]"
+
+    with pytest.raises(ConfigError, match=told):
+        run(repair.COMMAND, server, USERS, "--keys", keys, "--no-wait")
+
+    assert not rig.store.rereads.wished()
+
+
+def test_f189_a_silent_source_keeps_nobody_from_asking(rig: Rig, server: str) -> None:
+    rig.dictionary.silent = True
+
+    run(repair.COMMAND, server, USERS, "--keys", "abc", "--no-wait")
+
+    assert len(rig.store.rereads.wished()) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("id = 'abc'", "'abc' is no value of column id of table shop.users, which is BIGINT"),
+        ("NOT (day >= '2026-03-01' AND day < 'soon')", "'soon' is no value of column day"),
+        ("price IN ('1', '1,5')", "'1,5' is no value of column price"),
+        ("other = 1", "shop.users has no column other; known: day, id, price, state"),
+    ],
+)
+def test_f189_a_condition_on_another_type_is_refused_at_once(
+    rig: Rig, server: str, where: str, why: str
+) -> None:
+    rig.dictionary.types |= {"day": "DATE", "price": "DECIMAL", "state": "VARCHAR"}
+
+    with pytest.raises(ConfigError) as refused:
+        run(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
+
+    assert why in str(refused.value)
+    assert not rig.store.rereads.wished()
+
+
+def test_f189_a_condition_that_fits_is_asked(rig: Rig, server: str) -> None:
+    rig.dictionary.types |= {"day": "DATETIME", "price": "DECIMAL", "at": "TIME"}
+    where = "day >= '2026-03-01' AND price > '1.5' AND at < '10:00:00' AND id LIKE 'x%'"
+
+    run(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
+
+    assert rig.store.rereads.wished()[0].rows.where == where
+
+
+def test_f189_only_a_dry_run_needs_no_reason(rig: Rig, server: str) -> None:
+    words = ["repair", USERS, "--ranges", "1..9", "--server", server, "--no-wait", "--json"]
+
+    refused = CliRunner().invoke(sluice, words)
+    looked = CliRunner().invoke(sluice, [*words, "--dry-run"])
+
+    assert (refused.exit_code, json.loads(refused.stdout)) == (
+        2,
+        {"error": "Missing option '--reason'."},
+    )
+    assert looked.exit_code == 0, looked.output
+    assert asked(looked)["reason"] == "a dry run"
+    assert httpx.post(f"{server}/v1/repairs", json={"table": USERS, "who": "a"}).status_code == 400
+
+
+def test_f189_an_error_is_json_where_that_is_asked_for(rig: Rig, server: str) -> None:
+    words = ["repair", USERS, "--keys", "abc", "--reason", "x", "--server", server]
+
+    ran = CliRunner().invoke(sluice, [*words, "--json"])
+    plain = CliRunner().invoke(sluice, words)
+
+    assert isinstance(ran.exception, ConfigError)
+    assert json.loads(ran.stdout) == {"error": str(ran.exception)}
+    assert plain.stdout == ""
