@@ -3,7 +3,8 @@
 What is known to be wrong still blocks when its sample has grown old.  Pure.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -17,7 +18,8 @@ from pipeline.model import Missing, Ordering, Table
 from pipeline.report import Gap, Hold, read_gap
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
-MOST_KEYS = 20  # a ruling names no more, so a waiver of all it names could hide others
+MOST_KEYS = 20  # a ruling names no more: one that names so many may have been cut off
+_ROWS = re.compile(r"(?P<of>.+:)(?P<first>-?\d+)(?:-(?P<last>-?\d+))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,51 @@ def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     return known[gating]
 
 
-def waivers_of(fail: Verdict) -> tuple[str, ...]:
-    """What a person may waive of a FAIL, key by key; one empty text if nobody can."""
-    keys = fail.ruling.keys if len(fail.ruling.keys) < MOST_KEYS else ()
-    return tuple(f"{fail.check}:{fail.table}:{key}" for key in keys) or ("",)
+def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
+    """What a person may still waive of a FAIL, key by key; what is *waived* is left out.
+
+    A waiver covers the rows that it names, and no others: of a range those are left that no waiver
+    holds.  An empty text stands for what nobody can waive: rows that the finding does not name.
+    """
+    ruling, named = fail.ruling, f"{fail.check}:{fail.table}:"
+    own = [id_ for id_ in waived if id_.startswith(named)]
+    ids = (part for key in ruling.keys for part in _unwaived(named + key, own))
+    is_cut_off = ruling.more or len(ruling.keys) >= MOST_KEYS or not ruling.keys
+    return (*ids, "") if is_cut_off else tuple(ids)
+
+
+def _unwaived(id_: str, waived: Collection[str]) -> Iterator[str]:
+    """The parts of *id_* that nothing *waived* covers: it, or of a range what is left of it."""
+    if id_ in waived:
+        return
+    rows = _rows(id_)
+    if rows is None:
+        yield id_
+        return
+    of, first, last = rows
+    held = sorted(
+        (other[1], other[2]) for one in waived if (other := _rows(one)) and other[0] == of
+    )
+    for low, high in (*held, (last + 1, last + 1)):
+        if first < low:
+            end = min(low - 1, last)
+            yield id_ if (first, end) == rows[1:] else _range_id(of, first, end)
+        first = max(first, high + 1)
+        if first > last:
+            return
+
+
+def _rows(id_: str) -> tuple[str, int, int] | None:
+    """Whose rows *id_* names, the first and the last of them; None if it names no range of ids."""
+    found = _ROWS.fullmatch(id_)
+    if found is None:
+        return None
+    first = int(found["first"])
+    return found["of"], first, int(found["last"] or first)
+
+
+def _range_id(of: str, first: int, last: int) -> str:
+    return f"{of}{first}" + (f"-{last}" if last > first else "")
 
 
 def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
@@ -139,7 +182,7 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
         ruled = _newest_ruled(inputs, name)
         if ruled is None or ruled.ruling.outcome is not Outcome.FAIL:
             continue
-        for id_ in waivers_of(ruled):
+        for id_ in waivers_of(ruled, inputs.waived):
             yield Reason("check_failed", f"{name}: {ruled.ruling.reason}", id_)
 
 

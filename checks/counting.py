@@ -25,6 +25,8 @@ from checks.world import Range, SourceSide, World
 from pipeline.errors import TooManyRowsError
 from pipeline.model import Shard, Table
 
+MOST_OPEN = 1000  # ranges of a shard remembered as differing; neighbours become one above that
+AGAIN = 64  # of them counted in one cycle
 BREADTH = 16  # ranges halved at once: some 500 statements a shard, however much is lost
 NARROWER = 16  # a count that was refused, or failed, is tried with blocks this much narrower
 
@@ -77,6 +79,103 @@ class CountedRanges:
             {shard: tuple(own) for shard, own in raw["counts"].items()},
             raw["cursors"],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRange:
+    """A range that differed by *rows* when it was last counted, and was not seen equal since."""
+
+    span: Range
+    rows: int
+
+
+OpenRanges = Mapping[str, tuple[OpenRange, ...]]
+"""By shard name, the one that is counted next first."""
+
+
+def dumps_open(ranges: OpenRanges) -> dict[str, list[list[int]]]:
+    """Open ranges as JSON values."""
+    return {own: [[*one.span, one.rows] for one in many] for own, many in ranges.items() if many}
+
+
+def loads_open(raw: Mapping[str, Any], table: Table) -> dict[str, tuple[OpenRange, ...]]:
+    """Read back what :func:`dumps_open` wrote; shards that no longer exist are left out."""
+    shards = {name(shard) for shard in table.shards}
+    return {
+        own: tuple(OpenRange((low, high), rows) for low, high, rows in many)
+        for own, many in raw.items()
+        if own in shards
+    }
+
+
+def rows_in(ranges: OpenRanges) -> int:
+    """Rows by which *ranges* differed."""
+    return sum(one.rows for many in ranges.values() for one in many)
+
+
+def uncounted(ranges: OpenRanges, counted: CountedRanges) -> dict[str, tuple[OpenRange, ...]]:
+    """Those of *ranges* that this cycle did not count whole.
+
+    A range that was due and was too large to be counted comes back as its two halves.
+    """
+    left: dict[str, tuple[OpenRange, ...]] = {}
+    for own, many in ranges.items():
+        spans = counted.ranges.get(own, ())
+        due = {one.span for one in many[:AGAIN]} if own in counted.ranges else set()
+        kept: list[OpenRange] = []
+        for one in many:
+            if _holds(spans, one.span):
+                continue
+            kept += _halved(one) if one.span in due and len(many) < MOST_OPEN else [one]
+        left[own] = tuple(kept)
+    return left
+
+
+def differing_ranges(
+    wide: Mapping[Shard, Sequence[Mismatch]], left: OpenRanges
+) -> dict[str, tuple[OpenRange, ...]]:
+    """What is open after a cycle: what it did not count, and then what it found to differ."""
+    found = {name(shard): many for shard, many in wide.items()}
+    return {
+        own: _coarser(
+            (
+                *left.get(own, ()),
+                *(OpenRange(e.span, max(abs(e.source - e.mirror), 1)) for e in found.get(own, ())),
+            )
+        )
+        for own in {*left, *found}
+    }
+
+
+def _holds(spans: Sequence[Range], span: Range) -> bool:
+    """Whether *spans* together hold all of *span*."""
+    low = span[0]
+    for first, until in sorted(spans):
+        if first <= low < until:
+            low = until
+    return low >= span[1]
+
+
+def _halved(one: OpenRange) -> list[OpenRange]:
+    low, high = one.span
+    if high - low <= 1:
+        return [one]
+    middle, rows = (low + high) // 2, max(one.rows // 2, 1)
+    return [OpenRange((low, middle), rows), OpenRange((middle, high), rows)]
+
+
+def _coarser(ranges: tuple[OpenRange, ...]) -> tuple[OpenRange, ...]:
+    """The same ranges, neighbours as one where they are too many: none is forgotten."""
+    while len(ranges) > MOST_OPEN:
+        ordered = sorted(ranges, key=lambda one: one.span)
+        pairs = [ordered[at : at + 2] for at in range(0, len(ordered), 2)]
+        ranges = tuple(
+            OpenRange(
+                (many[0].span[0], max(one.span[1] for one in many)), sum(one.rows for one in many)
+            )
+            for many in pairs
+        )
+    return ranges
 
 
 def count(

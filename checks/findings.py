@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from checks.model import Outcome, Ruling
 from checks.ranges import spans
@@ -18,7 +19,8 @@ class Differences:
     """What one cycle of looking found.
 
     ``looked`` says in words what was compared; ``moving`` counts suspects that kept changing;
-    ``more`` counts rows that ranges differ by and that no id was named for.
+    ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
+    looking ended: what is read after it for the next cycle counts against no time limit.
     """
 
     as_of: tuple[Fence, ...]
@@ -26,6 +28,7 @@ class Differences:
     found: tuple[tuple[Suspect, Fate], ...] = ()
     moving: int = 0
     more: int = 0
+    ended: datetime | None = None
 
     @property
     def value(self) -> float:
@@ -40,7 +43,9 @@ def ruled(reading: Differences) -> Ruling:
         fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]
         told = "; ".join(_told(reading, fate) for fate in fates)
         more = f"; about {reading.more} more rows differ" if reading.more else ""
-        return Ruling(Outcome.FAIL, f"{told}{more}", _CODES[fates[0]], keys[:MOST_KEYS])
+        unnamed = reading.more + len(keys[MOST_KEYS:])
+        code = _CODES[fates[0]]
+        return Ruling(Outcome.FAIL, f"{told}{more}", code, keys[:MOST_KEYS], unnamed)
     if reading.moving:
         why = f"{reading.moving} ids changed each time they were looked at"
         return Ruling(Outcome.UNKNOWN, why, "in_motion")

@@ -25,13 +25,15 @@ class Ruling:
 
     ``reason`` is one line for people and holds keys and id ranges, never row values.
     ``code`` is a short stable word for programs (``missing_rows``, ``no_history``, ...).
-    ``keys`` names guilty keys or ranges, at most twenty; more are counted in ``reason``.
+    ``keys`` names guilty keys or ranges, at most twenty.  ``more`` counts the rows that differ and
+    that no key names: the finding is cut off then, and no waiver covers what it does not name.
     """
 
     outcome: Outcome
     reason: str
     code: str = ""
     keys: tuple[str, ...] = ()
+    more: int = 0
 
     def __post_init__(self) -> None:
         """Say so where a probe of somebody's own gave no reason."""

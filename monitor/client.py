@@ -37,7 +37,16 @@ def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str,
 
     Raises what :func:`asked` raises; ConfigError, too, where what it is about is not there.
     """
-    found = asked("POST", base + path, json=body)
+    return _sent("POST", base, path, key, body)
+
+
+def deleted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """DELETE, as :func:`posted`."""
+    return _sent("DELETE", base, path, key, body)
+
+
+def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    found = asked(method, base + path, json=body)
     if isinstance(found, dict) and found.keys() == {"error"}:
         raise ConfigError(str(found["error"]))
     return _with(key, found, base + path)

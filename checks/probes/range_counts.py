@@ -3,17 +3,32 @@
 Newest ranges are counted in every cycle, older ones in turn, so a row that commits late with a
 low id is found too.  Ranges that differ are halved down to ids, and an id is named only when it
 is still on one side alone in a later round and nothing in motion explains it.
+A range that differs is counted again in each cycle until both sides agree or all ids in which it
+differs were explained.  There is no PASS while one is left, however many ids were repaired.
 Cannot see: a changed value; a lost and a ghost row of one range that make up for each other in
 every count; an old range until its turn comes; tables whose key is not one integer.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from checks.counting import CountedRanges, Pace, compared, count, suspects_in
+from checks.counting import (
+    AGAIN,
+    CountedRanges,
+    OpenRanges,
+    Pace,
+    compared,
+    count,
+    differing_ranges,
+    dumps_open,
+    loads_open,
+    rows_in,
+    suspects_in,
+    uncounted,
+)
 from checks.fences import Fences, fences_after, passed
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Ruling, Undecided
@@ -53,8 +68,11 @@ class RangeCounts:
         if table.no_ranges:
             return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)
-        if memory is None or memory.get("failed"):
-            self._begin(table, world, memory or {})
+        if memory is None:  # what differed does so whatever the change log has lost
+            lasting = world.recall(table, NAME, lasting=True) or {}
+            memory = {key: lasting[key] for key in ("found", "open") if key in lasting}
+        if "counted" not in memory or memory.get("failed"):
+            self._begin(table, world, memory)
             return NotYet("a cycle has begun")
         counted = CountedRanges.loads(memory["counted"])
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
@@ -77,13 +95,21 @@ class RangeCounts:
         wide = compared(table, world, counted)
         fresh = suspects_in(table, world, wide, leaf=self.leaf, most=self.suspects)
         rows = sum(abs(each.source - each.mirror) for found in wide.values() for each in found)
-        more = 0 if fresh.whole else max(rows - len(fresh.ids), 1)
+        left = uncounted(loads_open(memory.get("open", {}), table), counted)
+        more = rows_in(left) + (0 if fresh.whole else max(rows - len(fresh.ids), 1))
         suspects = fresh.ids | set(loads(memory["found"], table))
+        ended = world.clock()
         if not suspects:
-            reading = Differences(fences, _told(counted), more=more)
+            memory = {
+                **memory,
+                "open": dumps_open(left if fresh.whole else differing_ranges(wide, left)),
+            }
+            reading = Differences(fences, _told(counted), more=more, ended=ended)
             return self._finish(table, world, memory, reading)
         seen = look(table, world, suspects)
-        world.remember(table, NAME, {**memory, "look": seen.dumps(), "more": more})
+        kept = {"look": seen.dumps(), "more": more, "whole": fresh.whole}
+        opened = {"open": dumps_open(differing_ranges(wide, left)), "left": dumps_open(left)}
+        world.remember(table, NAME, {**memory, **kept, **opened})
         return NotYet(f"asking {len(suspects)} ids again")
 
     def _confirm(
@@ -102,7 +128,9 @@ class RangeCounts:
         if not found:  # a PASS vouches for no more than what was counted
             ended = CountedRanges.loads(memory["counted"]).ended
             fences = fences_after(table, world, ended) or fences
-        reading = Differences(fences, told, found, len(moving), memory["more"])
+        reading = Differences(fences, told, found, len(moving), memory["more"], world.clock())
+        if memory.get("whole"):  # ranges all of whose ids are explained differ no more
+            memory = {**memory, "open": _unexplained(memory, left, table)}
         return self._finish(table, world, memory, reading)
 
     def _finish(
@@ -119,8 +147,11 @@ class RangeCounts:
         last = CountedRanges.loads(memory["counted"]) if memory.get("counted") else None
         found, failed = loads(memory.get("found", ()), table), memory.get("failed", 0)
         pace = Pace(self.block_rows, self.newest, self.rotating, failed)
-        cursors, again = (last.cursors, dict(_guilty(last.ranges, found))) if last else ({}, {})
-        kept = {"look": None, "found": dumps(found), "more": 0}
+        opened = loads_open(memory.get("open", {}), table)
+        due = {own: [one.span for one in many[:AGAIN]] for own, many in opened.items()}
+        cursors = last.cursors if last else {}
+        again = {**due, **_guilty(last.ranges, found, due)} if last else due
+        kept = {"look": None, "found": dumps(found), "more": 0, "open": dumps_open(opened)}
         try:
             fresh = count(table, world, pace, cursors=cursors, again=again)
         except (UnreachableError, ProofError):
@@ -131,12 +162,36 @@ class RangeCounts:
 
 
 def _guilty(
-    ranges: Mapping[str, Sequence[Range]], found: Sequence[Suspect]
-) -> Iterable[tuple[str, list[Range]]]:
-    """The counted ranges that hold a found id, by shard name."""
+    ranges: Mapping[str, Sequence[Range]],
+    found: Sequence[Suspect],
+    due: Mapping[str, Sequence[Range]],
+) -> dict[str, list[Range]]:
+    """The counted ranges that hold a found id, and those that are *due*, by shard name."""
+    guilty: dict[str, list[Range]] = {}
     for own, spans in ranges.items():
         ids = [id_ for shard, id_ in found if name(shard) == own]
-        yield own, [span for span in spans if any(span[0] <= id_ < span[1] for id_ in ids)]
+        holding = [span for span in spans if _any_in(span, ids)]
+        guilty[own] = sorted({*holding, *due.get(own, ())})
+    return guilty
+
+
+def _unexplained(memory: Memory, left: Sequence[Suspect], table: Table) -> dict[str, Any]:
+    """The open ranges that were not counted in this cycle or hold one of the ids *left*."""
+    untouched = loads_open(memory.get("left", {}), table)
+    kept: OpenRanges = {
+        own: tuple(
+            one
+            for one in many
+            if one in untouched.get(own, ())
+            or _any_in(one.span, [id_ for shard, id_ in left if name(shard) == own])
+        )
+        for own, many in loads_open(memory["open"], table).items()
+    }
+    return dumps_open(kept)
+
+
+def _any_in(span: Range, ids: Sequence[int]) -> bool:
+    return any(span[0] <= id_ < span[1] for id_ in ids)
 
 
 def _told(counted: CountedRanges) -> str:

@@ -61,9 +61,11 @@ class VerdictRecorder:
                     self.settings, standing, telling, silences, now, starting=self.starting
                 )
             failed = [one for one in telling if one.ruling.outcome is Outcome.FAIL]
-            if kept or failed or settled != Round():
+            ended = [one for one in verdicts if self.rulings.ends_fail(one)]
+            if kept or failed or ended or settled != Round():
                 with self._writing():
                     self.records.record(settled, kept, now)
+                    self.records.verdicts.end_fails(ended)
                     for verdict in failed:
                         self._revoke(verdict)
             self._kept |= {(one.table, one.check): one for one in kept}
@@ -115,7 +117,7 @@ class VerdictRecorder:
     def _revoke(self, verdict: Verdict) -> None:
         if verdict.check not in self.gating:
             return
-        if set(waivers_of(verdict)) <= self.records.waivers.waived():
+        if not waivers_of(verdict, self.records.waivers.waived()):
             return  # it blocks nothing any more
         whole = verdict.check in self.whole
         passed = self.rulings.last_pass(verdict.table, verdict.check) if whole else None
@@ -134,11 +136,14 @@ class VerdictRecorder:
     def _worth_keeping(self, verdict: Verdict) -> bool:
         """What rules otherwise than before; once in a while a FAIL that lasts, and a new number.
 
+        A FAIL that names other keys does: after a restart waivers are compared with what is kept.
         Once a day a PASS that spares certificates: a FAIL after a restart knows no other.
         """
         before = self.rulings.newest(verdict.table, verdict.check)
         now, old = verdict.ruling, before.ruling if before else None
         if before is None or old is None or (now.outcome, now.code) != (old.outcome, old.code):
+            return True
+        if now.outcome is Outcome.FAIL and (now.keys, now.more > 0) != (old.keys, old.more > 0):
             return True
         kept = self._kept.setdefault((verdict.table, verdict.check), before)
         if now.outcome is Outcome.FAIL or verdict.value != kept.value:

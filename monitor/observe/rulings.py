@@ -19,22 +19,24 @@ class Rulings:
 
     def load(self, kept: Verdicts) -> None:
         """Remember what earlier lives ruled, in the order they did."""
-        latest = kept.latest()
+        latest, ends = kept.latest(), kept.fail_ends()
         self.add(latest)
-        self._bad.clear()  # when the first PASS after a FAIL came is not kept
+        self._bad.clear()  # the newest PASS is not the one that ended the FAIL
         for verdict in latest:
             if verdict.ruling.outcome is Outcome.FAIL:
-                self._was_bad(verdict)
+                self._was_bad(verdict.table, verdict.check, verdict.at)
+        for (table, check), at in ends.items():
+            if not self._fails(table, check):
+                self._was_bad(table, check, at)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Take *verdicts* in the order they were ruled."""
         for verdict in verdicts:
             outcome = verdict.ruling.outcome
-            before = self._ruled.get(verdict.table, {}).get(verdict.check)
-            ended = before is not None and before.ruling.outcome is Outcome.FAIL
+            ended = self.ends_fail(verdict)
             _keep(self._newest, verdict)
-            if outcome is Outcome.FAIL or (outcome is Outcome.PASS and ended):
-                self._was_bad(verdict)
+            if outcome is Outcome.FAIL or ended:
+                self._was_bad(verdict.table, verdict.check, verdict.at)
             if outcome is not Outcome.UNKNOWN:
                 _keep(self._ruled, verdict)
             if outcome is Outcome.PASS:
@@ -52,9 +54,17 @@ class Rulings:
         """Check -> until when its last FAIL stood, or was seen at least; absent without any."""
         return self._bad.get(table, {})
 
-    def _was_bad(self, verdict: Verdict) -> None:
-        known = self._bad.get(verdict.table, {})
-        self._bad[verdict.table] = {**known, verdict.check: verdict.at}
+    def ends_fail(self, verdict: Verdict) -> bool:
+        """Whether *verdict* is the first PASS after a FAIL."""
+        passed = verdict.ruling.outcome is Outcome.PASS
+        return passed and self._fails(verdict.table, verdict.check)
+
+    def _fails(self, table: str, check: str) -> bool:
+        ruled = self._ruled.get(table, {}).get(check)
+        return ruled is not None and ruled.ruling.outcome is Outcome.FAIL
+
+    def _was_bad(self, table: str, check: str, at: datetime) -> None:
+        self._bad[table] = {**self._bad.get(table, {}), check: at}
 
     def of(self, table: str) -> tuple[Verdict, ...]:
         """Newest of each check of *table*, and beside an UNKNOWN the newest that ruled."""

@@ -58,8 +58,15 @@ verdicts = _table(
     _column("cause", _NAME),
     _column("run", _NAME),
     _column("as_of", Text),
+    _column("more", BigInteger, nullable=True),
     Index("verdicts_by_check", "table", "check", "outcome", "at"),
     Index("verdicts_by_time", "at"),
+)
+fail_ends = _table(
+    "fail_ends",
+    _key("table", _NAME),
+    _key("check", _NAME),
+    _column("at", Instant),
 )
 memory = _table(
     "memory",
@@ -129,6 +136,10 @@ waivers = _table(
     _column("reason", Text),
     _column("who", _NAME),
     _column("at", Instant),
+    _column("until", Instant, nullable=True),
+    _column("withdrawn", Instant, nullable=True),
+    _column("withdrawn_by", _NAME, nullable=True),
+    _column("withdrawn_why", Text, nullable=True),
 )
 accounts = _table(
     "accounts",

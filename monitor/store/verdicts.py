@@ -1,16 +1,16 @@
 """What each check ruled: the newest per table, and the numbers it can look back on."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, literal, select
+from sqlalchemy import Row, Select, delete, func, insert, literal, select
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
-from monitor.store.schema import verdicts
+from monitor.store.schema import fail_ends, verdicts
 from monitor.store.thin import ThinningStep, forget, thin
 from pipeline.model import Fence
 
@@ -37,6 +37,21 @@ class Verdicts:
             return
         with self.database.write() as connection:
             connection.execute(insert(verdicts), [_row(verdict) for verdict in many])
+
+    def end_fails(self, passed: Sequence[Verdict]) -> None:
+        """Keep when the last FAIL of each check ended: with the PASS that followed it."""
+        with self.database.write() as connection:
+            for one in passed:
+                own = (fail_ends.c.table == one.table) & (fail_ends.c.check == one.check)
+                connection.execute(delete(fail_ends).where(own))
+                row = {"table": one.table, "check": one.check, "at": one.at}
+                connection.execute(insert(fail_ends).values(row))
+
+    def fail_ends(self) -> Mapping[tuple[str, str], datetime]:
+        """By table and check: when its last FAIL ended; absent where none has."""
+        with self.database.read() as connection:
+            rows = connection.execute(select(fail_ends)).all()
+        return {(row.table, row.check): row.at for row in rows}
 
     def latest(self) -> tuple[Verdict, ...]:
         """The newest verdict of each table, check and outcome, in the order they were ruled.
@@ -129,11 +144,12 @@ def _row(verdict: Verdict) -> dict[str, object]:
         "cause": verdict.cause,
         "run": verdict.run,
         "as_of": dumps(tuple[Fence, ...], verdict.as_of),
+        "more": ruling.more,
     }
 
 
 def _verdict(row: Row[Any]) -> Verdict:
-    ruling = Ruling(Outcome(row.outcome), row.reason, row.code, tuple(row.guilty))
+    ruling = Ruling(Outcome(row.outcome), row.reason, row.code, tuple(row.guilty), row.more or 0)
     return Verdict(
         table=row.table,
         check=row.check,

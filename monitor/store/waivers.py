@@ -1,58 +1,111 @@
-"""What a person has closed by name: gaps, holds, quarantined changes."""
+"""What a person has closed by name: gaps, holds, quarantined changes, keys that a check found."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
-from sqlalchemy import insert, select
+from sqlalchemy import Row, delete, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import waivers
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Who closed *id*, when, and why; kept for ever."""
+    """Who closed *id*, when, and why, until when at most; and who withdrew it, when and why."""
 
     id: str
     reason: str
     who: str
     at: datetime
+    until: datetime | None = None
+    withdrawn: datetime | None = None
+    withdrawn_by: str = ""
+    withdrawn_why: str = ""
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether it covers anything at *now*."""
+        return self.withdrawn is None and (self.until is None or now < self.until)
 
 
 @dataclass(eq=False)
 class Waivers:
-    """Waivers of every lane; one is never taken back.
+    """Waivers of every lane, until each is withdrawn or its time is over.
 
-    Only this object adds any, so their ids are read back once.
+    Only this object writes any, so they are read back once.
     """
 
     database: Database
-    _waived: frozenset[str] | None = None
+    clock: Callable[[], datetime] = _now
+    _known: tuple[Waiver, ...] | None = None
+    _ids: tuple[frozenset[str], datetime | None] | None = None  # and until when they are right
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
-        """Record *waiver*; False if it was waived before: the first one stands."""
-        known = select(waivers.c.id).where(waivers.c.id == waiver.id)
+        """Record *waiver*; False if the same is waived already: the first one stays.
+
+        One that was withdrawn or is over is replaced.
+        """
         with self.database.write() as connection:
-            if connection.scalar(known) is not None:
+            known = connection.execute(select(waivers).where(waivers.c.id == waiver.id)).first()
+            if known is not None and _waiver(known).is_open(waiver.at):
                 return False
+            connection.execute(delete(waivers).where(waivers.c.id == waiver.id))
             row = {"id": waiver.id, "reason": waiver.reason, "who": waiver.who, "at": waiver.at}
-            connection.execute(insert(waivers).values(row))
-        with self._turn:
-            self._waived = None
+            connection.execute(insert(waivers).values({**row, "until": waiver.until}))
+        self._forget()
+        return True
+
+    def withdraw(self, id_: str, *, who: str, why: str, at: datetime) -> bool:
+        """End the waiver of *id_*; False if none is open."""
+        ended = {"withdrawn": at, "withdrawn_by": who, "withdrawn_why": why}
+        with self.database.write() as connection:
+            known = connection.execute(select(waivers).where(waivers.c.id == id_)).first()
+            if known is None or not _waiver(known).is_open(at):
+                return False
+            connection.execute(update(waivers).where(waivers.c.id == id_).values(ended))
+        self._forget()
         return True
 
     def waived(self) -> frozenset[str]:
-        """Every id that was ever waived."""
+        """Every id whose waiver is open now."""
         with self._turn:
-            if self._waived is None:
-                with self.database.read() as connection:
-                    self._waived = frozenset(connection.scalars(select(waivers.c.id)))
-            return self._waived
+            now = self.clock()
+            if self._ids is None or (self._ids[1] is not None and now >= self._ids[1]):
+                if self._known is None:
+                    self._known = self._read()
+                active = [one for one in self._known if one.is_open(now)]
+                ends = [one.until for one in active if one.until is not None]
+                self._ids = frozenset(one.id for one in active), min(ends, default=None)
+            return self._ids[0]
 
     def list(self) -> tuple[Waiver, ...]:
-        """All of them, newest first."""
+        """All of them, newest first, also those that are over."""
+        return self._read()
+
+    def _read(self) -> tuple[Waiver, ...]:
         with self.database.read() as connection:
             rows = connection.execute(select(waivers).order_by(waivers.c.at.desc())).all()
-        return tuple(Waiver(row.id, row.reason, row.who, row.at) for row in rows)
+        return tuple(_waiver(row) for row in rows)
+
+    def _forget(self) -> None:
+        with self._turn:
+            self._known = self._ids = None
+
+
+def _waiver(row: Row[tuple[object, ...]]) -> Waiver:
+    return Waiver(
+        id=row.id,
+        reason=row.reason,
+        who=row.who,
+        at=row.at,
+        until=row.until,
+        withdrawn=row.withdrawn,
+        withdrawn_by=row.withdrawn_by or "",
+        withdrawn_why=row.withdrawn_why or "",
+    )

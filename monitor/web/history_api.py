@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from alerts.model import IncidentState
 from checks.waivable import waivable
@@ -23,6 +23,16 @@ class WaiverRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Text
+    reason: Text
+    who: Text
+    until: AwareDatetime | None = None
+
+
+class WithdrawalRequest(BaseModel):
+    """Who withdraws a waiver, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     reason: Text
     who: Text
 
@@ -107,10 +117,32 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
     if body.id not in parts.store.waivers.waived() and not parts.borne(body.id):
         msg = f"nothing is named {body.id} now; nothing was recorded"
         raise HTTPException(404, f"{msg}; `sluice explain TABLE` shows the ids")
-    waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=parts.clock())
+    now = parts.clock()
+    if body.until is not None and body.until <= now:
+        raise ConfigError(f"until: {body.until.isoformat()} is over; give a later time")
+    waiver = Waiver(body.id, body.reason, body.who, now, body.until)
     added = parts.store.waivers.add(waiver)
     return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)
 
 
+@HISTORY_ROUTES.delete("/waivers/{id_:path}")
+def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> render.Json:
+    """End a waiver: what it covered blocks again; 404 if none of that id is open.
+
+    What Sluice has done under it meanwhile, such as letting a batch through, stays done.
+    """
+    now = parts.clock()
+    if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
+        msg = f"no open waiver {id_!r}; nothing was recorded"
+        raise HTTPException(404, f"{msg}; GET /v1/waivers lists them")
+    return {"id": id_, "withdrawn": render.instant(now)}
+
+
 def _waiver(one: Waiver) -> render.Json:
-    return {"id": one.id, "reason": one.reason, "who": one.who, "at": render.instant(one.at)}
+    told = {"id": one.id, "reason": one.reason, "who": one.who, "at": render.instant(one.at)}
+    if one.until is not None:
+        told["until"] = render.instant(one.until)
+    if one.withdrawn is not None:
+        told |= {"withdrawn": render.instant(one.withdrawn), "withdrawn_by": one.withdrawn_by}
+        told["withdrawn_why"] = one.withdrawn_why
+    return told

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from checks.blocks import blocks, undecided
-from checks.model import Verdict
+from checks.blocks import blocks, undecided, waivers_of
+from checks.model import Outcome, Ruling, Verdict
 from pipeline.mark import Quarantine
 from pipeline.report import Gap, Hold, tell_gap
-from tests.checks.samples import TABLE, mark
+from tests.checks.samples import NOW, TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
@@ -228,3 +228,49 @@ def test_to_have_been_asked_changes_nothing_of_what_is_known() -> None:
     blocks(asked, GATING), undecided(asked, GATING)
 
     assert (asked, repr(asked)) == (unasked, repr(unasked))
+
+
+def failed(*keys: str, more: int = 0, check: str = "range_counts") -> Verdict:
+    """A FAIL that names these rows of the table."""
+    return Verdict(TABLE.name, check, Ruling(Outcome.FAIL, "lost", "x", keys, more), NOW)
+
+
+RANGE = f"range_counts:{TABLE.name}:shop/shop_00.orders:"
+
+
+@pytest.mark.parametrize(
+    ("fail", "waived", "left"),
+    [
+        pytest.param(failed("s/t:1-200"), {"1-200"}, (), id="all of it"),
+        pytest.param(failed("s/t:1-200", more=800), {"1-200"}, ("",), id="it is cut off"),
+        pytest.param(failed("s/t:1-205"), {"1-200"}, ("201-205",), id="it grew"),
+        pytest.param(failed("s/t:7"), {"1-200"}, (), id="one row of it"),
+        pytest.param(failed("s/t:-3-4"), {"0-1"}, ("-3--1", "2-4"), id="the middle, below 0"),
+        pytest.param(failed("s/t:1-9"), {"1-3", "2-5", "9"}, ("6-8",), id="they overlap"),
+        pytest.param(failed("s/t:1-9"), {"20-30"}, ("1-9",), id="other rows"),
+        pytest.param(failed("s/u:1-9"), {"1-9"}, ("u:1-9",), id="another shard"),
+        pytest.param(failed("s/t:4", "s/t:8"), {"4"}, ("8",), id="one of two"),
+        pytest.param(failed(), {"4"}, ("",), id="nothing is named"),
+        pytest.param(
+            failed(*[f"s/t:{n}" for n in range(0, 40, 2)]), {"0-100"}, ("",), id="as many as may be"
+        ),
+    ],
+)
+def test_f103_a_waiver_covers_only_the_rows_it_names(
+    fail: Verdict, waived: set[str], left: tuple[str, ...]
+) -> None:
+    prefix = f"range_counts:{TABLE.name}:s/"
+    ids = frozenset(f"{prefix}t:{one}" for one in waived)
+
+    found = waivers_of(fail, ids)
+
+    names = [one if one.startswith("u:") or not one else f"t:{one}" for one in left]
+    assert found == tuple(prefix + one if one else "" for one in names)
+
+
+def test_f103_rows_that_no_waiver_names_block() -> None:
+    fail = failed("shop/shop_00.orders:1-200", more=800)
+
+    found = blocks(inputs(verdicts=(fail,), waived=frozenset({f"{RANGE}1-200"})), GATING)
+
+    assert [(one.code, one.id) for one in found] == [("check_failed", "")]

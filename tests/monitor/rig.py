@@ -258,6 +258,10 @@ class Client:
         """POST."""
         return asyncio.run(self._send("POST", path, **rest))
 
+    def delete(self, path: str, **rest: Any) -> httpx.Response:
+        """DELETE."""
+        return asyncio.run(self._send("DELETE", path, **rest))
+
     async def _send(self, method: str, path: str, **rest: Any) -> httpx.Response:
         transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://sluice") as client:
@@ -270,6 +274,7 @@ class Rig:
     def __init__(self, folder: Path, now: datetime = NOON) -> None:
         self.now, self.apart = now, timedelta()
         self.store = ServiceStore.open(blank_store(folder / "rig.db"), service=True)
+        self.store.waivers.clock = self.clock
         self.collector, self.lake = FakeCollector(), FakeLake()
         self.rulings, self.current = Rulings(), CurrentBoard()
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
@@ -460,9 +465,19 @@ class Rig:
 
     def rule(self, table: str, outcome: Outcome, check: str = "range_counts") -> None:
         """A probe speaks, as of the newest heartbeat."""
+        self.say(table, Ruling(outcome, f"{check} says {outcome}", "", ("[1, 2)",)), check)
+
+    def say(self, table: str, ruling: Ruling, check: str = "range_counts") -> None:
+        """A probe says this, as of the newest heartbeat; kept as the service keeps it."""
         fences = (self.fences.of("shop")[-1],)
-        ruling = Ruling(outcome, f"{check} says {outcome}", "", ("[1, 2)",))
-        self.recorder.tell([Verdict(table, check, ruling, self.now, fences)])
+        told = [Verdict(table, check, ruling, self.now, fences)]
+        self.recorder.tell(told, kept=self.recorder.changed(told))
+
+    def reload(self) -> None:
+        """Restart the service: what it ruled is read from the store."""
+        self.rulings = Rulings()
+        self.rulings.load(self.store.verdicts)
+        self.restart()
 
     def ask(self, *tables: str, **params: str) -> tuple[int, dict[str, Any]]:
         """The gate over HTTP."""

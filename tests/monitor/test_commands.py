@@ -306,6 +306,23 @@ def test_waive_is_recorded_with_who_and_why(rig: Rig, sluice: Callable[..., Resu
     ]
 
 
+def test_f103_a_waiver_is_withdrawn_by_the_verb(rig: Rig, sluice: Callable[..., Result]) -> None:
+    id_ = "foreign_write:shop.users:2"
+    rig.intrude(USERS)
+    rig.second(2)
+    sluice(waive.COMMAND, id_, "--reason", "looked at it", "--until", "2099-01-01T00:00:00Z")
+    (given,) = rig.store.waivers.list()
+    assert given.until is not None
+
+    done = sluice(waive.COMMAND, id_, "--withdraw", "--reason", "it was wrong", "--who", "me")
+    again = sluice(waive.COMMAND, id_, "--withdraw", "--reason", "it was wrong")
+
+    assert done.output == f"{id_} is waived no more\n"
+    assert "no open waiver" in str(again.exception)
+    assert rig.store.waivers.waived() == frozenset()
+    assert rig.store.waivers.list()[0].withdrawn_why == "it was wrong"
+
+
 def test_waive_of_what_nothing_is_named_is_refused_and_not_kept(
     rig: Rig, sluice: Callable[..., Result]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.model import Outcome
+from checks.model import Outcome, Ruling
 from monitor.gate import Decision
 from monitor.store.waivers import Waiver
 from monitor.web import waiting_room
@@ -491,3 +491,91 @@ def test_readiness_always_answers_200_and_says_when(healthy: Rig) -> None:
     assert answer.status_code == 200
     assert answer.json()["state"] == "unknown"
     assert answer.json()["hops"][0]["why"]
+
+
+LOST = f"range_counts:{USERS}:shop/shop.users:"
+
+
+def _lose(rig: Rig, *keys: str, more: int = 0) -> None:
+    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", keys, more)
+    rig.say(USERS, ruling)
+
+
+def _waive(rig: Rig, rows: str, **more: str) -> int:
+    body = {"id": LOST + rows, "reason": "test rows", "who": "on call", **more}
+    return rig.client.post("/v1/waivers", json=body).status_code
+
+
+def _waivable(answer: dict[str, Any]) -> set[str]:
+    return {one["id"] for one in answer["tables"][0]["reasons"] if one.get("id")}
+
+
+def test_f103_rows_that_are_lost_after_a_waiver_block_and_revoke(healthy: Rig) -> None:
+    _lose(healthy, "shop/shop.users:1-200")
+    assert _waive(healthy, "1-200") == 201
+    status, answer = healthy.ask(cut=DAY)
+    assert status == 200
+
+    _lose(healthy, "shop/shop.users:1-200", "shop/shop.users:900-4900")
+    healthy.second(2)
+    found = healthy.ask(cut=DAY)
+
+    held = healthy.store.certificates.get(answer["tables"][0]["certificate"])
+    assert held is not None
+    assert held.revoked is not None
+    assert found[0] == 409
+    assert f"{LOST}900-4900" in _waivable(found[1])
+    assert f"{LOST}1-200" not in _waivable(found[1])
+
+
+def test_f103_a_finding_that_is_cut_off_stays_after_a_waiver_of_what_it_names(
+    healthy: Rig,
+) -> None:
+    _lose(healthy, "shop/shop.users:1-200", more=800)
+
+    assert _waive(healthy, "1-200") == 201
+
+    status, answer = healthy.ask(cut=DAY)
+    assert status == 409
+    assert not _waivable(answer)
+
+
+def test_f103_what_a_fail_names_is_known_after_a_restart(healthy: Rig) -> None:
+    _lose(healthy, "shop/shop.users:1-200")
+    assert _waive(healthy, "1-200") == 201
+    _lose(healthy, "shop/shop.users:1-200", more=5)
+    healthy.reload()
+    healthy.round()
+
+    assert healthy.ask(cut=DAY)[0] == 409
+
+
+def test_f103_a_waiver_is_withdrawn_and_given_again(healthy: Rig) -> None:
+    _lose(healthy, "shop/shop.users:7")
+    assert _waive(healthy, "7") == 201
+    assert healthy.ask(cut=DAY)[0] == 200
+
+    path, body = f"/v1/waivers/{LOST}7", {"reason": "they were no test rows", "who": "me"}
+    gone = healthy.client.delete(path, json=body)
+    healthy.second(2)
+
+    assert gone.status_code == 200
+    assert healthy.client.delete(path, json=body).status_code == 404
+    assert healthy.ask(cut=DAY)[0] == 409
+    assert healthy.client.get("/v1/waivers").json()[0]["withdrawn_by"] == "me"
+    assert _waive(healthy, "7") == 201
+    healthy.second(2)
+    assert healthy.ask(cut=DAY)[0] == 200
+
+
+def test_f103_a_waiver_ends_when_its_time_is_over(healthy: Rig) -> None:
+    _lose(healthy, "shop/shop.users:7")
+    assert _waive(healthy, "7", until="2020-01-01T00:00:00Z") == 400
+    until = healthy.now + timedelta(seconds=60)
+    assert _waive(healthy, "7", until=until.isoformat()) == 201
+    assert healthy.ask(cut=DAY)[0] == 200
+
+    healthy.second(61)
+    healthy.round()
+
+    assert healthy.ask(cut=DAY)[0] == 409

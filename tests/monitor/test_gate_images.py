@@ -159,6 +159,32 @@ def test_an_image_from_while_a_check_failed_is_not_ready_though_nobody_was_told_
     assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["image_doubted"]
 
 
+def _reload(rig: Rig) -> None:
+    rig.reload()
+    rig.gate.published = lambda table: table == USERS
+    rig.cycle.watch()
+
+
+@pytest.mark.parametrize("restarts", ["while it fails", "after it passed"])
+def test_f105_a_restart_forgets_no_doubt_about_an_image(published: Rig, restarts: str) -> None:
+    published.rule(USERS, Outcome.FAIL)
+    made(published, "2026-03-28")
+    if restarts == "while it fails":
+        _reload(published)
+    published.second(5)
+    published.rule(USERS, Outcome.PASS)
+    published.second(5)
+    published.rule(USERS, Outcome.PASS)
+    before = ask(published, "2026-03-28")
+
+    if restarts == "after it passed":
+        _reload(published)
+    status, answer = ask(published, "2026-03-28")
+
+    assert (before[0], status) == (404, 404)
+    assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["image_doubted"]
+
+
 def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_it(
     published: Rig,
 ) -> None:

@@ -3,11 +3,11 @@
 import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Verdict
-from checks.probes.max_id import MaxId
+from checks.probes.max_id import MaxId, Reach
 from checks.run import Check, run_probe
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, FakeWorld
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
 
 def settled(probe: MaxId, world: FakeWorld) -> Ruling:
@@ -93,3 +93,12 @@ def test_a_finding_is_told_though_the_source_answers_no_further_question() -> No
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.code == "mirror_short"
+
+
+def test_f103_every_shard_that_is_short_is_named() -> None:
+    reading = Reach((), 9, (((ONE, 9), 2), ((TWO, 4), -1)))
+
+    ruling = MaxId().judge(reading, ())
+
+    assert (ruling.outcome, ruling.code) == (Outcome.FAIL, "mirror_short")
+    assert ruling.keys == ("shop/shop_00.orders:9", "shop/shop_01.orders:4")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from checks.counting import MOST_OPEN, OpenRange, differing_ranges
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.range_counts import RangeCounts
@@ -153,6 +154,76 @@ def test_ids_found_are_asked_again_but_no_more_than_may_be() -> None:
     rulings(world, 30)
 
     assert len(world.memory["range_counts"]["found"]) <= PROBE.suspects
+
+
+def test_f104_there_is_no_pass_while_rows_that_were_not_named_are_lost() -> None:
+    world, probe = filled(*range(1, 3000)), replace(PROBE, block_rows=64)
+    lost = {*range(900, 960, 2), *range(1030, 1094, 2)}  # 62 in two blocks; 20 are asked at once
+    for id_ in lost:
+        del world.copy[ONE][id_]
+    while not any(one.outcome is Outcome.FAIL for one in rulings(world, 1, probe)):
+        assert world.asked < 10_000
+
+    for _ in range(20):  # the runbook's way: repair what is named, look again
+        seen = rulings(world, 8, probe)
+        assert all(one.outcome is not Outcome.PASS for one in seen)
+        named = {key for one in seen for key in one.keys}
+        for id_ in [one for one in lost if f"{KEY}{one}" in named]:
+            world.copy[ONE][id_] = 1
+            lost.discard(id_)
+        if not lost:
+            break
+
+    assert not lost
+    assert rulings(world, 8, probe)[-1].outcome is Outcome.PASS
+
+
+def test_f104_a_finding_that_is_cut_off_says_so() -> None:
+    world = filled(*range(1, 2000))
+    for id_ in range(500, 600):
+        del world.copy[ONE][id_]
+
+    failed = first_failure(world, 200)
+
+    assert failed.keys
+    assert failed.more > 0
+
+
+def test_f104_what_differed_is_not_forgotten_with_the_batches_of_the_change_log() -> None:
+    world = filled(*range(1, 2000))
+    for id_ in range(300, 1900, 40):
+        del world.copy[ONE][id_]
+    assert first_failure(world, 100).keys
+
+    world.outdated.add("range_counts")
+    world.catch_up()
+    run_probe(Check("range_counts", PROBE, TABLE), world)
+    world.outdated.clear()
+
+    assert world.memory["range_counts"]["open"]
+    assert all(one.outcome is not Outcome.PASS for one in rulings(world, 20))
+
+
+def test_f104_a_range_that_was_found_equal_is_counted_no_more() -> None:
+    world = filled(*range(1, 3000))
+    del world.copy[ONE][1500]
+    assert first_failure(world, 400).keys
+    assert world.memory["range_counts"]["open"]
+
+    world.copy[ONE][1500] = 1
+    rulings(world, 6)
+
+    assert not world.memory["range_counts"]["open"]
+
+
+def test_f104_ranges_too_many_to_remember_become_wider_and_none_is_forgotten() -> None:
+    left = {KEY[:-1]: tuple(OpenRange((at, at + 1), 1) for at in range(0, 5000, 2))}
+
+    opened = differing_ranges({}, left)[KEY[:-1]]
+
+    assert len(opened) <= MOST_OPEN
+    assert sum(one.rows for one in opened) == 2500
+    assert all(any(a.span[0] <= at < a.span[1] for a in opened) for at in range(0, 5000, 2))
 
 
 def test_what_was_not_asked_for_is_no_pass() -> None:

@@ -68,7 +68,7 @@ def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
     assert all(rulings.newest(f"shop.t{number}", "max_id") for number in range(500))
 
 
-def test_what_earlier_lives_ruled_is_read_by_one_question(tmp_path: Path) -> None:
+def test_what_earlier_lives_ruled_is_read_by_two_questions(tmp_path: Path) -> None:
     store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
     for number, sheet in enumerate(("PF?", "F?P", "P", "??") * 10):
         store.verdicts.add(told(sheet, f"shop.t{number}"))
@@ -77,7 +77,7 @@ def test_what_earlier_lives_ruled_is_read_by_one_question(tmp_path: Path) -> Non
 
     rulings.load(store.verdicts)
 
-    assert len([text for text in asked if text.startswith("SELECT")]) == 1
+    assert len([text for text in asked if text.startswith("SELECT")]) == 2
     shown = [
         "".join(one.ruling.outcome.name[0] for one in rulings.of(f"shop.t{number}"))
         for number in range(4)
@@ -116,3 +116,29 @@ def test_after_a_restart_a_fail_counts_as_long_as_it_was_seen(tmp_path: Path) ->
     store.close()
 
     assert rulings.bad_until("shop.t") == {"max_id": NOON + timedelta(minutes=1)}
+
+
+def test_f105_the_end_of_a_fail_outlives_a_restart(tmp_path: Path) -> None:
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    sheet = told("PF?PP")
+    for one in sheet:
+        store.verdicts.add([one])
+        store.verdicts.end_fails([one] if rulings.ends_fail(one) else [])
+        rulings.add([one])
+    before, again = rulings.bad_until("shop.t"), Rulings()
+
+    again.load(store.verdicts)
+    store.close()
+
+    assert again.bad_until("shop.t") == before == {"max_id": NOON + timedelta(minutes=3)}
+
+
+def test_f105_a_fail_that_began_again_is_bad_for_as_long_as_it_was_seen(tmp_path: Path) -> None:
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    sheet = told("FPF")
+    store.verdicts.add(sheet)
+    store.verdicts.end_fails(sheet[1:2])
+    rulings.load(store.verdicts)
+    store.close()
+
+    assert rulings.bad_until("shop.t") == {"max_id": NOON + timedelta(minutes=2)}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, update
 
+from checks.model import Outcome, Ruling, Verdict
 from monitor.store.schema import version
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
@@ -159,3 +160,31 @@ def test_a_naive_time_is_refused(store: ServiceStore) -> None:
 
     with pytest.raises(Exception, match="no time zone"):
         store.fences.add(fence(1, naive))
+
+
+def test_f105_a_store_of_the_version_before_is_read(store: ServiceStore) -> None:
+    """Its waivers end nowhere, a finding that was cut off is so, and a FAIL ended as it shows."""
+    told = [
+        Ruling(Outcome.FAIL, "200 rows missing; about 800 more rows differ", "x", ("s/t:1-200",)),
+        Ruling(Outcome.PASS, "all"),
+        Ruling(Outcome.PASS, "all"),
+    ]
+    verdicts = [
+        Verdict("shop.t", "range_counts", one, NOW + at * SECOND) for at, one in enumerate(told)
+    ]
+    store.verdicts.add(verdicts)
+    store.waivers.add(Waiver("gap-1", "a test", "me", NOW))
+    store.close()
+    with closing(sqlite3.connect(store.database.path)) as raw, raw:
+        raw.execute("DROP TABLE fail_ends")
+        raw.execute("ALTER TABLE verdicts DROP COLUMN more")
+        for name in ("until", "withdrawn", "withdrawn_by", "withdrawn_why"):
+            raw.execute(f"ALTER TABLE waivers DROP COLUMN {name}")
+        raw.execute("UPDATE version SET number = 8")
+
+    again = ServiceStore.open(store.database.path, service=True)
+
+    assert again.waivers.waived() == {"gap-1"}
+    assert [one.ruling.more for one in again.verdicts.list()] == [0, 0, 1]
+    assert again.verdicts.fail_ends() == {("shop.t", "range_counts"): NOW + SECOND}
+    again.close()

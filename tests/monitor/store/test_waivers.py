@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
-from tests.monitor.store.kit import NOW
+from tests.monitor.store.kit import NOW, SECOND
 
 
 def test_a_waiver_stands_as_it_was_first_given(store: ServiceStore) -> None:
@@ -12,3 +12,20 @@ def test_a_waiver_stands_as_it_was_first_given(store: ServiceStore) -> None:
     assert not store.waivers.add(replace(first, reason="another"))
     assert store.waivers.waived() == frozenset({"gap-1"})
     assert store.waivers.list() == (first,)
+
+
+def test_f103_a_waiver_that_was_withdrawn_or_is_over_is_given_again(store: ServiceStore) -> None:
+    waivers, now = store.waivers, [NOW]
+    waivers.clock = lambda: now[0]
+    assert waivers.add(Waiver("gap-1", "a test", "me", NOW, until=NOW + SECOND))
+    assert waivers.add(Waiver("gap-2", "a test", "me", NOW))
+    assert waivers.waived() == {"gap-1", "gap-2"}
+
+    now[0] = NOW + SECOND
+    assert waivers.waived() == {"gap-2"}
+    assert waivers.withdraw("gap-2", who="you", why="no test", at=now[0])
+    assert not waivers.withdraw("gap-1", who="you", why="it is over", at=now[0])
+    assert waivers.waived() == frozenset()
+
+    assert waivers.add(Waiver("gap-1", "again", "me", now[0]))
+    assert waivers.waived() == {"gap-1"}
