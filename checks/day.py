@@ -6,6 +6,7 @@ Days of 23 and 25 hours are right: an hour that comes twice has two beginnings.
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pipeline.cut import no_zone
 from pipeline.errors import ConfigError
 
 DAY = timedelta(days=1)
@@ -20,7 +21,7 @@ def require_zone(setting: str, told: str) -> None:
     try:
         ZoneInfo(told or "UTC")
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
-        msg = f"{setting}: {told!r} is no time zone; write one such as Europe/Berlin"
+        msg = f"{setting}: {no_zone(told)}"
         raise ConfigError(msg) from error
 
 

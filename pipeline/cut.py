@@ -8,7 +8,8 @@ Pure.
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from difflib import get_close_matches
+from zoneinfo import ZoneInfo, available_timezones
 
 from pipeline.errors import ConfigError
 from pipeline.model import Fence
@@ -66,3 +67,13 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
             break
         found = fence
     return found
+
+
+def no_zone(told: object) -> str:
+    """Why *told* is no time zone, with the nearest name that is one."""
+    names = available_timezones()
+    asked = str(told)
+    folded = {name.casefold(): name for name in names}
+    close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.5)
+    near = folded[close[0]] if close else "UTC"
+    return f"{asked!r} is no time zone; the nearest is {near}"

@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline.cut import no_zone
+
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+CHOICES = ("literal_error", "enum")
 _MAPPING = "must be a mapping of settings, such as `name: value`"
 _LIST = "must be a list; write each entry on a line of its own, after `- `"
 WORDS: Mapping[str, str] = {
@@ -15,7 +19,6 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dataclass_type"), _MAPPING),
     **dict.fromkeys(("dict_type", "mapping_type"), _MAPPING),
     **dict.fromkeys(("list_type", "tuple_type"), _LIST),
-    "zoneinfo_str": "is no time zone; write a name such as Europe/Berlin or UTC",
 }
 """Fault -> what is said of it, whatever the library says."""
 
@@ -43,21 +46,28 @@ def join(at: str, loc: tuple[int | str, ...]) -> str:
 
 
 def _say(fault: Any, schema: Mapping[str, Any]) -> str:
-    if fault["type"] in UNKNOWN:
+    kind = fault["type"]
+    if kind in UNKNOWN:
         known = sorted(_keys(schema, fault["loc"][:-1]))
-        return f"unknown key; known: {', '.join(known)}"
-    if fault["input"] is None and fault["type"] != "missing":
+        close = get_close_matches(str(fault["loc"][-1]), known, n=1)
+        near = f"the nearest is {close[0]}; " if close else ""
+        return f"unknown key; {near}known: {', '.join(known)}"
+    if fault["input"] is None and kind != "missing":
         way_out = "" if _is_required(schema, fault["loc"]) else ", or remove the line"
         return f"is empty; write its value{way_out}"
-    if fault["type"].startswith("time_delta"):
+    if kind.startswith("time_delta"):
         return "is not a duration; write ISO 8601, such as PT30S, PT15M or P1D"
-    if fault["type"].startswith("datetime_"):
+    if kind.startswith("datetime_"):
         return "is no moment; write it with its offset, such as 2026-03-28T01:00:00Z"
-    if fault["type"] in WORDS:
-        return WORDS[fault["type"]]
+    if kind == "zoneinfo_str":
+        return no_zone(fault["input"])
+    return WORDS.get(kind) or _in_the_librarys_words(fault)
+
+
+def _in_the_librarys_words(fault: Any) -> str:
     message = str(fault["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    return re.sub(r"^input should be", "must be", message)
+    message = re.sub(r"^input should be", "must be", message[:1].lower() + message[1:])
+    return f"{message}, not {fault['input']!r}" if fault["type"] in CHOICES else message
 
 
 def _is_required(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> bool:

@@ -7,6 +7,8 @@ import click
 
 from monitor.config.file import load, schema
 from monitor.config.plug_ins import unbuilt
+from monitor.config.text import located, read_text
+from monitor.config.warnings import warnings
 
 
 @click.command("check-config")
@@ -19,6 +21,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         click.echo(json.dumps(schema(), indent=2))
         return
     found = load(config, unbuilt)
+    doubts = located(config, warnings(found), read_text(config))
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],
@@ -26,11 +29,14 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         "store": found.store,
         "probes": [plan.name for plan in found.plans],
         "channels": sorted(found.channels),
+        "warnings": doubts,
     }
     if as_json:
         click.echo(json.dumps(facts))
         return
-    click.echo(f"{config} is fine")
+    for doubt in facts.pop("warnings"):
+        click.echo(f"warning: {doubt}", err=True)
+    click.echo(f"{config} is fine" if not doubts else f"{config} can be used; see the warnings")
     for name, value in list(facts.items())[1:]:
         click.echo(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
 

@@ -4,9 +4,12 @@ import sys
 from pathlib import Path
 
 import click
+import structlog
 
 from monitor.config.file import load
 from monitor.config.plug_ins import unbuilt
+from monitor.config.text import located, read_text
+from monitor.config.warnings import warnings
 from monitor.logs import configure
 
 
@@ -24,6 +27,8 @@ def run(config: Path, log_format: str | None, log_level: str) -> None:
     found = load(config, unbuilt)
     json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
     configure(json=json, level=log_level.upper())
+    for doubt in located(config, warnings(found), read_text(config)):
+        structlog.get_logger().warning("config", doubt=doubt)
     from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs
 
     sys.exit(service.run(found, lambda address: click.echo(f"status page: {address}/")))

@@ -72,7 +72,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         wrong = beside(fault_lines(error, schema), unset)
-        raise refusal(path, wrong + faults) from None
+        raise refusal(path, wrong + faults, text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = _placed(config.kafka_security, path)
     config = config.model_copy(update={"kafka_security": security, "sources": own})
@@ -81,7 +81,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
-        raise refusal(path, faults)
+        raise refusal(path, faults, text)
     return config.model_copy(
         update=built
         | {

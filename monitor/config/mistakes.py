@@ -64,6 +64,8 @@ def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
 
 def _of_tables(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.tables):
+        if rule.tier < 0:
+            yield f"tables[{i}].tier: {rule.tier} is no tier; write 0 (urgent), 1 or 2"
         if fault := _no_pattern(rule.shards):
             yield f"tables[{i}].shards: {fault}"
         elif not rule.ignore and (fault := _no_table(rule)):

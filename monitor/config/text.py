@@ -5,6 +5,8 @@ for no model of the rest.
 """
 
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,10 @@ import yaml
 from yaml.reader import ReaderError
 
 from pipeline.errors import ConfigError
+
+_INDEX = re.compile(r"\[(\d+)\]")
+_Step = tuple[yaml.Mark, yaml.Node, str]
+"""Where a part of a key stands, what is below it, and the rest of the key."""
 
 
 def read_text(path: Path) -> str:
@@ -73,9 +79,54 @@ def placed(text: str, path: Path) -> str:
     return text if "://" in text else str((path.parent / Path(text).expanduser()).resolve())
 
 
-def refusal(path: Path, faults: list[str]) -> ConfigError:
-    """All that is wrong with the file, a line each."""
-    return ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
+def refusal(path: Path, faults: list[str], text: str = "") -> ConfigError:
+    """All that is wrong with the file, a line each; *text* is what it holds, if that is YAML."""
+    return ConfigError("\n".join(located(path, faults, text)))
+
+
+def located(path: Path, faults: Iterable[str], text: str) -> list[str]:
+    """Each of *faults*, ``key: what``, behind the file's name and the key's line in its *text*."""
+    try:
+        root = yaml.compose(text, _Loader) if text else None
+    except yaml.YAMLError:
+        root = None
+    return [f"{path}{_line(root, fault.partition(': ')[0])}: {fault}" for fault in faults]
+
+
+def _line(root: yaml.Node | None, key: str) -> str:
+    """``:12`` where *key*, or the last part of it that the file has, stands; empty if none does."""
+    node, rest, mark = root, key, None
+    while rest and node is not None:
+        step = _into_list(node, rest) or _into_mapping(node, rest)
+        if step is None:
+            break
+        mark, node, rest = step
+    return "" if mark is None else f":{mark.line + 1}"
+
+
+def _into_list(node: yaml.Node, rest: str) -> _Step | None:
+    found = _INDEX.match(rest)
+    if found is None or not isinstance(node, yaml.SequenceNode):
+        return None
+    number = int(found[1])
+    if number >= len(node.value):
+        return None
+    return node.value[number].start_mark, node.value[number], rest[found.end() :].lstrip(".")
+
+
+def _into_mapping(node: yaml.Node, rest: str) -> _Step | None:
+    """A key may hold dots itself: the longest that *rest* begins with."""
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    fitting = [
+        (name, below)
+        for name, below in node.value
+        if rest == name.value or rest.startswith((f"{name.value}.", f"{name.value}["))
+    ]
+    if not fitting:
+        return None
+    name, below = max(fitting, key=lambda pair: len(pair[0].value))
+    return name.start_mark, below, rest[len(name.value) :].lstrip(".")
 
 
 class _Loader(yaml.SafeLoader):

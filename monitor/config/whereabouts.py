@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from monitor.config.secret import expand
 from monitor.config.text import mapping, placed, read_text, refusal
+from pipeline.cut import no_zone
 
 HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # the model's defaults, by a test
 SECTIONS = ("http", "store", "time_zone")
@@ -33,13 +34,14 @@ def whereabouts(path: Path) -> Whereabouts:
     Raises:
         ConfigError: the file cannot be read, or one of them is none.
     """
-    raw = mapping(read_text(path), path)
+    text = read_text(path)
+    raw = mapping(text, path)
     known, unset = expand({name: raw[name] for name in SECTIONS if name in raw}, "")
     http, store = known.get("http", {}), known.get("store", STORE)
     zone = known.get("time_zone", ZONE)
     faults = unset or [*_no_server(http), *_no_file(store), *_no_zone(zone)]
     if faults:
-        raise refusal(path, faults)
+        raise refusal(path, faults, text)
     host, port = http.get("host", HOST), http.get("port", PORT)
     host = HOST if host in EVERYWHERE else host
     name = f"[{host}]" if ":" in host else host
@@ -64,5 +66,5 @@ def _no_zone(zone: Any) -> list[str]:
     try:
         ZoneInfo(zone)
     except (LookupError, OSError, TypeError, ValueError, AttributeError):
-        return [f"time_zone: {zone!r} is no time zone; write one such as Europe/Berlin"]
+        return [f"time_zone: {no_zone(zone)}"]
     return []

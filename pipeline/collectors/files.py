@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.registration import CollectionScope
+from pipeline.cut import no_zone
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
 from pipeline.files.ledger import Ledger
@@ -165,7 +166,7 @@ class FilesCollector:
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            yield f"zone: {self.zone!r} is no time zone; write one such as Asia/Shanghai"
+            yield f"zone: {no_zone(self.zone)}"
         for name in ("back", "ahead", "settle", "patience", "budget", "deep", "behind", "grace"):
             if getattr(self, name) < timedelta():
                 yield f"{name}: must not be below nothing"

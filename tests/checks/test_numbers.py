@@ -34,7 +34,7 @@ def test_a_number_that_makes_no_sense_is_refused(probe: str, setting: str, value
         parse(f"{MINIMAL}probes: {{{probe}: {{{setting}: {value}}}}}\n", Path("/etc/sluice.yaml"))
 
     (line,) = str(refused.value).splitlines()
-    assert line.startswith(f"/etc/sluice.yaml: probes.{probe}.{setting}: ")
+    assert line.startswith(f"/etc/sluice.yaml:11: probes.{probe}.{setting}: ")
 
 
 def test_none_is_a_tolerance() -> None:

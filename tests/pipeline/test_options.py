@@ -110,7 +110,7 @@ def test_what_stands_in_a_section_of_its_own_is_no_option(name: str) -> None:
         ),
         pytest.param(
             {"limits": {"row": 1}},
-            "options.limits.row: unknown key; known: pause, rows",
+            "options.limits.row: unknown key; the nearest is rows; known: pause, rows",
             id="unknown inside a section",
         ),
         pytest.param({"lock": "x"}, "options.lock: cannot be set; remove it", id="a lock"),

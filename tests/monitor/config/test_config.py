@@ -19,6 +19,7 @@ from monitor.config.model import Config, Tuning
 from pipeline.errors import ConfigError
 from pipeline.model import Ordering
 from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings
+from tests.monitor.config.plain import without_place
 
 MINIMAL = """
 lake: lake
@@ -41,7 +42,7 @@ def _parse(more: str = "", text: str = MINIMAL) -> Config:
 def _faults(text: str) -> list[str]:
     with pytest.raises(ConfigError) as told:
         parse(text, PLACE)
-    return [line.removeprefix(f"{PLACE}: ") for line in str(told.value).splitlines()]
+    return [without_place(line) for line in str(told.value).splitlines()]
 
 
 def test_a_lake_a_kafka_and_one_source_are_enough() -> None:
@@ -100,7 +101,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     ("more", "line"),
     [
         pytest.param(
-            "laek: x", "laek: unknown key; known: alerts, archive, channels, copi", id="top key"
+            "laek: x", "laek: unknown key; the nearest is lake; known: alerts, ", id="top key"
         ),
         pytest.param(
             "pipeline: {upkeep: {compact: PT1H}}",
@@ -114,7 +115,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "time_zone: Mars/Base",
-            "time_zone: is no time zone; write a name such as Europe/Berlin or UTC",
+            "time_zone: 'Mars/Base' is no time zone; the nearest is ",
             id="an unknown time zone",
         ),
         pytest.param(
@@ -133,7 +134,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "probes: {max_id: {tolerence: 1}}",
-            "probes.max_id.tolerence: unknown key; known: ",
+            "probes.max_id.tolerence: unknown key; the nearest is tolerance; known: ",
             id="an unknown probe setting",
         ),
         pytest.param(
@@ -193,7 +194,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         pytest.param("a: [", "is not YAML: ", id="no YAML"),
         pytest.param(
             "alerts: {routes: [{table: 'x'}]}",
-            "alerts.routes[0].table: unknown key; known: channels, checks",
+            "alerts.routes[0].table: unknown key; the nearest is tables; known: ",
             id="an unknown key of a route",
         ),
         pytest.param("http: {port: '80'}", "http.port: must be a valid int", id="a text"),
@@ -258,7 +259,7 @@ def test_a_tilde_is_the_home_folder_of_who_runs_it(monkeypatch: pytest.MonkeyPat
         pytest.param(
             "collector:",
             "colector:",
-            "sources[0].colector: unknown key; known: collector, ",
+            "sources[0].colector: unknown key; the nearest is collector; known: collector, ",
             id="misspelt",
         ),
         pytest.param(

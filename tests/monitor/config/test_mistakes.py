@@ -4,6 +4,7 @@ import pytest
 
 from monitor.config.file import load, parse
 from pipeline.errors import ConfigError
+from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
 SECOND = """
@@ -19,7 +20,7 @@ def faults(text: str) -> list[str]:
     try:
         parse(text, PLACE)
     except ConfigError as error:
-        return [line.removeprefix(f"{PLACE}: ") for line in str(error).splitlines()]
+        return [without_place(line) for line in str(error).splitlines()]
     return []
 
 

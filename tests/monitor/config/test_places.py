@@ -8,6 +8,7 @@ from monitor.config.file import parse
 from monitor.config.places import OBJECT_STORES
 from pipeline.errors import ConfigError
 from pipeline.lake import store
+from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL
 
 
@@ -22,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 def _told(path: Path, text: str) -> str:
     with pytest.raises(ConfigError) as refused:
         parse(text, path)
-    return str(refused.value).removeprefix(f"{path}: ")
+    return without_place(str(refused.value))
 
 
 @pytest.mark.parametrize(

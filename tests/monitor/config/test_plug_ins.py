@@ -5,13 +5,14 @@ import pytest
 from monitor.config.file import load, parse
 from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
+from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
 
 def faults(text: str) -> list[str]:
     with pytest.raises(ConfigError) as told:
         parse(text, PLACE, unbuilt)
-    return [line.removeprefix(f"{PLACE}: ") for line in str(told.value).splitlines()]
+    return [without_place(line) for line in str(told.value).splitlines()]
 
 
 def test_a_source_names_only_plug_ins_that_can_be_built() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from monitor.config.file import parse
 from pipeline.errors import ConfigError
+from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL
 
 WITH_FILE = MINIMAL.replace("user: sluice", "user: sluice\n    password: {file: secrets/shop}")
@@ -21,7 +22,7 @@ SECURITY = (
 def _faults(text: str) -> list[str]:
     with pytest.raises(ConfigError) as told:
         parse(text, Path("/etc/sluice.yaml"))
-    return [line.removeprefix("/etc/sluice.yaml: ") for line in str(told.value).splitlines()]
+    return [without_place(line) for line in str(told.value).splitlines()]
 
 
 def test_a_secrets_file_is_named_from_the_configs_folder(

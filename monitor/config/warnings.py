@@ -1,0 +1,169 @@
+"""Find settings that are allowed and yet likely to be mistakes: rules and patterns without effect.
+
+A warning never stops the service.  What a rule can match is judged from names that its pattern
+allows: a fixed sample, so a warning says "no name tried".  Pure.
+"""
+
+import importlib
+import random
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from types import ModuleType
+from typing import Any
+
+from monitor.config.model import LOW, Config
+from pipeline.settings import TableRule
+
+_parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
+_op: ModuleType = importlib.import_module("re._constants")
+SAMPLES = 300
+ALL = (".*", ".+")
+_GLOB = re.compile(r"(?:^|[\w-])\*")
+_REGEX = re.compile(r"\\|\$$|^\^|[|(]|^\.\*|\.\+")
+_LETTERS = string.ascii_letters + string.digits + "_-.$ \u00e9"
+_CLASSES: Mapping[Any, str] = {
+    _op.CATEGORY_DIGIT: string.digits,
+    _op.CATEGORY_WORD: string.ascii_letters + string.digits + "_",
+    _op.CATEGORY_SPACE: " ",
+    _op.CATEGORY_NOT_DIGIT: string.ascii_letters + "_-.",
+    _op.CATEGORY_NOT_WORD: "-.$ ",
+    _op.CATEGORY_NOT_SPACE: _LETTERS.replace(" ", ""),
+}
+
+
+def warnings(config: Config) -> list[str]:
+    """Each as ``key: what; fix``, in the order of the file's sections."""
+    return [*_rules(config), *_tiers(config), *_globs(config)]
+
+
+def _rules(config: Config) -> Iterator[str]:
+    for number, rule in enumerate(config.tables):
+        at = f"tables[{number}].shards"
+        if _GLOB.search(re.sub(r"\\.", ".", rule.shards)):
+            yield (
+                f"{at}: {rule.shards!r} looks like a glob; it is a regular expression:"
+                f" write {_as_regex(rule.shards)!r}"
+            )
+        if by := _shadowing(config.tables, number):
+            names = " and ".join(f"tables[{one}]" for one in by)
+            yield (
+                f"{at}: no name that {rule.shards!r} matches gets here: {names} takes it first;"
+                " move this rule up, or remove it"
+            )
+
+
+def _shadowing(rules: Sequence[TableRule], number: int) -> list[int]:
+    """Earlier rules that take every sampled name of a rule; empty if one gets through."""
+    patterns = [re.compile(one.shards) for one in rules[:number]]
+    if not patterns:
+        return []
+    taken = set[int]()
+    for name in _samples(rules[number].shards):
+        first = next((at for at, one in enumerate(patterns) if one.fullmatch(name)), None)
+        if first is None:
+            return []
+        taken.add(first)
+    return sorted(taken)
+
+
+def _samples(pattern: str) -> Iterator[str]:
+    """Names that *pattern* matches, always the same ones; none if it has what is not followed."""
+    dice = random.Random(0)  # noqa: S311  - no secret
+    try:
+        parsed = _parser.parse(pattern)
+        made = (_one(parsed, dice) for _ in range(SAMPLES))
+        yield from (one for one in made if re.fullmatch(pattern, one))
+    except (_Unknown, re.error):
+        return
+
+
+class _Unknown(Exception):  # noqa: N818  - it ends a search
+    """A part of a pattern that no name is made of here."""
+
+
+def _one(parsed: Any, dice: random.Random) -> str:
+    return "".join(_part(op, value, dice) for op, value in parsed)
+
+
+def _part(op: Any, value: Any, dice: random.Random) -> str:
+    if op in (_op.LITERAL, _op.AT):
+        return chr(value) if op is _op.LITERAL else ""
+    if op in (_op.ANY, _op.NOT_LITERAL, _op.IN):
+        return dice.choice(_choices(value) if op is _op.IN else _LETTERS)
+    if op is _op.BRANCH:
+        return _one(dice.choice(value[1]), dice)
+    if op is _op.SUBPATTERN:
+        return _one(value[-1], dice)
+    if op in (_op.MAX_REPEAT, _op.MIN_REPEAT):
+        low, high, body = value
+        times = dice.randint(low, min(int(high), low + 5))
+        return "".join(_one(body, dice) for _ in range(times))
+    raise _Unknown
+
+
+def _choices(members: Any) -> str:
+    if members[0][0] is _op.NEGATE:
+        no = set(_choices(members[1:]))
+        return "".join(one for one in _LETTERS if one not in no) or "~"
+    found = ""
+    for op, value in members:
+        if op is _op.LITERAL:
+            found += chr(value)
+        elif op is _op.RANGE:
+            found += "".join(map(chr, range(value[0], min(value[1], value[0] + 99) + 1)))
+        elif op is _op.CATEGORY:
+            found += _CLASSES[value]
+    return found
+
+
+def _as_regex(glob: str) -> str:
+    """*glob* as the regular expression that was probably meant."""
+    return re.sub(r"(?<![.\])}\\])\*", ".*", re.sub(r"(?<!\\)\.(?![*+?])", r"\.", glob))
+
+
+def _tiers(config: Config) -> Iterator[str]:
+    named = {int(one) for one in (*config.readiness.lag_budget, *(config.schedule.cycles or ()))}
+    known = sorted(named | set(range(LOW + 1)))
+    for number, rule in enumerate(config.tables):
+        if rule.tier not in known:
+            yield (
+                f"tables[{number}].tier: {rule.tier} is in neither readiness.lag_budget nor"
+                f" schedule.cycles, so it is as tier {known[-1]}; known: {known}"
+            )
+
+
+def _globs(config: Config) -> Iterator[str]:
+    tables = [rule.table for rule in config.tables if not rule.ignore and "\\" not in rule.table]
+    last = config.tables[-1] if config.tables else None
+    closed = (
+        last is not None
+        and last.ignore
+        and last.shards in ALL
+        and len(tables) == sum(not rule.ignore for rule in config.tables)
+    )
+    for at, glob in _patterns(config):
+        if _REGEX.search(glob):
+            yield f"{at}: {glob!r} looks like a regular expression; write a glob such as shop.*"
+        elif any(fnmatchcase(table, glob) for table in tables):
+            continue
+        elif (closed or not any(sign in glob for sign in "*?[")) and (
+            close := get_close_matches(glob, tables, n=1, cutoff=0.0 if closed else 0.85)
+        ):
+            yield f"{at}: {glob!r} matches no table of `tables`; the nearest is {close[0]}"
+
+
+def _patterns(config: Config) -> Iterator[tuple[str, str]]:
+    """Every glob of table names, with its key."""
+    for plan in config.plans:
+        yield f"probes.{plan.name}.tables", plan.tables
+        for number, (glob, _) in enumerate(plan.variants):
+            yield f"probes.{plan.name}.overrides[{number}].tables", glob
+    for section in ("publish", "rebootstrap", "archive", "invariants", "standards"):
+        for number, one in enumerate(getattr(config, section)):
+            yield f"{section}[{number}].tables", one.tables
+    for number, route in enumerate(config.alerts.routes):
+        if ":" not in route.tables:
+            yield f"alerts.routes[{number}].tables", route.tables

@@ -1,0 +1,177 @@
+"""What is allowed and likely a mistake is warned of with its line; what is none is not.
+
+Covers monitor/config/warnings.py, commands/check_config.py
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from monitor.__main__ import sluice
+from monitor.config.file import parse
+from monitor.config.text import located
+from monitor.config.warnings import warnings
+from pipeline.errors import ConfigError
+from tests.monitor.config.test_config import MINIMAL
+
+PLACE = Path("/etc/sluice.yaml")
+
+
+def doubts(more: str) -> list[str]:
+    return warnings(parse(f"{MINIMAL}\n{more}", PLACE))
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        parse(text, PLACE)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rules", "key"),
+    [
+        pytest.param(["{shards: 'a.*'}", "{shards: 'a\\.b'}"], "tables[1]", id="a part"),
+        pytest.param(["{shards: '.*'}", "{shards: 'a_\\d+\\.b'}"], "tables[1]", id="all"),
+        pytest.param(["{shards: 'a\\.b'}", "{shards: 'a\\.b'}"], "tables[1]", id="the same"),
+        pytest.param(
+            ["{shards: 'a_\\d+\\.b'}", "{shards: 'a_[0-4]\\.b'}"], "tables[1]", id="a class"
+        ),
+        pytest.param(
+            ["{shards: 'a\\..*'}", "{shards: 'b\\..*'}", "{shards: '(a|b)\\.c'}"],
+            "tables[2]",
+            id="two together",
+        ),
+    ],
+)
+def test_f190_a_rule_that_earlier_ones_leave_nothing_is_warned_of(
+    rules: list[str], key: str
+) -> None:
+    (told,) = doubts("tables:\n" + "\n".join(f"  - {one}" for one in rules))
+
+    assert told.startswith(f"{key}.shards: no name that ")
+    assert "takes it first; move this rule up, or remove it" in told
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ["{shards: 'a\\.b'}", "{shards: 'a\\..*'}"],
+        ["{shards: 'a_\\d+\\.b'}", "{shards: 'a_\\w+\\.b'}"],
+        ["{shards: 'a_[0-3]\\.b'}", "{shards: 'a_[0-4]\\.b'}"],
+        ["{shards: 'a\\.b'}", "{shards: '(?i)A\\.B'}"],
+    ],
+)
+def test_f190_a_rule_that_something_is_left_for_is_not(rules: list[str]) -> None:
+    assert doubts("tables:\n" + "\n".join(f"  - {one}" for one in rules)) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        pytest.param(
+            "tables: [{shards: 'shop_*.orders'}]",
+            r"tables[0].shards: 'shop_*.orders' looks like a glob; it is a regular expression:"
+            r" write 'shop_.*\\.orders'",
+            id="a glob for a regex",
+        ),
+        pytest.param(
+            "probes: {max_id: {tables: 'shop\\..*'}}",
+            r"probes.max_id.tables: 'shop\\..*' looks like a regular expression; write a glob",
+            id="a regex for a glob",
+        ),
+        pytest.param(
+            "tables: [{shards: s.o, table: shop.orders}]\nprobes: {max_id: {tables: shop.order}}",
+            "probes.max_id.tables: 'shop.order' matches no table of `tables`; the nearest is ",
+            id="a name beside one",
+        ),
+        pytest.param(
+            "tables: [{shards: s.o, table: shop.orders}, {shards: .*, ignore: true}]\n"
+            "publish: [{tables: 'other.*'}]",
+            "publish[0].tables: 'other.*' matches no table of `tables`; the nearest is shop.orders",
+            id="all tables are known",
+        ),
+        pytest.param(
+            "tables: [{shards: s.o, tier: 9}]",
+            "tables[0].tier: 9 is in neither readiness.lag_budget nor schedule.cycles, so it is as"
+            " tier 2; known: [0, 1, 2]",
+            id="a tier of no budget",
+        ),
+    ],
+)
+def test_f190_what_is_likely_a_mistake_is_warned_of(more: str, told: str) -> None:
+    (found,) = doubts(more)
+
+    assert found.startswith(told)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "tables: [{shards: 'shop_\\d*\\.orders', tier: 2}]\n"
+        "probes: {max_id: {tables: 'shop.*_log'}}",
+        "tables: [{shards: '(shop|other)_[0-9]*\\.o.*', table: shop.orders}]",
+        "tables: [{shards: s.o, tier: 5}]\nreadiness: {lag_budget: {0: PT5M, 5: PT1H}}",
+        "alerts: {routes: [{tables: 'source:*', channels: [log]}]}",
+    ],
+)
+def test_f190_what_is_none_is_not_warned_of(more: str) -> None:
+    assert doubts(more) == []
+
+
+def test_f190_a_tier_below_none_is_refused() -> None:
+    text = f"{MINIMAL}\ntables:\n  - shards: a\n    tier: -1\n"
+    line = text[: text.index("tier:")].count("\n") + 1
+
+    assert (
+        refused(text) == f"{PLACE}:{line}: tables[0].tier: -1 is no tier; write 0 (urgent), 1 or 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "near"),
+    [("Europe/Berln", "Europe/Berlin"), ("europe/berlin", "Europe/Berlin"), ("utc0", "UTC")],
+)
+def test_f190_a_bad_time_zone_is_told_with_its_value_and_the_nearest(zone: str, near: str) -> None:
+    told = refused(f"{MINIMAL}\ntime_zone: {zone}\n")
+
+    assert f"time_zone: {zone!r} is no time zone; the nearest is {near}" in told
+
+
+def test_f190_every_fault_has_its_line() -> None:
+    text = (
+        "lake: lake\nkafka: 127.0.0.1:9092\nsources:\n  - name: shop\n    hst: h\n    port: 1\n"
+        "    user: u\nprobes:\n  max_id:\n    every: x\n"
+        "channels:\n  a.b:\n    kind: log\n    bad: 1\n"
+    )
+
+    told = refused(text).splitlines()
+
+    lines = {line.split(": ")[1]: line.split(": ")[0] for line in told}
+    assert lines["sources[0].hst"] == f"{PLACE}:5"
+    assert lines["sources[0].host"] == f"{PLACE}:4"  # that lacks it
+    assert lines["probes.max_id.every"] == f"{PLACE}:10"
+    assert lines["channels.a.b.bad"] == f"{PLACE}:14"
+    assert any("sources[0].hst: unknown key; the nearest is host; known: " in line for line in told)
+
+
+def test_f190_a_key_that_the_file_has_not_has_no_line() -> None:
+    assert located(PLACE, ["kafka: is required"], "lake: a\n") == [f"{PLACE}: kafka: is required"]
+    assert located(PLACE, ["kafka: is required"], "[") == [f"{PLACE}: kafka: is required"]
+
+
+def test_f190_check_config_tells_warnings_and_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"{MINIMAL}\ntables:\n  - shards: a\\.b\n    tier: 9\n")
+    line = path.read_text().splitlines().index("    tier: 9") + 1
+
+    words = CliRunner().invoke(sluice, ["check-config", "--config", str(path)])
+    told = CliRunner().invoke(sluice, ["check-config", "--config", str(path), "--json"])
+
+    assert words.exit_code == told.exit_code == 0
+    assert words.stderr.startswith(f"warning: {path}:{line}: tables[0].tier: 9 is in neither")
+    assert [one.split(": ")[1] for one in json.loads(told.stdout)["warnings"]] == ["tables[0].tier"]
