@@ -4,6 +4,7 @@ import getpass
 import math
 import os
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,42 @@ def asked_cut(cut: str | None) -> Mapping[str, str]:
     return {} if cut is None else {"cut": cut}
 
 
-class Amount(click.FloatRange):
-    """From none up to *most*, and a number: a range of its own lets `nan` through."""
+class Length(click.ParamType[timedelta]):
+    """A length of time, told as `pipeline.durations.duration` reads it; a number is of *unit*s.
 
-    def __init__(self, most: float) -> None:
+    It is at most *most*, and never negative.
+    """
+
+    name = "duration"
+
+    def __init__(self, unit: timedelta, most: timedelta) -> None:
         """The upper bound is in."""
-        super().__init__(min=0, max=most)
+        self._unit, self._most = unit, most
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Refuse what is no number."""
-        found = float(super().convert(value, param, ctx))
-        if math.isnan(found):
-            self.fail(f"{value} is no number", param, ctx)
+    ) -> timedelta:
+        """Refuse what is no duration, or out of bounds."""
+        if isinstance(value, timedelta):
+            return value
+        try:
+            found = self._read(str(value))
+        except (ValueError, OverflowError) as error:
+            self.fail(str(error), param, ctx)
+        if not timedelta() <= found <= self._most:
+            self.fail(f"{value!r} is not in the range from 0s to {self._most.days}d", param, ctx)
         return found
+
+    def _read(self, text: str) -> timedelta:
+        try:
+            number = float(text)
+        except ValueError:
+            from pipeline.durations import duration  # noqa: PLC0415  - half a verb's start
+
+            return duration(text)
+        if math.isnan(number):
+            raise ValueError(f"{text} is no number")
+        return timedelta(seconds=min(number * self._unit.total_seconds(), 1e13))
 
 
 def names_who(verb: Verb) -> Verb:

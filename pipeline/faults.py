@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pipeline.cut import no_zone
+from pipeline.durations import FORM
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 CHOICES = ("literal_error", "enum")
@@ -56,7 +57,7 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
         way_out = "" if _is_required(schema, fault["loc"]) else ", or remove the line"
         return f"is empty; write its value{way_out}"
     if kind.startswith("time_delta"):
-        return "is not a duration; write ISO 8601, such as PT30S, PT15M or P1D"
+        return f"is not a duration; {FORM}"
     if kind.startswith("datetime_"):
         return "is no moment; write it with its offset, such as 2026-03-28T01:00:00Z"
     if kind == "zoneinfo_str":

@@ -6,12 +6,14 @@ Options come as JSON has them; a field gets its own type of them: `PT3S` becomes
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import partial
 from inspect import signature
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
 
@@ -50,6 +52,10 @@ def filled(
         raise ConfigError(f"{at}: {error}") from error
 
 
+def _strict(adapter: TypeAdapter[Any], plain: Any) -> Any:
+    return adapter.validate_json(json.dumps(plain), strict=True, extra="forbid")
+
+
 def _types(kind: Any, at: str) -> Mapping[str, Any]:
     try:
         return get_type_hints(kind if is_dataclass(kind) else kind.__init__)
@@ -65,8 +71,8 @@ def _typed(wanted: Any, value: Any, at: str) -> Any:
     except PydanticUserError as error:  # a lock, a function: nothing that a file could say
         raise ConfigError(f"{at}: cannot be set; remove it") from error
     try:
-        text = json.dumps(value, default=str)  # as the file is read, too: YAML knows dates
-        return adapter.validate_json(text, strict=True, extra="forbid")
+        plain = json.loads(json.dumps(value, default=str))  # as the file is read: YAML knows dates
+        return with_durations(partial(_strict, adapter), plain)
     except ConfigError as error:  # a class within refuses what its types allow
         raise ConfigError(f"{at}: {error}") from error
     except ValidationError as error:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from monitor.client import address, listed, posted
-from monitor.options import asks_service, names_who
+from monitor.options import Length, asks_service, names_who
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:
     from pipeline.apply.archive_backtest import BacktestDay
+
+AGES = timedelta(days=36_525)
 
 
 @click.group("archive")
@@ -93,7 +95,13 @@ def withdraw(
 @click.option("--column", help="Try `archive_purge` by this date column, whatever the config says.")
 @click.option("--rows", default=5_000_000, show_default=True, type=click.IntRange(min=0))
 @click.option("--times", default=7.0, show_default=True, type=click.FloatRange(min=0))
-@click.option("--older", default=30, show_default=True, type=click.IntRange(min=0), help="Days.")
+@click.option(
+    "--older",
+    default="30d",
+    show_default=True,
+    type=Length(timedelta(days=1), AGES),
+    help="How old a deleted row is at least; a number is of days.",
+)
 @asks_service
 def backtest(
     *,
@@ -101,7 +109,7 @@ def backtest(
     column: str | None,
     rows: int,
     times: float,
-    older: int,
+    older: timedelta,
     config: Path,
     server: str | None,
     as_json: bool,
@@ -115,7 +123,7 @@ def backtest(
     from monitor.config.file import load  # noqa: PLC0415
     from pipeline.invariants.archive_purge import ArchivePurge  # noqa: PLC0415
 
-    trial = ArchivePurge(column, rows, times, timedelta(days=older)) if column else None
+    trial = ArchivePurge(column, rows, times, older) if column else None
     try:
         registered = windows(listed(address(server, config), "/v1/archives"))
     except UnreachableError as error:

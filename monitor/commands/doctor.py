@@ -11,7 +11,7 @@ import click
 
 from monitor.config.file import load
 from monitor.config.plug_ins import unbuilt
-from monitor.options import Amount
+from monitor.options import Length
 from pipeline.errors import ConfigError
 from pipeline.finding import FindingSeverity
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monitor.examination import Examination
 
 REFUSED, UNASKED = 1, 3
-CENTURY = 36_525.0  # in days
+CENTURY = timedelta(days=36_525)
 TITLES = {
     FindingSeverity.REFUSE: "REFUSED: changes or values would get lost",
     FindingSeverity.WARN: "WARNINGS: less can be proven",
@@ -35,14 +35,16 @@ TITLES = {
     help="Properties file of the Connect workers, which Connect itself does not show.",
 )
 @click.option(
+    "--outage",
     "--outage-days",
-    type=Amount(CENTURY),
-    default=3.0,
+    type=Length(timedelta(days=1), CENTURY),
+    default="3d",
     show_default=True,
-    help="How long the pipeline may stand still without losing a change.",
+    help="How long the pipeline may stand still without losing a change, such as 12h or 3d;"
+    " a number is of days.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(config: Path, worker: Path | None, outage_days: float, as_json: bool) -> None:
+def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) -> None:
     """Examine lake, sources, connectors and topics; no service needs to run.
 
     Nothing is changed; in a bucket a file is written and taken away, to see that two cannot win.
@@ -54,7 +56,7 @@ def doctor(config: Path, worker: Path | None, outage_days: float, as_json: bool)
     told = None if worker is None else _properties(worker)
     from monitor.examination import Examination  # noqa: PLC0415  - seconds of imports
 
-    examination = Examination(found, told, timedelta(days=outage_days))
+    examination = Examination(found, told, outage)
     examination.run()
     if as_json:
         unasked = [asdict(one) for one in examination.unasked]

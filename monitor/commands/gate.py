@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,10 +13,10 @@ import click
 from monitor.client import address, told
 from monitor.config.whereabouts import whereabouts
 from monitor.last_words import last_words, lines
-from monitor.options import Amount, about_cut, asked_cut, asks_service
+from monitor.options import Length, about_cut, asked_cut, asks_service
 from pipeline.errors import UnreachableError
 
-LONGEST, YEAR = 60.0, 365 * 86_400.0
+LONGEST, YEAR = 60.0, timedelta(days=365)
 CLOSED = ("blocked", "revoked")
 EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 
@@ -32,7 +32,12 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
     help="In the mirror, in the change log, in the image of that cut, or in a copy.",
 )
 @click.option("--copy", default="", help="Name of the copy, for stage copy.")
-@click.option("--wait", type=Amount(YEAR), default=0.0, help="Seconds to wait at most.")
+@click.option(
+    "--wait",
+    type=Length(timedelta(seconds=1), YEAR),
+    default="0s",
+    help="How long to wait at most, such as 90s, 5m or 1h; a number is of seconds.",
+)
 @click.option("--patient", is_flag=True, help="Go on waiting while blocked.")
 @asks_service
 def gate(
@@ -41,7 +46,7 @@ def gate(
     cut: str | None,
     stage: str,
     copy: str,
-    wait: float,
+    wait: timedelta,
     patient: bool,
     config: Path,
     server: str | None,
@@ -54,12 +59,14 @@ def gate(
     """
     question = {"table": list(tables), "stage": stage, "copy": copy, **asked_cut(cut)}
     try:
-        answer = _wait(address(server, config), question, wait, patient=patient)
+        answer = _wait(address(server, config), question, wait.total_seconds(), patient=patient)
     except UnreachableError as error:
         click.echo(str(error), err=True)
         _understood(cut, whereabouts(config).zone if server is None else ZoneInfo("UTC"))
         if server is None:
             _unwatched(last_words(config, stage, tables), as_json=as_json)
+        elif as_json:
+            click.echo(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
         sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
     click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
     sys.exit(EXITS[answer["state"]])

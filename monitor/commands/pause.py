@@ -12,9 +12,7 @@ from monitor.options import asks_service, names_who
 @click.command("pause")
 @click.argument("tables", nargs=-1, required=True)
 @click.option("--reason", required=True, help="Why nothing may be merged; kept for ever.")
-@click.option(
-    "--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or PT4H from now."
-)
+@click.option("--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or 4h from now.")
 @names_who
 @asks_service
 def pause(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,6 +28,7 @@ from monitor.config.plans import (
 from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
 from monitor.config.serverless import NOWHERE, placed_nowhere
 from monitor.config.text import mapping, placed, read_text, refusal
+from pipeline.durations import PATTERN, with_durations
 from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings
 
@@ -68,7 +69,10 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
     faults += more + odd + bad + strange + hidden + unset
     try:
-        config = Config.model_validate_json(json.dumps(plain, default=str))
+        config = with_durations(
+            lambda told: Config.model_validate_json(json.dumps(told)),
+            json.loads(json.dumps(plain, default=str)),
+        )
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         wrong = beside(fault_lines(error, schema), unset)
@@ -110,7 +114,19 @@ def schema() -> dict[str, Any]:
     whole["properties"]["invariants"] = invariants.schema()
     whole["properties"]["copies"] = copies.schema(SECRET_SCHEMA)
     whole["properties"]["standards"] = standards.schema()
-    return whole
+    return cast("dict[str, Any]", _with_short_durations(whole))
+
+
+def _with_short_durations(node: Any) -> Any:
+    """*node* of a schema in which a duration may be written in any way that is read."""
+    if isinstance(node, list):
+        return [_with_short_durations(one) for one in node]
+    if not isinstance(node, Mapping):
+        return node
+    if node.get("format") == "duration":
+        rest = {key: value for key, value in node.items() if key != "format"}
+        return {**rest, "pattern": PATTERN}
+    return {key: _with_short_durations(value) for key, value in node.items()}
 
 
 def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
+from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines, join
 
@@ -100,7 +101,10 @@ def read(
     known = {name: value for name, value in known.items() if f"{at}.{name}" not in told}
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     try:
-        value = adapter.validate_json(json.dumps(known), strict=True, extra="forbid")
+        value = with_durations(
+            lambda plain: adapter.validate_json(json.dumps(plain), strict=True, extra="forbid"),
+            known,
+        )
     except ConfigError as error:  # the class itself refuses what its types allow
         return None, [*faults, f"{at}: {error}"]
     except ValidationError as error:

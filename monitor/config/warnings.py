@@ -1,7 +1,7 @@
 """Find settings that are allowed and yet likely to be mistakes: rules and patterns without effect.
 
 A warning never stops the service.  What a rule can match is judged from names that its pattern
-allows: a fixed sample, so a warning says "no name tried".  Pure.
+allows: always the same sample of them.
 """
 
 import importlib

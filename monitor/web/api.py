@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +24,7 @@ from monitor.web import render
 from monitor.web.archives import ARCHIVE_ROUTES
 from monitor.web.arrivals import ARRIVAL_ROUTES, late_arrivals
 from monitor.web.bootstraps import REREAD_ROUTES
+from monitor.web.bounds import seconds
 from monitor.web.first_lines import first_lines
 from monitor.web.history_api import HISTORY_ROUTES
 from monitor.web.lineage import LINEAGE_ROUTES
@@ -42,7 +44,7 @@ from pipeline.model import Stage
 LONGEST_WAIT = 300.0
 
 Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
-Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
+Wait = Annotated[float, BeforeValidator(seconds), Query(ge=0, le=LONGEST_WAIT)]
 GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 

@@ -1,9 +1,20 @@
 """How long may be what a question to the API says, and how much may it ask for?"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import Field, StringConstraints
+
+from pipeline.durations import duration
+
+
+def seconds(told: Any) -> Any:
+    """The seconds of a duration such as ``5m``; a number, and what is none, as it is."""
+    try:
+        return duration(told).total_seconds() if isinstance(told, str) else told
+    except ValueError:
+        return told
+
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 """A name, a reason or whoever asks: never blank."""

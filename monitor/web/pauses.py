@@ -1,10 +1,11 @@
 """Tables whose merges stand still because somebody wants it: paused, looked at, resumed."""
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, datetime
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from checks.pause import Pause
 from monitor.nearest import alike
@@ -12,10 +13,11 @@ from monitor.store.pauses import PauseRecord
 from monitor.web import render
 from monitor.web.bounds import Limit, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
+from pipeline.durations import PATTERN, duration
 from pipeline.errors import ConfigError
 
 PAUSE_ROUTES = APIRouter(prefix="/v1")
-_LENGTH = TypeAdapter(timedelta)
+_LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
 class PauseRequest(BaseModel):
@@ -74,19 +76,19 @@ def resume(parts: Parts, body: ResumeRequest) -> render.Json:
 
 
 def _until(text: str, now: datetime) -> datetime:
-    """The instant that *text* means: RFC 3339 with its offset, or ISO 8601 for how long.
+    """The instant that *text* means: RFC 3339 with its offset, or a duration from now.
 
     Raises:
         ConfigError: it is neither, or it has passed.
     """
     try:
-        if text[:1] in "Pp":
-            found = now + _LENGTH.validate_python(text)
+        if _LENGTH.match(text):
+            found = now + duration(text)
         else:
             found = datetime.fromisoformat(text.upper())
         found = found if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError) as error:  # also beyond the last year, but for the offset
-        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or PT4H"
+        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or 4h"
         raise ConfigError(msg) from error
     if found.tzinfo is None:
         raise ConfigError(f"until {text!r} has no offset; write it with one, as in ...T12:00:00Z")

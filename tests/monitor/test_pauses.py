@@ -197,13 +197,13 @@ def test_one_that_is_forgotten_is_paged(healthy: Rig) -> None:
     ("words", "said"),
     [
         pytest.param([PAUSE, "shop.user", "--reason", "x"], "known: shop.orders", id="no table"),
-        pytest.param([PAUSE, USERS, "--reason", "x", "--until", "soon"], "PT4H", id="no instant"),
+        pytest.param([PAUSE, USERS, "--reason", "x", "--until", "soon"], " or 4h", id="no instant"),
         pytest.param(
-            [PAUSE, USERS, "--reason", "x", "--until", "10000000000"], "PT4H", id="number"
+            [PAUSE, USERS, "--reason", "x", "--until", "10000000000"], " or 4h", id="number"
         ),
         pytest.param(
             [PAUSE, USERS, "--reason", "x", "--until", "9999-12-31T23:59:59-05:00"],
-            "PT4H",
+            " or 4h",
             id="what no instant in UTC is: nobody could read it back, nor rule on any table",
         ),
         pytest.param(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pipeline.durations import FORM
 from pipeline.errors import ConfigError
 from pipeline.options import filled
 
@@ -98,7 +99,7 @@ def test_what_stands_in_a_section_of_its_own_is_no_option(name: str) -> None:
     [
         pytest.param(
             {"wait": "soon"},
-            "options.wait: is not a duration; write ISO 8601, such as PT30S, PT15M or P1D",
+            f"options.wait: is not a duration; {FORM}",
             id="no duration",
         ),
         pytest.param({"wait": 3}, "options.wait: is not a duration", id="a bare number"),

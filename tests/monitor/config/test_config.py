@@ -120,11 +120,11 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "heartbeat: 5",
-            "heartbeat: is not a duration; write ISO 8601, such as PT30S",
+            "heartbeat: is not a duration; write it as 30s, 5m",
             id="a duration without a unit",
         ),
         pytest.param(
-            "heartbeat: 15m", "heartbeat: is not a duration; write ISO 8601", id="no ISO duration"
+            "heartbeat: 15 months", "heartbeat: is not a duration; write it as 30s", id="no unit"
         ),
         pytest.param("heartbeat: PT0S", "heartbeat: must be longer than nothing", id="no pause"),
         pytest.param(

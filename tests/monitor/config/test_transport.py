@@ -34,7 +34,7 @@ def test_another_transport_needs_no_kafka() -> None:
         ),
         pytest.param(
             "kafka: k:1\ntransport_options: {timeout: soon}",
-            "transport_options.timeout: is not a duration; write ISO 8601",
+            "transport_options.timeout: is not a duration; write it as 30s",
             id="type",
         ),
         pytest.param(

@@ -1,0 +1,82 @@
+"""Read a length of time as people write it: ``30s``, ``5m``, ``1h30m``, or ISO 8601 (``PT5M``).
+
+Config, command line and API all read it here.  ``m`` is a minute; there are no months.  Pure.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+FORM = "write it as 30s, 5m, 1h30m or 2d (ISO 8601, such as PT5M, will do)"
+PATTERN = r"^\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|min|h|d|w)\s*)+$|^[-+]?P"
+"""Regular expression of all texts that may be one, for editors."""
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|min|[smhdw])(?![a-z])\s*")
+
+
+def duration(text: str) -> timedelta:
+    """The length of time that *text* says.
+
+    Raises:
+        ValueError: it says none; it has no unit, or is longer than 999,999,999 days.
+    """
+    found, at, last = timedelta(), 0, None
+    while at < len(text) and (part := _PART.match(text, at)):
+        unit = _UNITS[part[2]]
+        if last is not None and unit >= last:  # 1m1h, 1s1s
+            break
+        found, at, last = found + _length(float(part[1]) * unit, text), part.end(), unit
+    if last is not None and at == len(text):
+        return found
+    if text.strip().lstrip("+-").upper().startswith("P"):
+        from pydantic import TypeAdapter  # noqa: PLC0415  - half a verb's start
+
+        with suppress(ValueError):
+            return TypeAdapter(timedelta).validate_python(text.strip())
+    raise ValueError(f"{text!r} is not a duration; {FORM}")
+
+
+def _length(seconds: float, text: str) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{text!r} is too long for a duration") from None
+
+
+def with_durations(validate: Callable[[Any], T], value: Any) -> T:
+    """What *validate* makes of *value*, in which durations may be written as `duration` reads them.
+
+    *value* is plain JSON and is not changed.  Which texts are durations only the model knows: those
+    that it refuses as such are read here, and all is validated again.
+
+    Raises:
+        ValidationError: as *validate* does.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415  - half a verb's start
+
+    try:
+        return validate(value)
+    except ValidationError as error:
+        for fault in error.errors():
+            if str(fault["type"]).startswith("time_delta") and isinstance(fault["input"], str):
+                value = _restated(value, fault["loc"])
+        return validate(value)
+
+
+def _restated(value: Any, loc: Sequence[int | str]) -> Any:
+    """*value* with the text at *loc* in ISO 8601; as it is, if that is no duration."""
+    if not loc:
+        try:
+            micros = duration(value) // timedelta(microseconds=1)
+            return f"PT{micros // 1_000_000}.{micros % 1_000_000:06}S"
+        except ValueError:
+            return value
+    key, rest = loc[0], loc[1:]
+    if isinstance(value, dict) and key in value:
+        return {**value, key: _restated(value[key], rest)}
+    if isinstance(value, list) and isinstance(key, int) and key < len(value):
+        return [_restated(one, rest) if at == key else one for at, one in enumerate(value)]
+    return value
