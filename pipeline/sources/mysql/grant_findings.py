@@ -29,6 +29,12 @@ def grant_findings(
         what = f"{user} may not ask where the log ends"
         fix = f"GRANT REPLICATION CLIENT ON *.* TO {user}"
         found.append(Finding(REFUSE, "grant_log", where, what, fix))
+    listed = facts.mariadb or facts.version < (8, 0)  # there, everybody may list them
+    if not listed and not may(grants, "XA_RECOVER_ADMIN", "", "*"):
+        what = f"{user} may not list prepared XA transactions, so no table can be read again"
+        what += " (bootstrap, repair, replay)"
+        fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO {user}"
+        found.append(Finding(REFUSE, "grant_xa", where, what, fix))
     found += _heartbeat(grants, where, user, heartbeat, present=present)
     hidden = [t for t in sorted(set(tables)) if not may(grants, "SELECT", *t.split(".", 1))]
     if hidden:

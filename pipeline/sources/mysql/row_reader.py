@@ -22,7 +22,7 @@ from pipeline.sources.asked_keys import steps
 from pipeline.sources.keyed_rows import Found, KeyedTable
 from pipeline.sources.limits import Limits, limits_of
 from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.fence import lacking
+from pipeline.sources.mysql.fence import SETTLING, awaited, lacking, open_xa, told_open
 from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
 from pipeline.sources.mysql.plain_values import plain_rows
 from pipeline.sources.mysql.position import executed
@@ -49,13 +49,15 @@ POLL = timedelta(milliseconds=100)
 class MySqlRowReader:
     """Rows of one server; fences are its own, rows a replica's where ``read_from`` names one.
 
-    ``patience`` is how long a replica may take to come past a fence.
+    ``patience`` is how long a replica may take to come past a fence, ``xa_patience`` how long XA
+    transactions that were prepared before it may stay open.
     """
 
     notations: ClassVar[frozenset[Notation]] = frozenset(Notation)
     settings: SourceSettings
     limits: Limits | None = None
     patience: timedelta = timedelta(seconds=30)
+    xa_patience: timedelta = timedelta(seconds=10)
     notation: Notation = Notation.CONNECT
     _server: MySqlSource = field(init=False, repr=False)
     _read_from: MySqlSource = field(init=False, repr=False)
@@ -95,7 +97,7 @@ class MySqlRowReader:
         if self._read_from is not self._server and not executed(beat.head.position):
             msg = f"source:{self.settings.name}: it writes no GTIDs, so nothing tells how far"
             raise ConfigError(f"{msg} a replica is; set gtid_mode=ON, or remove read_from")
-        return ReadFence(head, beat.number, beat.head.position)
+        return ReadFence(head, beat.number, beat.head.position, awaited(self._prepared()))
 
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
         """Even steps from the lowest to the highest value of an integer; none for other keys."""
@@ -155,7 +157,27 @@ class MySqlRowReader:
                 msg = f"source:{self.settings.name}: what is read is not as far as the fence"
                 raise ProofError(f"{msg} after {self.patience}: {missing}")
             time.sleep(POLL.total_seconds())
+        self._await_xa(fence)
         refuse_lagging(self._server, self._read_from, self._limits)
+
+    def _prepared(self) -> frozenset[str]:
+        """XA transactions that may have been prepared below the fence and are not ended.
+
+        One is listed a moment after it is logged, so where any were prepared there are two looks.
+        """
+        prepared = self._server.prepared()
+        if not self._server.xa_prepares:
+            return prepared
+        time.sleep(SETTLING.total_seconds())
+        return prepared | self._server.prepared()
+
+    def _await_xa(self, fence: ReadFence) -> None:
+        until = time.monotonic() + self.xa_patience.total_seconds()
+        while fence.awaited and (names := open_xa(fence, self._read_from.prepared())):
+            if time.monotonic() > until:
+                told = told_open(names, self.xa_patience)
+                raise ProofError(f"source:{self.settings.name}: {told}")
+            time.sleep(POLL.total_seconds())
 
     def _found(self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)

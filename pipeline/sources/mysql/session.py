@@ -28,10 +28,15 @@ Ask = Callable[..., list[Row]]
 TOO_SLOW = {1969, 3024, 3168}  # the server ended the statement at its time limit
 REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
 ABSENT = {1049, 1054, 1146}
+LISTLESS = 1401  # XA RECOVER of a user without XA_RECOVER_ADMIN
 LOST = 2013  # while a statement ran
 RECEIVED = 2**20  # bytes at once
 MOST = 2**30  # bytes of an answer, all of which are held
 MEANINGLESS = {1292, 1367, 1525}  # a text that is no day, time or number where one is asked for
+
+
+class DeniedListError(ConfigError):
+    """The user may not list prepared XA transactions; the server's own words name no right."""
 
 
 @dataclass(eq=False)
@@ -205,6 +210,8 @@ class Session:
             return UnreachableError(f"{self._where}: slow: {said}")
         if code in REFUSED:
             return ConfigError(f"{self._where}: {said}; grant it, or name another user")
+        if code == LISTLESS:
+            return DeniedListError(f"{self._where}: {said}")
         if code in ABSENT or code in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
         return UnreachableError(f"{self._where}: down: {said}")

@@ -27,7 +27,7 @@ from pipeline.sources.mysql.examination import findings
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import POSITIONS, binlog_position
 from pipeline.sources.mysql.server_facts import existing, server_facts
-from pipeline.sources.mysql.session import Session, quoted
+from pipeline.sources.mysql.session import DeniedListError, Row, Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
 from pipeline.sources.mysql.tallies import argument, statement
 from pipeline.sources.positions import PositionRules
@@ -255,6 +255,27 @@ class MySqlSource:
             return True  # it has no other way
         return bool(int(self._session.ask("SELECT @@GLOBAL.binlog_order_commits AS o")[0]["o"]))
 
+    def prepared(self) -> frozenset[str]:
+        """XA transactions that are prepared and not ended, each as XA COMMIT takes its name.
+
+        Raises:
+            ConfigError: the user may not list them.
+        """
+        words = "FORMAT='SQL'" if self._session.mariadb else "CONVERT XID"
+        try:
+            found = self._session.ask(f"XA RECOVER {words}")
+        except DeniedListError as error:
+            fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO '{self.settings.user}'@'...'"
+            msg = f"source:{self.name}: its user may not list prepared XA transactions (XA RECOVER)"
+            raise ConfigError(f"{msg}; {fix}") from error
+        return frozenset(_xid(row, sql=self._session.mariadb) for row in found)
+
+    @property
+    def xa_prepares(self) -> int:
+        """XA PREPARE statements since the server was started."""
+        (row,) = self._session.ask("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
+        return int(row["value"])
+
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
         """Rows of one statement in one consistent read, as the server wrote them.
 
@@ -287,6 +308,15 @@ class MySqlSource:
         """Ask the optimizer first: it dives into the index, and reads no row."""
         plan = self._session.ask(f"EXPLAIN {statement}", *arguments)
         self.limits.refuse_rows(max(int(step.get("rows") or 0) for step in plan), shard.name)
+
+
+def _xid(row: Row, *, sql: bool) -> str:
+    """The name of a row of XA RECOVER: global and branch part in hexadecimal digits, and format."""
+    data, size = str(row["data"]), 2 * int(row["gtrid_length"])
+    if sql:
+        return data
+    digits = data.removeprefix("0x")
+    return f"0x{digits[:size]},0x{digits[size:]},{row['formatid']}"
 
 
 def _table(shard: Shard) -> str:

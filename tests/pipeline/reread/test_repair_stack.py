@@ -5,12 +5,15 @@ Rows are changed at the source without a word in its log, so that the mirror is 
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
 
 from pipeline.model import Origin
-from pipeline.rereads import RowsWished, WishedKey, WishedRange, WishedReread
+from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
+from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.row_reader import MySqlRowReader
 from tests.pipeline.live import Pipe
 from tests.pipeline.reread.live_rereads import again, finished, part, wish, writing
 
@@ -103,6 +106,46 @@ def test_a_replay_brings_the_rows_that_meet_a_condition_and_no_others_under_load
     assert untouched == {*range(0, 600, 2)}
     assert found[401] == "old"  # a replay takes no row away
     assert found[5] in ("old", "live")
+
+
+def test_f108_rows_of_an_xa_transaction_outlive_a_repair_and_a_base_that_began_meanwhile(
+    pipe: Callable[..., Pipe],
+) -> None:
+    """They are sent at XA PREPARE; a read that does not see them yet would delete them for good."""
+    p = pipe("xa")
+    p.sql(T, "INSERT INTO DB.t VALUES (1,'a'), (2,'b'), (3,'c')", T.replace("DB.t ", "DB.u "))
+    p.start()
+    p.catch_up()
+    p.sql(
+        "XA START 'y'",
+        "UPDATE DB.t SET name = 'new' WHERE id = 2",
+        "INSERT INTO DB.t VALUES (4, 'd')",
+        "INSERT INTO DB.u VALUES (1, 'd')",
+        "XA END 'y'",
+        "XA PREPARE 'y'",
+    )
+    p.catch_up()
+    sent = p.pairs()  # before it is committed
+    p.lane.rereading.open_rows = impatient
+    rows, base = repair(p, "t", RowsWished(ranges=(WishedRange(1, 9),))), wish(p, "u")
+
+    def states() -> tuple[RereadState, ...]:
+        return p.lane.reread((rows, base))
+
+    p.until(lambda: all("XA" in one.why for one in states()))
+    waited = states()
+    p.sql("XA COMMIT 'y'")
+    p.until(lambda: all(one.done is not None for one in states()))
+    p.catch_up()
+
+    assert sent == {1: "a", 2: "new", 3: "c", 4: "d"}
+    assert all("0x79,0x,1" in one.why and not one.refused for one in waited)
+    assert p.pairs() == p.source_pairs() == sent
+    assert p.pairs("u") == p.source_pairs("u") == {1: "d"}
+
+
+def impatient(settings: SourceSettings) -> MySqlRowReader:
+    return MySqlRowReader(settings, xa_patience=timedelta(milliseconds=200))
 
 
 def repair(p: Pipe, table: str, rows: RowsWished) -> WishedReread:

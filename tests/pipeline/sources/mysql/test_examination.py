@@ -16,7 +16,7 @@ from pipeline.sources.scope import ExaminationScope, FoldedTable
 
 SETTINGS = SourceSettings("shop", "db", 3306, "sluice", CollectorSettings("", ""), "shop")
 GRANTS = (
-    "GRANT REPLICATION CLIENT ON *.* TO `sluice`@`%`",
+    "GRANT REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`",
     "GRANT ALL PRIVILEGES ON `sluice`.* TO `sluice`@`%`",
     "GRANT SELECT ON `shop`.* TO `sluice`@`%`",
 )

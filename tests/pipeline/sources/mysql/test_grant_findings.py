@@ -9,9 +9,9 @@ from pipeline.sources.mysql.grant_findings import grant_findings
 from pipeline.sources.mysql.grants import may, parse
 from pipeline.sources.mysql.server_facts import ServerFacts
 
-WATCH = "GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT ON *.* TO `sluice`@`%`"
+WATCH = "GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`"
 BEAT = "GRANT ALL PRIVILEGES ON `sluice`.* TO `sluice`@`%`"
-NARROW = "GRANT REPLICATION CLIENT ON *.* TO `sluice`@`%`"
+NARROW = "GRANT REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`"
 
 
 def ruled(lines: Sequence[str], *, present: bool = True) -> dict[str, str]:
@@ -90,7 +90,7 @@ def test_may_reads_grants(lines: Sequence[str], privilege: str, table: str, allo
             id="no more than it needs",
         ),
         pytest.param(
-            ["GRANT SELECT ON *.* TO `sluice`@`%`", BEAT],
+            ["GRANT SELECT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`", BEAT],
             True,
             {"grant_log": "GRANT REPLICATION CLIENT ON *.* TO `sluice`@`%`"},
             id="may not see the log's end",
@@ -123,3 +123,24 @@ def test_a_heartbeat_that_is_not_there_comes_with_its_table() -> None:
 
     assert fix.startswith("CREATE DATABASE IF NOT EXISTS `sluice`; CREATE TABLE IF NOT EXISTS ")
     assert fix.endswith("; GRANT SELECT, INSERT, UPDATE ON `sluice`.`heartbeat` TO `sluice`@`%`")
+
+
+@pytest.mark.parametrize(
+    ("version", "mariadb", "grants", "found"),
+    [
+        pytest.param((8, 0), False, [BEAT, "GRANT SELECT, SUPER ON *.* TO `u`@`%`"], True, id="8"),
+        pytest.param((8, 0), False, ["GRANT ALL PRIVILEGES ON *.* TO `u`@`%`"], False, id="all"),
+        pytest.param((5, 7), False, [], False, id="5.7"),
+        pytest.param((10, 11), True, [], False, id="MariaDB"),
+    ],
+)
+def test_f108_a_user_who_may_not_list_xa_transactions_is_found(
+    version: tuple[int, int], mariadb: bool, grants: list[str], found: bool
+) -> None:
+    server = ServerFacts(version, mariadb=mariadb, grants=tuple(grants))
+
+    told = grant_findings(server, "source:s", "sluice.heartbeat", present=True, tables=())
+
+    fixes = [one.fix for one in told if one.code == "grant_xa"]
+    assert bool(fixes) is found
+    assert all(one.startswith("GRANT XA_RECOVER_ADMIN ON *.* TO ") for one in fixes)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -153,6 +154,81 @@ def test_a_server_that_commits_in_another_order_than_it_logs_is_refused(primary:
         rows.fence(0, datetime.now(UTC))
 
 
+def test_f108_a_read_waits_for_xa_transactions_that_were_prepared_before_its_fence(
+    primary: MySQL,
+) -> None:
+    """Their rows are in the log at XA PREPARE, and in the table at XA COMMIT."""
+    prepare_xa(primary, "'old'", "INSERT INTO d.t VALUES (1, 'x')")
+    brief = MySqlRowReader(settings(primary), xa_patience=timedelta(milliseconds=300))
+    with closing(brief), closing(reader(primary)) as rows, ThreadPoolExecutor(1) as pool:
+        fence = rows.fence(0, datetime.now(UTC))
+        prepare_xa(primary, "'new',x'00ff'", "INSERT INTO d.t VALUES (2, 'x')")
+        try:
+            open_one = r"1 XA transaction .* open .*: 0x6F6C64,0x,1; .*XA COMMIT"
+            with pytest.raises(ProofError, match=open_one):
+                brief.read(fence, RowsAsked(T, ("id",), None, None, 10))
+            looks = looked(rows)
+            found = pool.submit(ids, rows, fence)
+            wait_until(lambda: looks, SOON, "a look before the read")
+            primary.execute("XA COMMIT 'old'")
+
+            assert found.result() == {1}  # the one prepared after the fence keeps no read waiting
+        finally:
+            for _, size, _, data in primary.execute("XA RECOVER CONVERT XID"):
+                text = data.removeprefix("0x")
+                at = 2 * size
+                primary.execute(f"XA ROLLBACK x'{text[:at]}',x'{text[at:]}'")
+
+
+def test_f108_a_read_goes_on_once_a_prepared_xa_transaction_is_rolled_back(primary: MySQL) -> None:
+    prepare_xa(primary, "'back'", "INSERT INTO d.t VALUES (1, 'x')")
+    with closing(reader(primary)) as rows:
+        fence = rows.fence(0, datetime.now(UTC))
+        primary.execute("XA ROLLBACK 'back'")
+
+        assert ids(rows, fence) == set()
+
+
+def test_f108_a_replica_is_read_once_it_has_committed_what_was_prepared(
+    primary: MySQL, start_mysql: Callable[[int], MySQL]
+) -> None:
+    replica = start_mysql(15)
+    replica.replica_of(primary)
+    where = f"{replica.host}:{replica.port}"
+    prepare_xa(primary, "'far'", "INSERT INTO d.t VALUES (1, 'x')")
+    with closing(reader(primary, replica=where)) as rows, ThreadPoolExecutor(1) as pool:
+        fence = rows.fence(0, datetime.now(UTC))
+        wait_until(lambda: replica.execute("XA RECOVER"), SOON, "it is prepared there, too")
+        replica.execute("STOP SLAVE SQL_THREAD")
+        primary.execute("XA COMMIT 'far'")
+        looks = looked(rows)
+        found = pool.submit(ids, rows, fence)
+        try:
+            wait_until(lambda: looks, SOON, "a look at how far the replica is")
+        finally:
+            replica.execute("START SLAVE SQL_THREAD")
+
+        assert found.result() == {1}
+
+
+def test_f108_without_the_right_to_list_xa_transactions_no_read_is_fenced(primary: MySQL) -> None:
+    primary.execute("REVOKE XA_RECOVER_ADMIN ON *.* FROM 'sluice'@'%'")
+    theirs = replace(settings(primary), user="sluice", password="sluice")
+    try:
+        with (
+            closing(MySqlRowReader(theirs)) as rows,
+            pytest.raises(ConfigError, match=r"GRANT XA_RECOVER_ADMIN ON \*\.\* TO 'sluice'"),
+        ):
+            rows.fence(0, datetime.now(UTC))
+    finally:
+        primary.execute("GRANT XA_RECOVER_ADMIN ON *.* TO 'sluice'@'%'")
+
+
+def prepare_xa(mysql: MySQL, xid: str, statement: str) -> None:
+    """Its session is gone after that; the transaction stays open."""
+    mysql.execute(f"XA START {xid}", statement, f"XA END {xid}", f"XA PREPARE {xid}")
+
+
 @pytest.mark.parametrize(
     ("columns", "key", "values"),
     [
@@ -257,7 +333,7 @@ def settings(mysql: MySQL, replica: str = "") -> SourceSettings:
 
 
 def reader(mysql: MySQL, replica: str = "") -> MySqlRowReader:
-    return MySqlRowReader(settings(mysql, replica), patience=SOON)
+    return MySqlRowReader(settings(mysql, replica), patience=SOON, xa_patience=SOON)
 
 
 def ids(rows: MySqlRowReader, fence: object) -> set[int]:
