@@ -29,6 +29,9 @@ class Capture:
     rows became others without a word in the log (dropped, made anew, exchanged), each with when
     that was noticed last; such times are seconds of this process's own clock.
     ``keeper`` keeps the log of what is sent; None if nothing does, or it needs nothing that does.
+    ``remembered`` is what the source has behind each table's name, in its own words, to be kept in
+    the landing checkpoint; ``differs`` names the tables that have something else behind them than
+    was remembered.
     ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
     values are changed, empty if by none; it is None where that is so of no column.
     """
@@ -41,6 +44,8 @@ class Capture:
     broken: Break | None = None
     keeper: LogKeeper | None = None
     alters: Callable[[str], str] | None = None
+    remembered: Mapping[str, str] = field(default_factory=dict)
+    differs: Callable[[Mapping[str, str]], frozenset[ShardId]] = lambda _: frozenset()
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""
@@ -72,4 +77,6 @@ def both(lists: Capture, source: Capture | None) -> Capture:
         source.broken,
         source.keeper,
         lists.alters,
+        source.remembered,
+        source.differs,
     )

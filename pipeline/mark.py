@@ -184,6 +184,8 @@ class Mark:
     ``orderings``     source -> what the orders of its changes rest on.
     ``again``         source -> its newest snapshot that was not its first.
     ``keepers``       source -> what kept its log for its collector when that was looked at.
+    ``stores``        ``source/NAME`` -> what the source had behind its tables when that was looked
+                      at, in its own words (`Capture.remembered`).
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
     ``parts``         ``source/shard`` -> order of a snapshot that is torn, or only partly left.
@@ -223,6 +225,7 @@ class Mark:
     orderings: Mapping[str, Ordering] = field(default_factory=dict)
     keepers: Mapping[str, LogKeeper] = field(default_factory=dict)
     again: Mapping[str, SnapshotAgain] = field(default_factory=dict)
+    stores: Mapping[str, str] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()

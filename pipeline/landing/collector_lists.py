@@ -86,7 +86,7 @@ def with_lists(
     *told* is without the collectors that are silent, and without what *before* says was replaced;
     *ends* without the logs of servers that are silent.
     """
-    lists, gaps = dict(before.lists), dict(made.gaps)
+    lists, gaps, stores = dict(before.lists), dict(made.gaps), made.stores
     for source, known in before.lists.items():  # and those that are told, below
         if known.unseen < 0:
             lists[source] = replace(known, unseen=made.batch)
@@ -102,13 +102,17 @@ def with_lists(
             unread = {name for name in asked if other or not _shown(made, now, name)}
         silent = known_before is not None and known_before.unseen >= 0
         unsure = {*fresh} - left - unread if other and silent else set[str]()
-        replaced = _replaced(made, before, source, capture) - left
+        remembered = _remembered(before, source)
+        replaced = _replaced(made, before, capture, remembered, source) - left
+        if capture.remembered and remembered != capture.remembered:
+            stores = {n: one for n, one in stores.items() if source_of(n) != source}
+            stores |= {f"{source}/{name}": one for name, one in capture.remembered.items()}
         if left or unsure or unread or replaced:
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
             short = left | unsure | unread | replaced
             gap = Gap.noticed(f"lists:{source}", made.batch, why, short)
             gaps[gap.id] = tell_gap(gap)
-    return replace(made, lists=lists, gaps=gaps)
+    return replace(made, lists=lists, gaps=gaps, stores=stores)
 
 
 def _known(
@@ -148,16 +152,27 @@ def _sends(lists: Capture, name: str) -> bool:
     return lists(ShardId.parse(Shard.parse(name).name))
 
 
-def _replaced(made: Mark, before: Mark, source: str, capture: Capture) -> set[str]:
+def _replaced(
+    made: Mark, before: Mark, capture: Capture, remembered: Mapping[str, str], source: str
+) -> set[str]:
     """Those that were replaced, also if they have no base yet: it may be on its way.
 
     Not one of which nothing was known *before*: its rows may be the new table's.
     """
-    if not capture.replaced:
+    now = capture.remembered
+    differing = capture.differs(remembered) if remembered and remembered != now else frozenset()
+    found = {*capture.replaced, *differing}
+    if not found:
         return set()
     own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
     there = (name for name in own if name in before.shards and is_there(made, name))
-    return {name for name in there if ShardId.parse(Shard.parse(name).name) in capture.replaced}
+    return {name for name in there if ShardId.parse(Shard.parse(name).name) in found}
+
+
+def _remembered(before: Mark, source: str) -> dict[str, str]:
+    """What the source had behind its tables, as of the batch before."""
+    start = f"{source}/"
+    return {n.removeprefix(start): one for n, one in before.stores.items() if n.startswith(start)}
 
 
 def _why(
@@ -181,8 +196,9 @@ def _why(
         )
     if replaced:
         why.append(
-            f"{_first(replaced)} was dropped, made anew, left out for a while, or rows of it came "
-            "or went with a partition, of which no log tells: take a new base of it, or ignore it"
+            f"{_first(replaced)} was changed at the source by a statement that its log leaves out "
+            "(DROP and CREATE, RENAME, ALTER COLUMN TYPE, or ATTACH, DETACH or TRUNCATE of a"
+            " partition, or left out for a while); run `sluice bootstrap TABLE`, or ignore it"
         )
     return "; ".join(why)
 

@@ -83,6 +83,7 @@ VALUES = {
     "keepers": st.builds(
         LogKeeper, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
     ),
+    "stores": st.text(max_size=2),
     "schemas": st.builds(ToldSchema, st.just(ORDER), st.text(max_size=2)),
     "rereads": st.builds(
         Reread, st.just("x"), st.sampled_from(Origin), st.just(ORDER), st.just("uuid"), NUMBERS,

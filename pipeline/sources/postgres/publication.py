@@ -1,9 +1,22 @@
 """Of which tables does a publication send all rows and all operations, under their own names?
 
 Asked in every round of landing: what the publication names, and a digest of the catalogue's tables;
-these are read only when they are others.  Which of them stands under a name is remembered, as no
-log tells of a DROP, a RENAME, or a partition that comes with its rows or goes with them.
-Cannot see: what was done and undone between two looks, or before the first of this process.
+these are read only when they are others.  What is behind a name is remembered, also in the landing
+checkpoint: the log has no event for a DROP, a RENAME, or a partition that is attached with its rows
+or detached with them, nor for these, which give a table a new file (``relfilenode``):
+
+* TRUNCATE of a partition that is sent under its root's name;
+* ALTER TABLE that computes values: ALTER COLUMN TYPE ... USING, SET EXPRESSION, ADD COLUMN with a
+  volatile default.  Each writes the columns' rows in ``pg_attribute``.
+
+VACUUM FULL, CLUSTER, SET TABLESPACE, SET LOGGED and pg_repack give a new file, too, and leave
+``pg_attribute`` as it is; so does a TRUNCATE that is sent.  Of a partition under its root's name a
+new file is harmless only if a row in it is older than the look before (the first three keep
+``xmin``, TRUNCATE leaves no row).
+Cannot see: what was done and undone between two looks.  Counts as a loss and may be none: ALTER
+COLUMN TYPE without USING, a new file and changed columns by two statements between two looks (a
+TRUNCATE and ADD COLUMN); of such a partition pg_repack, TRUNCATE of the root, and VACUUM FULL
+without any old row.
 """
 
 import json
@@ -11,10 +24,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import structlog
+
 from pipeline.capture import Capture
+from pipeline.errors import SluiceError
 from pipeline.model import ShardId
 from pipeline.sources.postgres.server_facts import PublicationFacts, publication_facts
-from pipeline.sources.postgres.session import PostgresSession, Row
+from pipeline.sources.postgres.session import PostgresSession, Row, quoted
+
+log = structlog.get_logger(__name__)
 
 NAMED = """\
 SELECT n.nspname::text AS schema, c.relname::text AS relation, r.oid::bigint AS entry
@@ -37,24 +55,72 @@ JOIN pg_namespace n ON n.oid = t.relnamespace
 WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
 """
 DIGEST = f"""\
-SELECT md5(coalesce(string_agg(concat_ws(' ', c.oid, n.nspname, t.relname), ',' ORDER BY c.oid),
-    '')) AS digest {STORED}"""
+SELECT md5(coalesce(string_agg(
+        concat_ws(' ', c.oid, n.nspname, t.relname, c.relfilenode, c.xmin), ',' ORDER BY c.oid
+    ), '')) AS digest,
+    pg_snapshot_xmin(pg_current_snapshot())::text AS ended {STORED}"""
 STORES = f"""\
-SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation {STORED}"""
+SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation,
+    c.relfilenode::bigint AS file, c.xmin::text AS written, c.oid <> t.oid AS part {STORED}"""
+COLUMNS = """\
+SELECT attrelid::bigint AS oid,
+    left(md5(string_agg(concat_ws(':', attnum, xmin), ' ' ORDER BY attnum)), 8) AS columns
+FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 GROUP BY 1
+"""
+LEAF = """\
+SELECT n.nspname::text AS schema, c.relname::text AS relation
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
+"""
 
+ENTRY = "entry "  # what a key of an entry of the publication begins with; others are oids
 Stores = Mapping[ShardId, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table that holds rows, and under which name they are sent; a ``part`` under its root's.
+
+    ``file`` is its relfilenode, ``columns`` a digest of when its rows of ``pg_attribute`` were
+    written.
+    """
+
+    oid: int
+    shard: ShardId
+    file: int
+    columns: str
+    part: bool = False
+
+    def __str__(self) -> str:
+        """Render as in the landing checkpoint."""
+        shown = [self.shard.database, self.shard.relation, self.file, self.columns, int(self.part)]
+        return json.dumps(shown, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, oid: int, text: str) -> "StoredTable":
+        """Read back what ``str`` wrote."""
+        database, relation, file, columns, part = json.loads(text)
+        return cls(oid, ShardId(database, relation), file, columns, bool(part))
+
+    def is_rewritten(self, before: "StoredTable") -> bool:
+        """Whether its rows may be others than *before*, as far as the catalogue shows."""
+        return self.file != before.file and (self.part or self.columns != before.columns)
 
 
 @dataclass(eq=False)
 class PublishedTables:
-    """What the publication called *name* sends, and what stood under each name at the last look."""
+    """What the publication called *name* sends, and what was behind each name at the last look."""
 
     session: PostgresSession
     name: str
     clock: Callable[[], float] = time.monotonic
     _digest: str = ""
+    _ended: int = 0
+    _written: Mapping[int, str] = field(default_factory=dict)
+    _tables: Mapping[int, StoredTable] = field(default_factory=dict)
     _present: Stores = field(default_factory=dict)
     _entries: Stores = field(default_factory=dict)
+    _remembered: Mapping[str, str] = field(default_factory=dict)
+    _kept: set[tuple[int, int]] = field(default_factory=set)
     _replaced: dict[ShardId, float] = field(default_factory=dict)
 
     def capture(self) -> Capture:
@@ -81,17 +147,92 @@ class PublishedTables:
             return held and shard in present
 
         text = json.dumps([str(facts), sorted(map(str, entries)), sorted(schemas)])
-        return Capture(sends, text, said_by=said_by, replaced=dict(self._replaced))
+        return Capture(
+            sends,
+            text,
+            said_by=said_by,
+            replaced=dict(self._replaced),
+            remembered=self._remembered,
+            differs=self._differing,
+        )
 
     def _look(self, facts: PublicationFacts, entries: Stores) -> None:
-        present = self._present
+        before, tables, present = self._tables, self._tables, self._present
         (told,) = self.session.ask(DIGEST, facts.via_root)
         if told["digest"] != self._digest:
             rows = self.session.ask(STORES, facts.via_root)
+            tables = self._stored(rows)
             present = _gathered((row, str(row["oid"])) for row in rows)
+            for oid, one in tables.items():
+                known = before.get(oid)
+                if known is not None and known.file != one.file and known.shard == one.shard:
+                    self._rule(known, one)
+            self._written = {int(row["oid"]): str(row["written"]) for row in rows}
         found = {*replaced(self._present, present), *replaced(self._entries, entries)}
-        self._digest, self._present, self._entries = str(told["digest"]), present, entries
+        found |= {one.shard for oid, one in tables.items() if self._is_rewritten(before, oid, one)}
+        if tables is not before or entries != self._entries:
+            self._remembered = {str(oid): str(one) for oid, one in tables.items()} | {
+                f"{ENTRY}{name}": json.dumps(sorted(stores)) for name, stores in entries.items()
+            }
+        self._digest, self._ended = str(told["digest"]), int(told["ended"])
+        self._tables, self._present, self._entries = tables, present, entries
         self._replaced |= dict.fromkeys(found, self.clock())
+
+    def _stored(self, rows: Iterable[Row]) -> Mapping[int, StoredTable]:
+        """Tables with their columns, which are asked for where the catalogue's row is another."""
+        written = {int(row["oid"]): str(row["written"]) for row in rows}
+        asked = [oid for oid, at in written.items() if self._written.get(oid) != at]
+        columns = {oid: one.columns for oid, one in self._tables.items()}
+        found = self.session.ask(COLUMNS, asked) if asked else []
+        columns |= {int(row["oid"]): str(row["columns"]) for row in found}
+        return {
+            (oid := int(row["oid"])): StoredTable(
+                oid,
+                ShardId(str(row["schema"]), str(row["relation"])),
+                int(row["file"]),
+                columns.get(oid, ""),
+                bool(row["part"]),
+            )
+            for row in rows
+        }
+
+    def _rule(self, before: StoredTable, now: StoredTable) -> None:
+        """Remember that a part's new file holds its old rows, if it does."""
+        if now.part and now.columns == before.columns and self._holds_old_rows(now.oid):
+            self._kept.add((now.oid, before.file))
+            self._kept.add((now.oid, now.file))
+
+    def _holds_old_rows(self, oid: int) -> bool:
+        """Whether a row of it is older than the last look; False where that cannot be read."""
+        try:
+            for leaf in self.session.ask(LEAF, oid):
+                table = f"{quoted(str(leaf['schema']))}.{quoted(str(leaf['relation']))}"
+                older = f"SELECT 1 AS old FROM {table} WHERE age(xmin) > age(%s::xid8::xid)"  # noqa: S608
+                return bool(self.session.ask(f"{older} LIMIT 1", str(self._ended)))
+        except SluiceError as error:
+            log.warning("rows of a partition were not looked at", oid=oid, why=str(error))
+        return False
+
+    def _is_rewritten(self, before: Mapping[int, StoredTable], oid: int, now: StoredTable) -> bool:
+        known = before.get(oid)
+        if known is None or not now.is_rewritten(known):
+            return False
+        kept = {(oid, known.file), (oid, now.file)} <= self._kept
+        return not (kept and known.columns == now.columns)
+
+    def _differing(self, remembered: Mapping[str, str]) -> frozenset[ShardId]:
+        """Names behind which something else was *remembered*, or other rows of the same."""
+        tables, entries = dict[int, StoredTable](), dict[ShardId, frozenset[str]]()
+        for key, text in remembered.items():
+            if key.startswith(ENTRY):
+                name = ShardId.parse(key.removeprefix(ENTRY))
+                entries[name] = frozenset(json.loads(text))
+            else:
+                tables[int(key)] = StoredTable.parse(int(key), text)
+        found = {*replaced(_by_name(tables.values()), self._present)}
+        found |= replaced(entries, self._entries)
+        found |= {o.shard for oid, o in self._tables.items() if self._is_rewritten(tables, oid, o)}
+        return frozenset(found)
 
     def _ask(self, statement: str) -> list[Row]:
         return self.session.ask(statement, self.name)
@@ -108,6 +249,13 @@ def replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
         name for name, stores in now.items() for store in stores if known.get(store, name) != name
     }
     return frozenset(lost | come)
+
+
+def _by_name(tables: Iterable[StoredTable]) -> Stores:
+    found: dict[ShardId, set[str]] = {}
+    for one in tables:
+        found.setdefault(one.shard, set()).add(str(one.oid))
+    return {name: frozenset(stores) for name, stores in found.items()}
 
 
 def _gathered(told: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:

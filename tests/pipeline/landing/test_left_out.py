@@ -197,6 +197,34 @@ def test_what_was_replaced_without_a_word_is_a_gap_once() -> None:
     (gap,) = gaps(CollectorLists(digest(ALL)), replaced, {T: 2})
 
     assert gap.shards == (T,)
-    assert "db.t was dropped, made anew, left out for a while" in gap.why
+    assert "db.t was changed at the source by a statement that its log leaves out" in gap.why
     known = {gap.id: tell_gap(gap)}
     assert gaps(CollectorLists(digest(ALL)), replaced, {T: 2}, gaps=known) == [gap]
+
+
+def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_remembers() -> None:
+    def differs(remembered: Mapping[str, str]) -> frozenset[ShardId]:
+        return frozenset({ShardId("db", "t")} if remembered["7"] == "old" else ())
+
+    now = replace(ALL, remembered={"7": "new"}, differs=differs)
+    before = replace(
+        BEFORE,
+        lists={"a": CollectorLists(digest(ALL))},
+        stores={"a/7": "old", "a/8": "gone", "b/7": "other"},
+    )
+    made = replace(before, batch=5)
+
+    told = with_lists(made, before, {"a": now}, {}, NOW)
+    again = with_lists(replace(told, batch=6, gaps={}), told, {"a": now}, {}, NOW)
+    first = with_lists(made, replace(before, stores={}), {"a": now}, {}, NOW)
+
+    assert [read_gap(one).shards for one in told.gaps.values()] == [(T,)]
+    assert told.stores == {"a/7": "new", "b/7": "other"}
+    assert again.gaps == first.gaps == {}
+    assert Mark.loads(replace(told, full=5).dumps()).stores == told.stores
+
+
+def test_f112_a_source_that_tells_nothing_keeps_what_was_remembered() -> None:
+    before = replace(BEFORE, stores={"a/7": "old"})
+
+    assert with_lists(replace(before, batch=5), before, {"a": ALL}, {}, NOW).stores == before.stores

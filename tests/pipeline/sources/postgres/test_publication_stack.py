@@ -110,6 +110,132 @@ MAKE = "CREATE TABLE c (id INT PRIMARY KEY)"
 PART = "CREATE TABLE od.p_2 PARTITION OF od.p FOR VALUES FROM (10) TO (20)"
 
 
+ROOTED = (
+    "DROP PUBLICATION IF EXISTS sluice",
+    "CREATE PUBLICATION sluice FOR ALL TABLES WITH (publish_via_partition_root)",
+    "DROP TABLE IF EXISTS f, f_2",
+    "CREATE TABLE f (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id)",
+    "CREATE TABLE f_1 PARTITION OF f FOR VALUES FROM (1) TO (10)",
+    "CREATE TABLE f_2 PARTITION OF f FOR VALUES FROM (10) TO (20)",
+    "INSERT INTO f SELECT n, n FROM generate_series(1, 19) n",
+)
+REWRITE = "ALTER TABLE {} ALTER COLUMN v TYPE int USING v + 1"
+HARMLESS = (
+    "VACUUM FULL {}",
+    "CLUSTER {0} USING {0}_pkey",
+    "ALTER TABLE {} SET TABLESPACE pg_default",
+    "REINDEX TABLE {}",
+    "ANALYZE {}",
+    "ALTER TABLE {} ADD COLUMN more INT",
+)
+
+
+def test_f106_truncate_of_one_partition_under_its_roots_name_is_noticed(
+    published: Postgres,
+) -> None:
+    published.execute(*ROOTED, database="published")
+
+    found = looks(
+        published,
+        ("INSERT INTO f VALUES (0 + 1, 1) ON CONFLICT DO NOTHING",),
+        ("TRUNCATE f_1",),
+        ("BEGIN", "TRUNCATE f_2", "INSERT INTO f VALUES (11, 0)", "COMMIT"),
+        ("INSERT INTO f VALUES (1, 1)",),
+    )
+
+    assert found == [set(), {"public.f"}, {"public.f"}, set()]
+
+
+def test_f106_what_gives_a_partition_a_new_file_with_its_old_rows_is_none(
+    published: Postgres,
+) -> None:
+    published.execute(*ROOTED, database="published")
+
+    found = looks(
+        published,
+        ("UPDATE f SET v = 0 WHERE id = 1",),
+        ("VACUUM FULL f_1", "VACUUM FULL f_2"),
+        ("CLUSTER f_1 USING f_1_pkey",),
+        ("REINDEX TABLE f_1",),
+        ("TRUNCATE f_1",),
+    )
+
+    assert found == [set(), set(), set(), set(), {"public.f"}]
+
+
+def test_f107_values_that_a_statement_computes_anew_are_noticed(published: Postgres) -> None:
+    published.execute(
+        "DROP PUBLICATION IF EXISTS sluice",
+        "CREATE PUBLICATION sluice FOR ALL TABLES",
+        "DROP TABLE IF EXISTS r",
+        "CREATE TABLE r (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO r SELECT n, n FROM generate_series(1, 100) n",
+        database="published",
+    )
+
+    harmless = looks(published, *((one.format("r"),) for one in HARMLESS))
+    emptied = looks(published, ("TRUNCATE r",), ("BEGIN", "TRUNCATE r", REFILL, "COMMIT"))
+    rewritten = looks(published, (REWRITE.format("r"),), ("SELECT 1",))
+    volatile = looks(published, ("ALTER TABLE r ADD COLUMN at FLOAT DEFAULT random()",))
+
+    assert harmless == [set()] * len(HARMLESS)
+    assert emptied == [set(), set()]
+    assert rewritten == [{"public.r"}, set()]
+    assert volatile == [{"public.r"}]
+
+
+REFILL = "INSERT INTO r SELECT n, n FROM generate_series(1, 100) n"
+
+
+@pytest.mark.parametrize(
+    ("statements", "differs"),
+    [
+        pytest.param(("INSERT INTO r VALUES (1000, 1)", "TRUNCATE r"), set(), id="sent"),
+        pytest.param(("VACUUM FULL r",), set(), id="vacuumed"),
+        pytest.param(("CREATE TABLE came (id INT PRIMARY KEY)",), set(), id="one more"),
+        pytest.param(
+            ("DROP TABLE r", "CREATE TABLE r (id INT PRIMARY KEY, v INT)"), {"public.r"}, id="anew"
+        ),
+        pytest.param((REWRITE.format("r"),), {"public.r"}, id="rewritten"),
+        pytest.param(("TRUNCATE f_1",), {"public.f"}, id="a partition emptied"),
+        pytest.param(
+            ("ALTER TABLE f DETACH PARTITION f_2",), {"public.f", "public.f_2"}, id="detached"
+        ),
+        pytest.param(("ALTER TABLE r RENAME TO s",), {"public.r", "public.s"}, id="renamed"),
+    ],
+)
+def test_f112_what_changed_while_nobody_looked_differs_from_what_was_remembered(
+    published: Postgres, statements: tuple[str, ...], differs: set[str]
+) -> None:
+    published.execute(
+        *ROOTED,
+        "DROP TABLE IF EXISTS r, s, came",
+        "CREATE TABLE r (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO r SELECT n, n FROM generate_series(1, 100) n",
+        database="published",
+    )
+    before, _ = sent(published)
+
+    after, _ = sent(published, *statements)
+
+    assert before.differs(before.remembered) == frozenset()
+    assert {str(one) for one in after.differs(before.remembered)} == differs
+    assert after.differs(after.remembered) == frozenset()
+
+
+def test_f112_an_entry_that_was_taken_out_and_put_in_while_nobody_looked_differs(
+    published: Postgres,
+) -> None:
+    anew = ("DROP PUBLICATION IF EXISTS sluice", "CREATE PUBLICATION sluice FOR TABLE a, b")
+    before, _ = sent(published, *anew)
+
+    after, _ = sent(
+        published, "ALTER PUBLICATION sluice DROP TABLE b", "ALTER PUBLICATION sluice ADD TABLE b"
+    )
+
+    assert {str(one) for one in after.differs(before.remembered)} == {"public.b"}
+
+
 def test_what_stands_under_a_name_is_told_once_it_is_another(published: Postgres) -> None:
     published.execute(
         "DROP PUBLICATION IF EXISTS sluice",
@@ -120,7 +246,8 @@ def test_what_stands_under_a_name_is_told_once_it_is_another(published: Postgres
     found = looks(
         published,
         (MAKE,),
-        ("INSERT INTO c VALUES (1)", "TRUNCATE c", "ALTER TABLE c ADD COLUMN x INT"),
+        ("INSERT INTO c VALUES (1)", "TRUNCATE c"),
+        ("ALTER TABLE c ADD COLUMN x INT",),
         ("DROP TABLE c", MAKE),
         ("CREATE TABLE d (id INT PRIMARY KEY)",),
         ("ALTER TABLE c RENAME TO e", "ALTER TABLE d RENAME TO c"),
@@ -129,6 +256,7 @@ def test_what_stands_under_a_name_is_told_once_it_is_another(published: Postgres
     )
 
     assert found == [
+        set(),
         set(),
         set(),
         {"public.c"},
