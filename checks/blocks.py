@@ -15,7 +15,7 @@ from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.mark import Mark, Quarantine
 from pipeline.model import Missing, Ordering, Table
-from pipeline.report import Gap, Hold, read_gap
+from pipeline.report import SETTING, Gap, Hold, read_gap
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
 MOST_KEYS = 20  # a ruling names no more: one that names so many may have been cut off
@@ -154,6 +154,10 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""
             told = f"{span} cannot be read: {gap.why}; {_advice(inputs.table)}"
+            if gap.doubt:
+                base = f"; then {_advice(inputs.table)}" if gap.doubt == SETTING else ""
+                yield Reason("unproven", f"{gap.why}{base}", gap.id, shared)
+                continue
             yield Reason("gap", told, gap.id, shared)
     for subject, one in sorted(mark.quarantine.items()):
         if _quarantines(subject, one, inputs):

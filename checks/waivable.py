@@ -23,6 +23,8 @@ _FORMS = {
     "log": _NOTICED,
     "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
+    "delay": r".+@[0-9a-f]{8}",
+    "setting": r".+@[0-9a-f]{8}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
     "torn": _NOTICED,
     "unbalanced": rf".+@-?{_NUMBER}",

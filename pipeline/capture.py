@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from pipeline.finding import Finding
 from pipeline.model import LogKeeper, ShardId
 
 
@@ -34,6 +35,7 @@ class Capture:
     was remembered.
     ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
     values are changed, empty if by none; it is None where that is so of no column.
+    ``hazards`` are settings by which changes may be dropped, rewritten or delayed.
     """
 
     sends: Callable[[ShardId], bool]
@@ -46,6 +48,7 @@ class Capture:
     alters: Callable[[str], str] | None = None
     remembered: Mapping[str, str] = field(default_factory=dict)
     differs: Callable[[Mapping[str, str]], frozenset[ShardId]] = lambda _: frozenset()
+    hazards: tuple[Finding, ...] = ()
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""
@@ -65,9 +68,15 @@ class Capture:
 
 
 def both(lists: Capture, source: Capture | None) -> Capture:
-    """What the *lists* of a collector let in and its *source* sends; None: that sends all."""
+    """What the *lists* of a collector let in and its *source* sends; None: that sends all.
+
+    A source without a ``text`` sends all, too, and tells hazards only.
+    """
     if source is None:
         return lists
+    hazards = (*lists.hazards, *source.hazards)
+    if not source.text:
+        return replace(lists, hazards=hazards)
     return Capture(
         lambda shard: lists(shard) and source(shard),
         json.dumps([lists.text, source.text]),
@@ -79,4 +88,5 @@ def both(lists: Capture, source: Capture | None) -> Capture:
         lists.alters,
         source.remembered,
         source.differs,
+        hazards,
     )

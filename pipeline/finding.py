@@ -1,5 +1,10 @@
-"""What is a finding of the doctor?  And how is a list of demands on settings ruled?  Pure."""
+"""A finding about a setting, and the rules that produce findings from lists of demands.
 
+A finding with an ``effect`` is one by which changes may be missing from the topics: the doctor
+prints it, and the running service withholds READY for it.  Both use the same lists.  Pure.
+"""
+
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +18,20 @@ class FindingSeverity(StrEnum):
     NOTE = "note"
 
 
+class Effect(StrEnum):
+    """What a setting does to changes; NONE: nothing that the gate has to know.
+
+    DROPS and REWRITES leave changes missing or wrong, also after the setting is gone.  REKEYS does
+    so where the config names no key of its own.  DELAYS lasts only as long as the setting.
+    """
+
+    NONE = ""
+    DROPS = "drops"
+    REWRITES = "rewrites"
+    REKEYS = "rekeys"
+    DELAYS = "delays"
+
+
 REFUSE, WARN, NOTE = FindingSeverity.REFUSE, FindingSeverity.WARN, FindingSeverity.NOTE
 
 
@@ -21,6 +40,8 @@ class Finding:
     """One thing that is not as it should be.
 
     ``code`` is a short name that stays; ``fix`` is the statement or setting that solves it.
+    ``effect`` is what it does to changes of tables whose ``database.table`` matches the regular
+    expression ``shards``; empty: of all tables.
     """
 
     severity: FindingSeverity
@@ -28,6 +49,13 @@ class Finding:
     where: str
     what: str
     fix: str
+    effect: Effect = Effect.NONE
+    shards: str = ""
+
+    def affects(self, shard: str) -> bool:
+        """Whether changes of *shard*, ``database.table``, are affected."""
+        known = not self.shards or re.fullmatch(self.shards, shard, re.DOTALL | re.IGNORECASE)
+        return self.effect is not Effect.NONE and bool(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +74,7 @@ class Demand:
     default: str | None = None
     severity: FindingSeverity = REFUSE
     fix: str = ""
+    effect: Effect = Effect.NONE
 
     def met(self, value: str) -> bool:
         """Whether *value* will do."""
@@ -70,5 +99,5 @@ def unmet(
         fix = demand.fix or remedy.format(name=demand.name, value=wanted)
         implied = "" if demand.name in settings else " (by default)"
         what = f"{demand.name}={value}{implied}: {demand.why}"
-        found.append(Finding(demand.severity, demand.name, where, what, fix))
+        found.append(Finding(demand.severity, demand.name, where, what, fix, demand.effect))
     return found

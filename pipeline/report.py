@@ -11,6 +11,9 @@ from pipeline.image import Image
 from pipeline.model import Account, Order
 from pipeline.resubmissions import ResubmissionState
 
+SETTING, DELAY = "setting", "delay"
+"""Kinds of gaps that a setting makes: it closes by a later base, or with the setting."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -38,6 +41,12 @@ class Gap:
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
         object.__setattr__(self, "why", worded(self.why, "gap"))
+
+    @property
+    def doubt(self) -> str:
+        """SETTING or DELAY where only a setting makes it; else empty.  No topic has a colon."""
+        kind, colon, _ = self.topic.partition(":")
+        return kind if colon and kind in (SETTING, DELAY) else ""
 
     @classmethod
     def noticed(

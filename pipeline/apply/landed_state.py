@@ -7,7 +7,7 @@ from functools import cached_property
 from pipeline.apply.catalog import Catalog
 from pipeline.lives import Lives
 from pipeline.mark import Mark, source_of
-from pipeline.report import read_gap
+from pipeline.report import SETTING, read_gap
 
 
 @dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
@@ -55,8 +55,16 @@ class LandedState:
     @cached_property
     def gaps(self) -> Mapping[str, Sequence[str]]:
         """``source/shard`` -> ids of the open gaps that concern it."""
+        return self._gaps(SETTING, "")
+
+    @cached_property
+    def holding(self) -> Mapping[str, Sequence[str]]:
+        """The same without those that a setting makes: of what still comes, all is merged."""
+        return self._gaps("")
+
+    def _gaps(self, *kinds: str) -> Mapping[str, Sequence[str]]:
         found: dict[str, list[str]] = {}
         for gap in map(read_gap, self.mark.gaps.values()):
-            for name in gap.shards:
+            for name in gap.shards if gap.doubt in kinds else ():
                 found.setdefault(name, []).append(gap.id)
         return found

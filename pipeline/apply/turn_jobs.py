@@ -264,7 +264,7 @@ class TurnJobs:
         if not self._arrivals.complete(table.name, moves, mark, now):
             return None
         require_alike(table, mark, moves, landed.catalog)
-        require_landed(table, mark, moves, landed.gaps)
+        require_landed(table, mark, moves, landed.holding)
         if self.mirrors.applied(table.name) < 0:
             require_kept(table, mark, self._dropped())
         return moves

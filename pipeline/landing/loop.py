@@ -25,6 +25,7 @@ from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look, reordered
 from pipeline.landing.facts import Facts, gather
+from pipeline.landing.hazards import with_hazards
 from pipeline.landing.healing import Healed, Healing
 from pipeline.landing.hidden_topics import hidden_among, with_hidden
 from pipeline.landing.listing import Listing, Upstream, tell_gone
@@ -211,6 +212,7 @@ class Landing:
         )
         self._same_topics(chosen, listing)
         made = self._with_lost(made, listing, epochs, facts, stamp.received)
+        made = with_hazards(made, listing.captures, self.router, waived)
         lives = lived(self.mark.lives, made.batch, self._life.int >> 66)
         made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before

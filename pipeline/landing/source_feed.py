@@ -1,7 +1,8 @@
 """One source as the landing loop sees it: its server, its collector, its topics, its format."""
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from pipeline.capture import Capture, both
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.errors import SluiceError, UnreachableError
+from pipeline.finding import Finding
 from pipeline.formats.format import Format
 from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Head, Missing
@@ -22,6 +24,7 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled
 
+LINGER = 60.0  # seconds that a hazard is told for after it was seen last
 log = structlog.get_logger(__name__)
 
 
@@ -45,6 +48,9 @@ class Feed:
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
     _last: Capture | None = None
     _silence: str = ""
+    clock: Callable[[], float] = time.monotonic
+    _hazards: dict[Finding, float] = field(default_factory=dict)
+    _missed: set[Finding] = field(default_factory=set)
 
     @property
     def reading(self) -> SchemaReading:
@@ -92,7 +98,8 @@ class Feed:
             self._look()
             return Missing(self._silence)
         try:
-            self._last = both(self.collector.captures(), self.server().sends())
+            told = both(self.collector.captures(), self.server().sends())
+            self._last = replace(told, hazards=self._lasting(told.hazards))
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
             return Missing(str(error))
@@ -102,7 +109,16 @@ class Feed:
         """Let the server that was asked last notice what no log tells of; it says so later."""
         for server in self._servers.values():
             with suppress(SluiceError):
-                server.sends()
+                told = server.sends()
+                self._missed |= set() if told is None else set(told.hazards)
+
+    def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
+        """They are told for a while after they are gone: what was started by them may go on."""
+        at = self.clock()
+        self._hazards |= dict.fromkeys((*now, *self._missed), at)
+        self._missed.clear()
+        self._hazards = {n: seen for n, seen in self._hazards.items() if at - seen <= LINGER}
+        return tuple(self._hazards)
 
     def head(self) -> Head | None:
         """Head of the connected server's log; None when it does not answer."""

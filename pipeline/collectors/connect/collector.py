@@ -21,6 +21,7 @@ from pipeline.collectors.collector import (
 )
 from pipeline.collectors.connect.column_lists import altering
 from pipeline.collectors.connect.connected import every_database, read_by
+from pipeline.collectors.connect.connector_findings import hazards
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.connect.wanted import firm, lists, secret, wanted
@@ -101,9 +102,10 @@ class ConnectCollector:
         return {str(name): str(value) for name, value in config.items() if not secret(name)}
 
     def captures(self) -> Capture:
-        """By its lists of databases, tables and columns."""
+        """By its lists of databases, tables and columns, with what its settings do to changes."""
         config = self._get("/config")
-        return replace(capture(config), alters=altering(config))
+        found = hazards(config, f"connector {self.connector}")
+        return replace(capture(config), alters=altering(config), hazards=found)
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""

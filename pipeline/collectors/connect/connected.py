@@ -47,6 +47,10 @@ class ConnectedDatabase(Protocol):
         """
         ...
 
+    def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
+        """What in *config* drops, rewrites or delays changes, beside ``demands``."""
+        ...
+
     def findings(
         self, config: Mapping[str, str], source: SourceSettings, where: str
     ) -> list[Finding]:

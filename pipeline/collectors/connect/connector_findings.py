@@ -1,11 +1,19 @@
-"""Does the connector send every change of the captured tables, and every value whole?  Pure."""
+"""Rules on the settings of a connector: what drops, rewrites or delays changes.
 
-from collections.abc import Mapping
+``connector_findings`` is what the doctor prints; ``hazards`` is the part of it that the running
+service withholds READY for.  Both go through the same lists.  Pure.
+"""
 
-from pipeline.collectors.connect.connected import ConnectedDatabase, connected
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from pipeline.collectors.connect.connected import ConnectedDatabase, connected, read_by
 from pipeline.collectors.connect.converters import JSON, classes, defaulted, demands
-from pipeline.collectors.connect.demands import FAMILIES, PRESENT
-from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
+from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT
+from pipeline.collectors.connect.java_patterns import compiled
+from pipeline.collectors.connect.producer_findings import producer_findings
+from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.settings import SourceSettings
 
 REMEDY = "{name}={value} in the connector's config"
@@ -28,6 +36,13 @@ HARMFUL = {
     "InsertHeader": "",
     "HeaderFrom": "",
 }
+DROPPING = ("Filter",)
+OVERRIDES, KEYS = "snapshot.select.statement.overrides", "message.key.columns"
+# Reads all rows and leaves each value as it is; a FLOAT times 1e0 is sent with all its digits.
+_ITEM = r"`?\w+`?(?:\s*\*\s*1e0\s+AS\s+`?\w+`?)?"
+WHOLE = re.compile(
+    rf"\s*SELECT\s+(?:\*|{_ITEM}(?:\s*,\s*{_ITEM})*)\s+FROM\s+[\w.`\"]+\s*;?\s*", re.IGNORECASE
+)
 FOLDING, KEEPING = "ByLogicalTableRouter", "key.enforce.uniqueness"
 ROUTERS = (FOLDING, "RegexRouter")  # they change the topic, and leave the change as it is
 
@@ -48,12 +63,59 @@ def connector_findings(
     return [
         *_identity(config, where, source.collected_prefix, database),
         *unmet(demands(source, database.demands), config, where, remedy=REMEDY),
-        *unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE),
+        *_present(config, where),
         *_families(config, where),
         *database.findings(config, source, where),
-        *_transforms(config, where, source),
+        *_transforms(config, where),
+        *_routing(config, where, source),
         *_converters(config, where, classes(source), worker),
     ]
+
+
+def hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
+    """What in *config* drops, rewrites or delays changes; asked at each look, so it needs no more.
+
+    Settings of the worker that the connector does not state are not seen here.
+    """
+    database = read_by(config)
+    found = (
+        *unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
+        *_present(config, where),
+        *database.hazards(config, where),
+        *_transforms(config, where),
+        *producer_findings(config, where, None),
+    )
+    return tuple(one for one in found if one.effect is not Effect.NONE)
+
+
+def _present(config: Mapping[str, str], where: str) -> list[Finding]:
+    """Settings that harm by being there; of some, only the tables that they name."""
+    found: list[Finding] = []
+    for one in unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE):
+        if one.code == OVERRIDES:
+            found += _overrides(config, one)
+        elif one.code == KEYS:
+            named = [text.partition(":")[0].strip() for text in config[KEYS].split(";")]
+            found.append(replace(one, shards=_matching(named)))
+        else:
+            found.append(one)
+    return found
+
+
+def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
+    """Statements that read whole rows change nothing, whatever columns they spell out."""
+    named = [name.strip() for name in config[OVERRIDES].split(",") if name.strip()]
+    harmful = [one for one in named if not WHOLE.fullmatch(config.get(f"{OVERRIDES}.{one}", ""))]
+    if harmful:
+        yield replace(found, shards="|".join(re.escape(one) for one in harmful))
+
+
+def _matching(patterns: list[str]) -> str:
+    """One regular expression of them; that of every table where one cannot be read here."""
+    try:
+        return "|".join(f"(?:{compiled(one).pattern})" for one in patterns if one)
+    except re.error:
+        return ""
 
 
 def _identity(
@@ -85,27 +147,35 @@ def _families(config: Mapping[str, str], where: str) -> list[Finding]:
     ]
 
 
-def _transforms(config: Mapping[str, str], where: str, source: SourceSettings) -> list[Finding]:
-    found: list[Finding] = []
+def _aliases(config: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Each transform's alias, class, and the last part of the class."""
     for name in config.get("transforms", "").split(","):
-        alias = name.strip()
-        if not alias:
-            continue
-        kind = config.get(f"transforms.{alias}.type", "")
-        short = kind.rpartition(".")[2].partition("$")[0]
-        if short in ROUTERS:
-            found += _routing(config, where, source, alias)
-            continue
+        if alias := name.strip():
+            kind = config.get(f"transforms.{alias}.type", "")
+            yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
+
+
+def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
+    found: list[Finding] = []
+    for alias, kind, short in _aliases(config):
         harm = HARMFUL.get(short, "is not known to leave changes as they are")
-        if not harm:
+        if not harm or short in ROUTERS:
             continue
         severity = REFUSE if short in HARMFUL else WARN
-        fix = f"take {alias} out of transforms in the connector's config"
-        found.append(Finding(severity, "transforms", where, f"{alias} ({kind}) {harm}", fix))
+        effect = Effect.DROPS if short in (*DROPPING, "") else Effect.REWRITES
+        what, fix = f"{alias} ({kind}) {harm}", f"take {alias} out of transforms"
+        fix += " in the connector's config"
+        found.append(Finding(severity, "transforms", where, what, fix, effect))
     return found
 
 
-def _routing(
+def _routing(config: Mapping[str, str], where: str, source: SourceSettings) -> Iterator[Finding]:
+    for alias, _, short in _aliases(config):
+        if short in ROUTERS:
+            yield from _router(config, where, source, alias)
+
+
+def _router(
     config: Mapping[str, str], where: str, source: SourceSettings, alias: str
 ) -> list[Finding]:
     """Whatever a topic is called, a message tells its shard; but its topic has to be read."""

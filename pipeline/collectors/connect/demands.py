@@ -4,7 +4,7 @@ What only the connector for one kind of database has stands in that kind's file.
 of Debezium 3.5, as its plugin tells them.  Pure.
 """
 
-from pipeline.finding import NOTE, WARN, Demand
+from pipeline.finding import NOTE, WARN, Demand, Effect
 
 UNTYPED = "values would not arrive in the form that Sluice types"
 SKIPPED = "a change that cannot be handled is skipped, and nothing tells"
@@ -16,22 +16,37 @@ DEMANDS = (
         "double rounds DECIMAL, precise sends bytes that only a schema explains",
         good=("string",),
         default="precise",
+        effect=Effect.REWRITES,
     ),
     Demand(
         "time.precision.mode",
         "other modes cut fractions of seconds, or count them in another unit",
         good=("adaptive_time_microseconds",),
         default="adaptive_time_microseconds",
+        effect=Effect.REWRITES,
     ),
     Demand(
         "skipped.operations",
         "operations it names (t: TRUNCATE) leave no trace",
         good=("none",),
         default="t",
+        effect=Effect.DROPS,
     ),
-    Demand("binary.handling.mode", UNTYPED, good=("bytes", "base64"), default="bytes"),
-    Demand("event.processing.failure.handling.mode", SKIPPED, good=("fail",), default="fail"),
-    Demand("errors.tolerance", SKIPPED, good=("none",), default="none"),
+    Demand(
+        "binary.handling.mode",
+        UNTYPED,
+        good=("bytes", "base64"),
+        default="bytes",
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "event.processing.failure.handling.mode",
+        SKIPPED,
+        good=("fail",),
+        default="fail",
+        effect=Effect.DROPS,
+    ),
+    Demand("errors.tolerance", SKIPPED, good=("none",), default="none", effect=Effect.DROPS),
     Demand("field.name.adjustment.mode", "columns are renamed", good=("none",), default="none"),
     Demand("sanitize.field.names", "columns are renamed", good=("false",), default="false"),
     Demand(
@@ -78,6 +93,7 @@ PRESENT = (
     Demand(
         "snapshot.select.statement.overrides",
         "the snapshot is filtered, and a mirror that grows from it lacks the other rows",
+        effect=Effect.DROPS,
     ),
     Demand(
         "snapshot.include.collection.list",
@@ -86,12 +102,23 @@ PRESENT = (
     ),
     Demand("column.exclude.list", "mirrors lack these columns", severity=WARN),
     Demand("column.include.list", "mirrors lack all other columns", severity=WARN),
-    Demand("converters", "custom converters may send values in other forms", severity=WARN),
-    Demand("post.processors", "they may change rows after they were read", severity=WARN),
+    Demand(
+        "converters",
+        "custom converters may send values in other forms",
+        severity=WARN,
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "post.processors",
+        "they may change rows after they were read",
+        severity=WARN,
+        effect=Effect.REWRITES,
+    ),
     Demand(
         "message.key.columns",
         "keys are not those that the tables declare; two rows may share one",
         severity=WARN,
+        effect=Effect.REKEYS,
     ),
 )
 

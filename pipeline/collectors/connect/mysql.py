@@ -14,7 +14,7 @@ from pipeline.collectors.connect.connected import ConnectedDatabase
 from pipeline.collectors.connect.demands import SKIPPED, snapshotting
 from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
-from pipeline.finding import REFUSE, WARN, Demand, Finding
+from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
@@ -40,12 +40,14 @@ class ConnectedMySql:
             "BIGINT UNSIGNED above 2^63 arrives as a negative number",
             good=("precise",),
             default="long",
+            effect=Effect.REWRITES,
         ),
         Demand(
             "enable.time.adjuster",
             "years before 100 become others: 0001-01-01 arrives as 2001-01-01",
             good=("false",),
             default="true",
+            effect=Effect.REWRITES,
         ),
         Demand("include.schema.changes", "rows cannot be typed", good=("true",), default="true"),
         Demand(
@@ -53,13 +55,21 @@ class ConnectedMySql:
             SKIPPED,
             good=("fail",),
             default="fail",
+            effect=Effect.DROPS,
         ),
-        Demand("inconsistent.schema.handling.mode", SKIPPED, good=("fail",), default="fail"),
+        Demand(
+            "inconsistent.schema.handling.mode",
+            SKIPPED,
+            good=("fail",),
+            default="fail",
+            effect=Effect.DROPS,
+        ),
         Demand(
             "schema.history.internal.skip.unparseable.ddl",
             "a statement that changes a table's columns may be skipped",
             good=("false",),
             default="false",
+            effect=Effect.REWRITES,
         ),
         Demand(
             "snapshot.locking.mode",
@@ -67,6 +77,7 @@ class ConnectedMySql:
             bad=("none",),
             severity=WARN,
             fix="snapshot.locking.mode=minimal",
+            effect=Effect.DROPS,
         ),
         snapshotting("repeatable_read"),
     )
@@ -103,6 +114,10 @@ class ConnectedMySql:
         source: SourceSettings,
         where: str,
     ) -> list[Finding]:
+        """What it does to changes; nothing else."""
+        return self.hazards(config, where)
+
+    def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
         """A filter of GTIDs filters rows too, unless it is told not to."""
         kept = config.get("gtid.source.filter.dml.events", "true").lower() == "false"
         names = [
@@ -112,7 +127,7 @@ class ConnectedMySql:
             return []
         what = f"{names[0]}={config[names[0]]}: changes born on other servers are dropped"
         fix = "gtid.source.filter.dml.events=false in the connector's config"
-        return [Finding(REFUSE, names[0], where, what, fix)]
+        return [Finding(REFUSE, names[0], where, what, fix, Effect.DROPS)]
 
 
 def flag_up(flag: object) -> bool:

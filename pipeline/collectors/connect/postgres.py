@@ -16,7 +16,7 @@ from pipeline.collectors.connect.demands import snapshotting
 from pipeline.collectors.connect.mysql import flag_up
 from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
-from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.position import log_position
@@ -39,6 +39,7 @@ class ConnectedPostgres:
             "decoderbufs sends neither TRUNCATE nor the ends of transactions",
             good=("pgoutput",),
             default="decoderbufs",
+            effect=Effect.DROPS,
         ),
         Demand(TYPES, "no row tells the types of its columns", good=(".*",), default=""),
         Demand(ENVELOPE, "no row tells its columns", good=("true",)),
@@ -47,19 +48,28 @@ class ConnectedPostgres:
             "columns of types that Debezium does not know are left out",
             good=("true",),
             default="false",
+            effect=Effect.REWRITES,
         ),
         Demand(
             "interval.handling.mode",
             "a month arrives as 30.4 days",
             good=("string",),
             default="numeric",
+            effect=Effect.REWRITES,
         ),
-        Demand("hstore.handling.mode", "keys may be lost", good=("json",), default="json"),
+        Demand(
+            "hstore.handling.mode",
+            "keys may be lost",
+            good=("json",),
+            default="json",
+            effect=Effect.REWRITES,
+        ),
         Demand(
             "slot.drop.on.stop",
             "all that is committed while the connector stands still is lost",
             good=("false",),
             default="false",
+            effect=Effect.DROPS,
         ),
         Demand(
             "publication.autocreate.mode",
@@ -102,6 +112,11 @@ class ConnectedPostgres:
             "publication.name": names.publication,
         }
         return {**found, "database.sslmode": "require"} if scope.source.tls else found
+
+    def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
+        """None beside its demands."""
+        del config, where
+        return []
 
     def findings(
         self, config: Mapping[str, str], source: SourceSettings, where: str

@@ -6,8 +6,9 @@ Connect does not show a worker's settings: they must be told, or stated in the c
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
 
 OVER = "producer.override."
 IN_FLIGHT = "max.in.flight.requests.per.connection"
@@ -18,8 +19,18 @@ OWN = {
     IN_FLIGHT: "1",
 }
 DEMANDS = (
-    Demand("acks", "a broker that fails takes acknowledged changes with it", good=("all", "-1")),
-    Demand("retries", "one transient error loses a change, or stops the connector", bad=("0",)),
+    Demand(
+        "acks",
+        "a broker that fails takes acknowledged changes with it",
+        good=("all", "-1"),
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "retries",
+        "one transient error loses a change, or stops the connector",
+        bad=("0",),
+        effect=Effect.DROPS,
+    ),
 )
 FLUSH, LONGEST_FLUSH = "offset.flush.interval.ms", 5_000
 
@@ -34,13 +45,13 @@ def producer_findings(
     remedy = f"{OVER}{{name}}={{value}} in the connector's config"
     fixed = {"retries": f"{OVER}retries=2147483647 in the connector's config"}
     found = [
-        Finding(f.severity, f.code, f.where, f.what, fixed.get(f.code, f.fix))
+        replace(f, fix=fixed.get(f.code, f.fix))
         for f in unmet(DEMANDS, settings, where, remedy=remedy)
     ]
     if settings["enable.idempotence"].lower() != "true" and int(settings[IN_FLIGHT]) > 1:
         what = f"{IN_FLIGHT}={settings[IN_FLIGHT]} without idempotence: a retry reorders changes"
         fix = f"{OVER}enable.idempotence=true in the connector's config"
-        found.append(Finding(REFUSE, IN_FLIGHT, where, what, fix))
+        found.append(Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS))
     return [*found, *_unseen(config, where, worker), *_flush(where, worker)]
 
 

@@ -1,6 +1,6 @@
 """How is a source set up, and what may its user do?  Facts only; `server_findings` rules."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -43,6 +43,19 @@ def server_facts(session: Session) -> ServerFacts:
         unlogged=tuple(_unlogged(session)),
         replica=_replica(session),
         ahead=_ahead(session),
+    )
+
+
+def log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
+    """Only the variables of these *names*, and what says of its log what is not in it: quick."""
+    asked = ", ".join(["%s"] * len(names))
+    found = session.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({asked})", *names)
+    return ServerFacts(
+        version=session.version,
+        mariadb=session.mariadb,
+        variables={row["variable_name"].lower(): str(row["value"]) for row in found},
+        unlogged=tuple(_unlogged(session)),
+        replica=_replica(session),
     )
 
 

@@ -3,15 +3,18 @@
 Cannot see: sessions that set ``sql_log_bin`` or ``binlog_format`` for themselves.  Pure.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.sources.findings import of_clock
 from pipeline.sources.mysql.description import log_kept
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.scope import ExaminationScope
 
+RELAYING = ("log_replica_updates", "log_slave_updates")
 REMEDY = "SET GLOBAL {name} = '{value}', and {name}={value} in the server's option file"
 STEPS = (
     "gtid_mode=ON and enforce_gtid_consistency=ON; while running: SET GLOBAL"
@@ -24,28 +27,42 @@ DEMANDS = (
         good=("on",),
         fix="log_bin=binlog in the server's option file, and a restart",
     ),
-    Demand("binlog_format", "statements do not say which rows they changed", good=("row",)),
-    Demand("binlog_row_image", "columns are missing from the images of rows", good=("full",)),
+    Demand(
+        "binlog_format",
+        "statements do not say which rows they changed",
+        good=("row",),
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "binlog_row_image",
+        "columns are missing from the images of rows",
+        good=("full",),
+        effect=Effect.REWRITES,
+    ),
     Demand(
         "binlog_row_value_options",
         "an update of JSON is logged as a difference only",
         bad=("partial_json",),
         fix="SET GLOBAL binlog_row_value_options = '', and the same in the server's option file",
+        effect=Effect.REWRITES,
     ),
     Demand(
         "binlog_transaction_compression",
         "all rows of a transaction get one position, so their order is lost",
         good=("off",),
+        effect=Effect.REWRITES,
     ),
     Demand(
         "binlog_order_commits",
         "transactions become visible in another order than that of the log",
         good=("on",),
+        effect=Effect.DELAYS,
     ),
     Demand(
         "binlog_error_action",
         "after an error of its log the server goes on without one",
         good=("abort_server",),
+        effect=Effect.DROPS,
     ),
     Demand(
         "read_only",
@@ -81,6 +98,21 @@ DEMANDS = (
 )
 
 
+ASKED = (*(one.name for one in DEMANDS if one.effect is not Effect.NONE), *RELAYING)
+"""Variables that `hazards` goes by."""
+
+
+def hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
+    """What in the settings drops, rewrites or delays changes, whatever tables are captured."""
+    found = (
+        *unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
+        *(_unlogged_from(line, where) for line in facts.unlogged),
+        *_relayed(facts, where),
+        *_replicating(facts, where),
+    )
+    return tuple(one for one in found if one.effect is not Effect.NONE)
+
+
 def server_findings(
     facts: ServerFacts, where: str, databases: Iterable[str], scope: ExaminationScope
 ) -> list[Finding]:
@@ -89,6 +121,7 @@ def server_findings(
         *unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
         *_unlogged(facts.unlogged, where, sorted(set(databases))),
         *_relayed(facts, where),
+        *_replicating(facts, where),
         *_short(facts, where, scope.outage),
         *of_clock(facts.ahead, where, scope.clock_skew),
     ]
@@ -103,9 +136,35 @@ def _unlogged(unlogged: Sequence[str], where: str, databases: Sequence[str]) -> 
         lost = [database for database in databases if (database in listed) != only]
         if lost:
             what = f"{line}: changes of {', '.join(lost)} are not in the log"
-            fix = f"remove {name} from the server's option file, and restart it"
-            found.append(Finding(REFUSE, name, where, what, fix))
+            found.append(replace(_unlogged_from(line, where), what=what))
     return found
+
+
+def _unlogged_from(line: str, where: str) -> Finding:
+    """Of all tables of databases that are left out."""
+    name, _, value = line.partition("=")
+    listed = "|".join(re.escape(database.strip()) for database in value.split(","))
+    shards = rf"(?!(?:{listed})\.).+" if name == "binlog_do_db" else rf"(?:{listed})\..+"
+    what = f"{line}: changes of other databases are not in the log"
+    if name != "binlog_do_db":
+        what = f"{line}: changes of these databases are not in the log"
+    fix = f"remove {name} from the server's option file, and restart it"
+    return Finding(REFUSE, name, where, what, fix, Effect.DROPS, shards)
+
+
+def _replicating(facts: ServerFacts, where: str) -> list[Finding]:
+    """The heartbeat that is written here says nothing of what has not been replicated yet."""
+    if not facts.replica:
+        return []
+    what = (
+        "it is a replica: heartbeats are written here, so a cut is proven for what this server has"
+        " applied, not for what its primary has committed"
+    )
+    fix = (
+        "name the primary under sources and let the connector read it; on a server that was"
+        " promoted: STOP REPLICA; RESET REPLICA ALL; or waive what the gate then names"
+    )
+    return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS)]
 
 
 def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
@@ -115,10 +174,8 @@ def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
     certain = "it is a replica" if facts.replica else "if it is a replica (it does not tell)"
     what = f"{name}=OFF: {certain}, changes that it replicates are not in its log"
     fix = f"{name}=ON in the server's option file, and a restart"
-    return [Finding(REFUSE if facts.replica else WARN, name, where, what, fix)]
-
-
-RELAYING = ("log_replica_updates", "log_slave_updates")
+    effect = Effect.DROPS if facts.replica else Effect.NONE
+    return [Finding(REFUSE if facts.replica else WARN, name, where, what, fix, effect)]
 
 
 def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:

@@ -13,6 +13,7 @@ from typing import ClassVar, cast
 
 import pyarrow as pa
 
+from pipeline.capture import Capture
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
@@ -26,7 +27,8 @@ from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.examination import findings
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import POSITIONS, binlog_position
-from pipeline.sources.mysql.server_facts import existing, server_facts
+from pipeline.sources.mysql.server_facts import existing, log_facts, server_facts
+from pipeline.sources.mysql.server_findings import ASKED, hazards
 from pipeline.sources.mysql.session import DeniedListError, Row, Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
 from pipeline.sources.mysql.tallies import argument, statement
@@ -213,8 +215,10 @@ class MySqlSource:
                 found.append(tally(ask(asked, first, until)[0], tuple(fields)))
         return tuple(found)
 
-    def sends(self) -> None:
-        """Its log holds all tables; none of it is left out by the server."""
+    def sends(self) -> Capture:
+        """All tables; its settings may keep changes out of the log, or its replication late."""
+        facts = log_facts(self._session, ASKED)
+        return Capture(lambda _: True, hazards=hazards(facts, f"source:{self.name}"))
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """What it says of itself and of *shards*, loaded or not.

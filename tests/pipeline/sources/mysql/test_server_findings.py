@@ -121,7 +121,7 @@ def test_databases_that_the_log_leaves_out_are_named(line: str, lost: str | None
 @pytest.mark.parametrize(
     ("replica", "expected"),
     [
-        pytest.param(True, {"log_replica_updates": REFUSE}, id="a replica"),
+        pytest.param(True, {"log_replica_updates": REFUSE, "replica": WARN}, id="a replica"),
         pytest.param(None, {"log_replica_updates": WARN}, id="it does not tell"),
         pytest.param(False, {}, id="no replica"),
     ],
