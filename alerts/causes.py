@@ -13,15 +13,12 @@ shown and open nothing.  A loss, a gap or a suspicion never follows from anythin
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import FailKind, Outcome, Ruling, Verdict
 
 KINDS: Mapping[str, AlertKind] = {
     "lag": AlertKind.LATE,
     "image": AlertKind.LATE,
     "copy": AlertKind.LATE,
-    "volatility": AlertKind.SUSPECT,
-    "expectations": AlertKind.SUSPECT,
-    "plaintext": AlertKind.SUSPECT,
     "disagreement": AlertKind.SUSPECT,
     "snapshot_again": AlertKind.SUSPECT,
     "gap": AlertKind.BLOCKED,
@@ -40,11 +37,12 @@ KINDS: Mapping[str, AlertKind] = {
     "service": AlertKind.SERVICE,
     "stalled": AlertKind.SERVICE,
 }
-"""What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
+"""What a FAIL of a check means that is no probe; a probe says itself what its FAIL means."""
 
 BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
 """UNKNOWN codes that open nothing: not for this table as it is, or not before time has passed."""
 
+OF_PROBES = {FailKind.LOST: AlertKind.LOST, FailKind.SUSPECT: AlertKind.SUSPECT}
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
@@ -94,6 +92,8 @@ def blame(verdict: Verdict) -> Cause | None:
 def _kind(verdict: Verdict) -> AlertKind:
     if verdict.ruling.outcome is Outcome.UNKNOWN:
         return AlertKind.UNKNOWN
+    if verdict.kind is not None:
+        return OF_PROBES[verdict.kind]
     return KINDS.get(verdict.check, AlertKind.LOST)
 
 

@@ -19,6 +19,13 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class FailKind(StrEnum):
+    """What a FAIL of a probe means, and so how it alerts: a loss, or something to look at."""
+
+    LOST = "lost"
+    SUSPECT = "suspect"
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What a probe concludes from one reading.
@@ -47,6 +54,7 @@ class Verdict:
     ``as_of`` holds one fence per source of the table; empty when none was reached.
     ``value`` is the reading's one number for history and graphs; None when there is none.
     ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty for own.
+    ``kind`` is what a FAIL means, as its probe says; None for a check that is no probe.
     """
 
     table: str
@@ -57,6 +65,7 @@ class Verdict:
     value: float | None = None
     cause: str = ""
     run: str = ""
+    kind: FailKind | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Find a probe by name, and run it once: always a verdict or "nothing new", never an exception.
 
 Limits on time and rows are enforced by the readers a probe is given; here its time is measured
-too, and an answer that came too late counts as UNKNOWN, because its two sides may lie far apart.
+too.  A PASS that came too late counts as UNKNOWN, because its two sides may lie far apart.  A FAIL
+counts however late it came: what a probe has confirmed is no less lost.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 import structlog
 
 from checks import probes
-from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.world import World
 from pipeline import plugins
 from pipeline.errors import ProofError, UnreachableError
@@ -22,7 +23,11 @@ log = structlog.get_logger(__name__)
 
 
 class Reading(Protocol):
-    """What a probe measured.  ``value`` is its one number for history and graphs."""
+    """What a probe measured.  ``value`` is its one number for history and graphs.
+
+    One that also has ``ended``, an instant by the world's clock, is timed up to then: what the
+    probe reads after it for its next round does not count against its limit.
+    """
 
     @property
     def value(self) -> float | None:
@@ -43,6 +48,7 @@ class Probe(Protocol[R]):
 
     ``every`` is the usual pause between two rounds on a table; whether a FAIL blocks readiness
     by default is ``gating``.  Both belong to the question, so they are no settings of it.
+    A class whose FAIL is a loss says ``kind = FailKind.LOST``; without it a FAIL is a suspicion.
     """
 
     every: ClassVar[timedelta]
@@ -94,6 +100,11 @@ def is_whole(name: str) -> bool:
     return bool(getattr(find(name), "whole", False))
 
 
+def kind_of(probe: Probe[Any] | type[Probe[Any]]) -> FailKind:
+    """What a FAIL of *probe* means: a suspicion, unless its class says ``kind``."""
+    return FailKind(getattr(probe, "kind", FailKind.SUSPECT))
+
+
 def looks_back(probe: Probe[Any]) -> int:
     """How many earlier values its ``judge`` is given: none but where it says ``looks_back = n``.
 
@@ -111,8 +122,8 @@ def run_probe(
     if isinstance(measured, NotYet):
         return measured
     ruling, reading, cause = measured
-    took = world.clock() - started
-    if took > check.probe.limit and ruling.outcome is not Outcome.UNKNOWN:
+    took = (getattr(reading, "ended", None) or world.clock()) - started
+    if took > check.probe.limit and ruling.outcome is Outcome.PASS:
         why = f"took {took.total_seconds():.1f} s, limit {check.probe.limit.total_seconds():.1f} s"
         ruling = Ruling(Outcome.UNKNOWN, why, "over_time")
     return Verdict(
@@ -124,6 +135,7 @@ def run_probe(
         value=reading.value if reading else None,
         cause=cause,
         run=run,
+        kind=kind_of(check.probe),
     )
 
 

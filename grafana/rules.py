@@ -7,8 +7,9 @@ value must always be there, also on a good day, or the alert could never have fi
 
 from collections.abc import Iterator
 
-from alerts.causes import KINDS
+from alerts.causes import KINDS, OF_PROBES
 from alerts.model import AlertKind, Severity
+from checks.run import find, kind_of, known
 from grafana.rule import Alert, Recording
 from monitor.web import image_metrics as im
 from monitor.web import metrics as m
@@ -168,10 +169,14 @@ TABLE_ALERTS = (
 
 
 def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Alert:
-    """One alert for all failing checks of a kind; what is not listed is LOST, as in Sluice."""
-    named = "|".join(sorted(name for name, one in KINDS.items() if one is kind))
-    others = "|".join(sorted(KINDS))
-    which = f'check!~"{others}"' if kind is AlertKind.LOST else f'check=~"{named}"'
+    """One alert for all failing checks of a kind; a probe of somebody's own is a suspicion.
+
+    One that says otherwise alerts as it says by Sluice's own channels.
+    """
+    kinds = {name: OF_PROBES[kind_of(find(name))] for name in known()} | KINDS
+    named = "|".join(sorted(name for name, one in kinds.items() if one is kind))
+    others = "|".join(sorted(name for name, one in kinds.items() if one is not kind))
+    which = f'check!~"{others}"' if kind is AlertKind.SUSPECT else f'check=~"{named}"'
     return Alert(
         f"Sluice{kind.capitalize()}Check",
         f'{m.OUTCOME.name}{{outcome="fail", {which}}}',

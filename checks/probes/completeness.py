@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from checks.completeness import Tally, expected, tally
 from checks.fences import passed
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import Span
 from checks.run import Probe
 from checks.world import Transaction, World
@@ -34,6 +34,7 @@ class Promises:
     as_of: tuple[Fence, ...]
     until: int
     tally: Tally
+    ended: datetime | None = None
 
     @property
     def value(self) -> float:
@@ -50,6 +51,7 @@ class Completeness:
     limit: Span = timedelta(seconds=20)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True
+    kind: ClassVar[FailKind] = FailKind.LOST
     whole: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Promises | NotYet | Undecided:
@@ -63,12 +65,17 @@ class Completeness:
         if isinstance(fences, NotYet | Undecided):
             return fences
         found, wrong, rest = _counted(table, world, memory)
+        ended = world.clock()
         until, told = memory["until"], _told_last(found, table, world, memory)
         landed = world.landed_batch()
         _remember(table, world, after=until, until=landed, wrong=(wrong, rest), told=told)
         if told == UNTOLD:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
-        return Promises(fences, until, found) if told else NotYet("no transaction has ended yet")
+        return (
+            Promises(fences, until, found, ended)
+            if told
+            else NotYet("no transaction has ended yet")
+        )
 
     def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
         """Rule on the tally; history plays no part."""

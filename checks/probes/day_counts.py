@@ -26,7 +26,7 @@ from checks.day_tallies import (
     narrowed,
 )
 from checks.fences import Fences, passed
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
@@ -78,6 +78,7 @@ class DayCounts:
     limit: Span = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = False
+    kind: ClassVar[FailKind] = FailKind.LOST
 
     def __post_init__(self) -> None:
         """Refuse zones that do not exist.

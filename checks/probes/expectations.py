@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
@@ -59,6 +59,7 @@ class Expectations:
     limit: Span = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(minutes=15)
     gating: ClassVar[bool] = False
+    kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
         """Evaluate the suite on a sample."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from checks.model import NotYet, Outcome, Ruling
+from checks.model import FailKind, NotYet, Outcome, Ruling
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import KeyTimes, ShardBase, World
@@ -52,6 +52,7 @@ class Inversions:
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True
+    kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> Falls | NotYet:
         """Look at what landed since, at some of before, and at what was found before."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from checks.fences import Fences, passed
 from checks.findings import MOST_KEYS
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import NoneOrMore, OneOrMore, Span
 from checks.run import Probe
 from checks.suspects import WRONG, Fate, Suspect, SuspectReading, fates, look, name
@@ -34,6 +34,7 @@ class Reach:
     highest: int | None
     short: tuple[tuple[Suspect, int], ...] = ()
     moving: int = 0
+    ended: datetime | None = None
 
     @property
     def value(self) -> float:
@@ -51,6 +52,7 @@ class MaxId:
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = False
+    kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> Reach | NotYet | Undecided:
         """Compare the maxima read before with a mirror that has come past them; read anew."""
@@ -107,8 +109,9 @@ class MaxId:
             for suspect, fate in became.items()
             if fate in WRONG
         )
+        reading = Reach(fences, _highest(memory), short, len(moving), world.clock())
         _begin_next(table, world)
-        return Reach(fences, _highest(memory), short, len(moving))
+        return reading
 
     def _told(self, reading: Reach) -> str:
         if reading.highest is None:
@@ -149,8 +152,9 @@ def _compare(
             highest = max(each for each in (source, there) if each is not None)
             gaps[shard, highest] = _reach(source, there) - _reach(there, source)
     if not gaps:
+        reading = Reach(fences, _highest(memory), ended=world.clock())
         _begin_next(table, world)
-        return Reach(fences, _highest(memory))
+        return reading
     spelled = [[name(shard), id_, gap] for (shard, id_), gap in gaps.items()]
     seen = look(table, world, gaps)
     world.remember(table, NAME, {**memory, "look": seen.dumps(), "gaps": spelled})

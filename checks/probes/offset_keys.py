@@ -7,14 +7,14 @@ Cannot see: anything but the last change of a partition at each round; a changed
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Any, ClassVar
 
 from checks.fences import Fences, passed
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import Span
 from checks.run import Probe
 from checks.spellings import in_mirror
@@ -45,6 +45,7 @@ class EndKeys:
     looked: int
     missing: tuple[LogKey, ...] = ()
     extra: tuple[LogKey, ...] = ()
+    ended: datetime | None = None
 
     @property
     def value(self) -> float:
@@ -60,6 +61,7 @@ class OffsetKeys:
     limit: Span = timedelta(seconds=15)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = True
+    kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> EndKeys | NotYet | Undecided:
         """Look the remembered keys up, then remember the present ends and the doubtful."""
@@ -72,9 +74,10 @@ class OffsetKeys:
             return fences
         keys = _loads(memory["keys"], table)
         became = dict(zip(keys, _fates(table, world, keys), strict=True))
+        ended = world.clock()
         doubtful = {key: fate for key, fate in became.items() if fate is not KeyFate.FINE}
         _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)))
-        reading = _reading(fences, became, memory["doubtful"])
+        reading = replace(_reading(fences, became, memory["doubtful"]), ended=ended)
         if not reading.value and {KeyFate.MISSING, KeyFate.EXTRA} & {*doubtful.values()}:
             return NotYet("asking for doubtful keys again")
         if keys and not reading.looked:

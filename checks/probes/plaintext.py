@@ -13,7 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.plaintext import require_regions, told
 from checks.run import Probe
@@ -77,6 +77,7 @@ class Plaintext:
     limit: Span = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(hours=1)
     gating: ClassVar[bool] = False
+    kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
         """Refuse regions that there are not."""

@@ -31,7 +31,7 @@ from checks.counting import (
 )
 from checks.fences import Fences, fences_after, passed
 from checks.findings import Differences, ruled
-from checks.model import NotYet, Ruling, Undecided
+from checks.model import FailKind, NotYet, Ruling, Undecided
 from checks.numbers import NoneOrMore, OneOrMore, Span
 from checks.run import Probe
 from checks.suspects import WRONG, Fate, Suspect, SuspectReading, dumps, fates, loads, look, name
@@ -62,6 +62,7 @@ class RangeCounts:
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = True
+    kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Compare what was counted before, or ask the suspects again; then count anew."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 from zlib import crc32
 
 from checks.fences import passed
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import Span
 from checks.run import Probe
 from checks.suspects import name
@@ -54,6 +54,7 @@ class Schema:
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = True
+    kind: ClassVar[FailKind] = FailKind.LOST
     whole: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Columns | NotYet | Undecided:

@@ -26,7 +26,7 @@ from checks.baseline import (
 )
 from checks.day import DAY, next_part, require_zone
 from checks.fences import Fences, passed
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Share, Span
 from checks.run import Probe
 from checks.world import World
@@ -81,6 +81,7 @@ class Volatility:
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(minutes=1)
     gating: ClassVar[bool] = False
+    kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
         """Refuse what no day could be divided by.

@@ -26,7 +26,8 @@ from pipeline.side_by_side import SideBySide
 
 JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]
-UNABLE = ("unreachable", "unprovable")  # codes of an UNKNOWN for want of an answer
+UNABLE = ("unreachable", "unprovable", "not_reached", "over_time", "check_broken")
+"""Codes of an UNKNOWN that is over once the probe can look again."""
 log = structlog.get_logger(__name__)
 
 

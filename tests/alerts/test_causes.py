@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from alerts.causes import BEYOND_HELP, blame, findings
 from alerts.lifecycle import advance
 from alerts.model import AlertKind, AlertPolicy, Cause, Incident, Member
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import FailKind, Outcome, Ruling, Verdict
 from tests.alerts.kit import at, verdict
 
 DOWN = "source:shop unreachable"
@@ -23,7 +25,7 @@ def opened(*verdicts: Verdict) -> list[Incident]:
         pytest.param(
             "somebody's own probe", AlertKind.LOST, id="an unlisted check compares both ends"
         ),
-        pytest.param("volatility", AlertKind.SUSPECT, id="an odd table is for a person to judge"),
+        pytest.param("snapshot_again", AlertKind.SUSPECT, id="an odd one is for a person to judge"),
         pytest.param("gap", AlertKind.BLOCKED, id="a gap blocks"),
         pytest.param(
             "channel", AlertKind.SERVICE, id="a channel that takes nothing is ours to mend"
@@ -33,6 +35,19 @@ def opened(*verdicts: Verdict) -> list[Incident]:
 )
 def test_a_failing_check_is_an_alert_of_its_kind(check: str, kind: AlertKind) -> None:
     assert blame(verdict("F", check=check)) == Cause(kind, check, "shop.orders")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        pytest.param(FailKind.LOST, AlertKind.LOST, id="a loss"),
+        pytest.param(FailKind.SUSPECT, AlertKind.SUSPECT, id="a suspicion"),
+    ],
+)
+def test_f125_a_probe_says_what_its_fail_means(said: FailKind, kind: AlertKind) -> None:
+    told = replace(verdict("F", check="few_rows"), kind=said)
+
+    assert blame(told) == Cause(kind, "few_rows", "shop.orders")
 
 
 def test_unknown_is_never_blamed_as_a_loss() -> None:

@@ -4,7 +4,7 @@ import importlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,12 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from checks import probes
-from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
-from checks.run import Check, Probe, find, is_whole, known, run_probe
+from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided, Verdict
+from checks.run import Check, Probe, find, is_whole, kind_of, known, run_probe
 from checks.world import World
 from pipeline.errors import ConfigError, ProofError, UnreachableError
-from pipeline.model import Fence, Table
-from tests.checks.world_fake import TABLE, FakeWorld
+from pipeline.model import Fence, Op, Table
+from tests.checks.world_fake import ONE, START, TABLE, FakeWorld
 
 IMPURE = {"datetime.now", "time.time", "random", "os.environ", "world", "open", "print"}
 
@@ -79,6 +79,7 @@ def test_judging_needs_nothing_but_the_reading(name: str) -> None:
 class Number:
     value: float | None = 3.0
     as_of: tuple[Fence, ...] = ()
+    ended: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class Scripted:
     answer: Number | NotYet | Undecided | Exception
     takes: timedelta = timedelta()
     limit: timedelta = timedelta(seconds=5)
+    says: Outcome = Outcome.FAIL
     every: ClassVar[timedelta] = timedelta(seconds=1)
     gating: ClassVar[bool] = False
 
@@ -99,7 +101,7 @@ class Scripted:
         return self.answer
 
     def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
-        return Ruling(Outcome.FAIL, f"{reading.value} after {list(past)}", "told")
+        return Ruling(self.says, f"{reading.value} after {list(past)}", "told")
 
 
 def run(probe: Probe[Number], past: Sequence[float] = ()) -> Verdict | NotYet:
@@ -113,6 +115,50 @@ def test_a_reading_is_judged_with_its_past() -> None:
     assert (answer.table, answer.check, answer.run) == (TABLE.name, "scripted", "r1")
     assert (answer.ruling.outcome, answer.value) == (Outcome.FAIL, 3.0)
     assert answer.ruling.reason == "3.0 after [1.0]"
+
+
+def test_f111_a_fail_that_came_too_late_is_kept() -> None:
+    answer = run(Scripted(Number(), takes=timedelta(seconds=6)))
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.FAIL
+
+
+def test_f111_what_is_read_for_the_next_round_counts_against_no_limit() -> None:
+    reading = Number(ended=START + timedelta(seconds=4))
+    answer = run(Scripted(reading, takes=timedelta(seconds=60), says=Outcome.PASS))
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("name", ["range_counts", "max_id", "offset_keys", "completeness"])
+def test_f111_a_reading_says_when_it_was_complete(name: str) -> None:
+    probe: Any = find(name)()
+    world = FakeWorld()
+    world.commit(*[(Op.CREATE, ONE, id_) for id_ in range(1, 30)])
+    world.catch_up()
+    found = [probe.measure(TABLE, world)]
+    while isinstance(found[-1], NotYet) and len(found) < 9:
+        world.catch_up()
+        found.append(probe.measure(TABLE, world))
+
+    assert START < found[-1].ended <= world.clock()
+
+
+@pytest.mark.parametrize(
+    ("probe", "kind"),
+    [
+        pytest.param(Scripted(Number()), FailKind.SUSPECT, id="of somebody's own: a suspicion"),
+        pytest.param(find("range_counts")(), FailKind.LOST, id="it compares both ends"),
+        pytest.param(find("volatility")(), FailKind.SUSPECT, id="it looks unlike itself"),
+    ],
+)
+def test_f125_the_kind_of_a_fail_is_a_field_of_the_probe(probe: Any, kind: FailKind) -> None:
+    answer = run(probe) if isinstance(probe, Scripted) else None
+
+    assert kind_of(probe) is kind
+    assert answer is None or (isinstance(answer, Verdict) and answer.kind is kind)
 
 
 def test_nothing_new_is_no_verdict() -> None:
@@ -135,7 +181,10 @@ def test_nothing_new_is_no_verdict() -> None:
         pytest.param(Scripted(ProofError("no table")), "unprovable", "", id="not provable"),
         pytest.param(Scripted(KeyError("secret")), "check_broken", "", id="broken probe"),
         pytest.param(
-            Scripted(Number(), takes=timedelta(seconds=6)), "over_time", "", id="over its time"
+            Scripted(Number(), takes=timedelta(seconds=6), says=Outcome.PASS),
+            "over_time",
+            "",
+            id="over its time",
         ),
     ],
 )

@@ -40,7 +40,8 @@ CAN_BE_UNKNOWN = sorted({*probes.known(), "lag", "collected"})
 
 def link(check: str, outcome: Outcome, cause: str = "") -> str:
     """The link in the notice about a verdict."""
-    verdict = Verdict("shop.users", check, Ruling(outcome, "why"), NOW, cause=cause)
+    kind = probes.kind_of(probes.find(check)) if check in probes.known() else None
+    verdict = Verdict("shop.users", check, Ruling(outcome, "why"), NOW, cause=cause, kind=kind)
     blamed = blame(verdict)
     assert blamed is not None
     told = Incident(

@@ -410,3 +410,34 @@ def test_what_breaks_in_a_line_breaks_the_round_and_no_other_line(
         probing.round()
 
     assert all(bench.rulings.newest(name, "max_id") for name in ("a.t", "c.t", "all.t"))
+
+
+@pytest.mark.parametrize("code", ["not_reached", "unreachable", "unprovable", "over_time"])
+def test_f118_a_stale_unknown_ends_with_a_look_that_finds_nothing_wrong(
+    bench: Bench, code: str
+) -> None:
+    probe = FakeProbe(Undecided(code, "the mirror has not reached 13:01:43, waited 1268 s"))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+    probing.round()
+
+    probe.answer = NotYet("no transaction has ended yet")
+    bench.now += MINUTE
+    probing.round()
+
+    newest = bench.rulings.newest("shop.a", "max_id")
+    assert newest is not None
+    assert newest.ruling.code == "not_yet"
+    assert newest.ruling.reason == "no transaction has ended yet"
+
+
+def test_f118_a_fail_before_it_still_counts(bench: Bench) -> None:
+    failed = Verdict("shop.a", "max_id", Ruling(Outcome.FAIL, "lost", "x"), NOON)
+    bench.recorder.tell([failed])
+    probe = FakeProbe(Undecided("not_reached", "waited"))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+    probing.round()
+    probe.answer = NotYet("a cycle has begun")
+    bench.now += MINUTE
+    probing.round()
+
+    assert [one.ruling.code for one in bench.rulings.of("shop.a")] == ["not_yet", "x"]
