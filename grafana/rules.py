@@ -173,7 +173,7 @@ def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Al
 
     One that says otherwise alerts as it says by Sluice's own channels.
     """
-    kinds = {name: OF_PROBES[kind_of(find(name))] for name in known()} | KINDS
+    kinds = {**{name: OF_PROBES[kind_of(find(name))] for name in known()}, **KINDS}
     named = "|".join(sorted(name for name, one in kinds.items() if one is kind))
     others = "|".join(sorted(name for name, one in kinds.items() if one is not kind))
     which = f'check!~"{others}"' if kind is AlertKind.SUSPECT else f'check=~"{named}"'
