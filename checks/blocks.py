@@ -131,6 +131,38 @@ def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     return known[gating]
 
 
+def unchecked(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
+    """Why no gating check can find a loss in the table; empty where one has looked."""
+    checks = loss_checks(gating)
+    if not checks or any(_works(inputs, name) for name in checks):
+        return ()
+    newest = {name: _newest(inputs, name) for name in sorted(checks)}
+    why = "; ".join(
+        f"{name}: {one.ruling.reason if one else 'has not looked yet'}"
+        for name, one in newest.items()
+    )
+    text = f"no gating check can find a loss in {inputs.table.name}: {why}"
+    return (Reason("unchecked", text),)
+
+
+def loss_checks(gating: frozenset[str]) -> frozenset[str]:
+    """Those that find lost rows: ``schema``, which compares columns, only where it is alone."""
+    return gating - {"schema"} or gating
+
+
+def _works(inputs: Inputs, check: str) -> bool:
+    """Whether it rules on the table; one that a source keeps from looking for a while does."""
+    newest = _newest(inputs, check)
+    if newest is None or newest.ruling.code == "unsupported":
+        return False
+    return _newest_ruled(inputs, check) is not None
+
+
+def _newest(inputs: Inputs, check: str) -> Verdict | None:
+    own = (v for v in inputs.verdicts if v.check == check and v.table == inputs.table.name)
+    return max(own, key=lambda verdict: verdict.at, default=None)
+
+
 def _ruled_newest(inputs: Inputs) -> set[str]:
     """Checks whose newest verdict is a PASS or a FAIL."""
     newest: dict[str, Verdict] = {}

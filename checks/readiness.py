@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from checks.blocks import Inputs, blocks, undecided
+from checks.blocks import Inputs, blocks, loss_checks, unchecked, undecided
 from checks.certificate import Certificate, certify
 from checks.evidence import Evidence
 from checks.image_proof import doubted
@@ -44,14 +44,25 @@ class Rule(StrEnum):
     PROOF = "proof"
 
 
+class CheckNeed(StrEnum):
+    """Whether a READY needs a gating check that works for the table."""
+
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadinessPolicy:
-    """What an operator decides about readiness; ``gating`` names the checks whose FAIL blocks."""
+    """What an operator decides about readiness; ``gating`` names the checks whose FAIL blocks.
+
+    ``checks`` says whether a table may be READY of which no gating check can find a loss.
+    """
 
     rule: Rule = Rule.BOTH
     margin: timedelta = timedelta()
     gating: frozenset[str] = frozenset({"range_counts", "offset_keys", "completeness", "schema"})
     disagreement: timedelta = timedelta(minutes=10)
+    checks: CheckNeed = CheckNeed.OPTIONAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,8 @@ def assess(
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _ruled(question, inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
-    if certificate and certificate.revoked is None and _is_accepted(certificate, inputs):
+    accepted = certificate is not None and _is_accepted(certificate, inputs, policy)
+    if certificate and certificate.revoked is None and accepted:
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
         if again := sent_again(inputs.table, question.stage, inputs.samples):
             state, reasons = ReadinessState.NOT_READY, again
@@ -118,6 +130,8 @@ def assess(
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
     if state is ReadinessState.READY and certificate is not None:
         reasons = (*reasons, *weaker_proof(certificate.evidence.ordering, inputs.promises))
+        if inputs.verdicts:  # before the first there is nothing to say of them
+            reasons = (*reasons, *unchecked(inputs, policy.gating))
     since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
@@ -183,7 +197,9 @@ def _ruled(
         return ReadinessState.NOT_READY, reasons
     if lacks := (*_lacks(question, inputs, policy), *_sent_again(question, inputs)):
         return ReadinessState.NOT_READY, lacks
-    doubts = (*inputs.weak_order, *_unlisted(inputs), *_unlogged(inputs))
+    needed = policy.checks is CheckNeed.REQUIRED
+    lacking = unchecked(inputs, policy.gating) if needed else ()
+    doubts = (*inputs.weak_order, *_unlisted(inputs), *_unlogged(inputs), *lacking)
     return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
 
 
@@ -196,9 +212,11 @@ def _answered(
     return ReadinessState.READY, (_certified(certificate),)
 
 
-def _is_accepted(certificate: Certificate, inputs: Inputs) -> bool:
-    """Whether the config lets a yes rest on such an order, now and when it was given."""
+def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPolicy) -> bool:
+    """Whether the config lets a yes rest on such an order and such checks, now and then."""
     given = certificate.evidence.ordering
+    if policy.checks is CheckNeed.REQUIRED and loss_checks(policy.gating) <= {*certificate.unknown}:
+        return False
     return not inputs.weak_order and given.strength >= inputs.accepted.strength
 
 

@@ -128,6 +128,15 @@ class ShardId:
             raise ValueError(msg)
         return cls(*parts)
 
+    @classmethod
+    def read(cls, text: str) -> "ShardId":
+        """The same of any text: one that is not canonical is parted at its first dot."""
+        try:
+            return cls.parse(text)
+        except ValueError:
+            database, _, relation = text.partition(".")
+            return cls(database, relation)
+
     @staticmethod
     def beginning(database: str) -> str:
         """What the text of each table of *database* begins with, and that of no other."""
@@ -165,12 +174,17 @@ class Shard:
     @property
     def database(self) -> str:
         """The schema the physical table lives in."""
-        return self.name.partition(".")[0]
+        return self.id.database
 
     @property
     def relation(self) -> str:
         """The physical table's name without its database."""
-        return self.name.partition(".")[2]
+        return self.id.relation
+
+    @property
+    def id(self) -> ShardId:
+        """Both names; they may hold dots and quotes, so the text is never split at a dot."""
+        return ShardId.read(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from alerts.round import AlertSettings
 from checks import run as probes
-from checks.readiness import ReadinessPolicy, Rule
+from checks.readiness import CheckNeed, ReadinessPolicy, Rule
 from monitor.config.copy_plan import CopyPlan
 from monitor.config.openlineage import OpenLineageSettings
 from monitor.config.plans import CheckPlan, Every
@@ -57,6 +57,7 @@ class ReadinessSettings:
     """When a table may be called ready, and how old what is known about it may be.
 
     ``gating`` names the probes whose FAIL blocks a table, by default those that say so themselves.
+    ``checks: required`` withholds READY from a table of which no gating check can find a loss.
     ``sample_age`` is how old a sample may be that a READY rests on, ``heartbeat_age`` how old the
     newest heartbeat.  ``clock_skew`` is how far a source's clock may be from Sluice's.
     ``lag_budget`` is per tier; a tier it does not name has that of the highest.
@@ -69,6 +70,7 @@ class ReadinessSettings:
     clock_skew: Every = timedelta(seconds=2)
     disagreement: Every = timedelta(minutes=10)
     gating: tuple[str, ...] | None = None
+    checks: CheckNeed = CheckNeed.OPTIONAL
     lag_budget: Mapping[str, Every] = field(
         default_factory=lambda: {"0": timedelta(minutes=5), "1": timedelta(minutes=15)}
     )
@@ -184,7 +186,7 @@ class Config(BaseModel):
         named = probes.known() if own.gating is None else own.gating
         chosen = [n for n in named if own.gating is not None or probes.find(n).gating]
         gating = frozenset(chosen) & running
-        return ReadinessPolicy(own.rule, own.margin, gating, own.disagreement)
+        return ReadinessPolicy(own.rule, own.margin, gating, own.disagreement, own.checks)
 
     @property
     def whole(self) -> frozenset[str]:

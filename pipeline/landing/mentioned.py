@@ -51,8 +51,8 @@ class _Spoken:
 
     def is_about(self, name: str) -> bool:
         """Whether *name* (``source/shard``), or its database, stands in it."""
-        database, _, relation = Shard.parse(name.casefold()).name.partition(".")
-        return self._holds(relation) or (self.of_databases and self._holds(database))
+        own = Shard.parse(name.casefold())
+        return self._holds(own.relation) or (self.of_databases and self._holds(own.database))
 
     def _holds(self, name: str) -> bool:
         return name in (self.words if _WORDS.fullmatch(name) else self.text)

@@ -3,13 +3,18 @@
 import re
 from collections.abc import Iterator
 
+from pipeline.model import ShardId
+
 
 def spelled(shard: str) -> str:
     """*shard* (``database.table``) with what a topic's name may not hold: collectors put ``_``.
 
+    The names themselves count, without the quotes in which ours stand where they hold a dot.
+
     Two shards may be spelled alike, and then share a topic.
     """
-    return re.sub(r"[^\w.-]", "_", shard, flags=re.ASCII)
+    own = ShardId.read(shard)
+    return re.sub(r"[^\w.-]", "_", f"{own.database}.{own.relation}", flags=re.ASCII)
 
 
 def endings(topic: str) -> Iterator[str]:

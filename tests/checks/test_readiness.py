@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from checks.blocks import Inputs
 from checks.certificate import Certificate, revocations
 from checks.model import Outcome, Ruling, Verdict
-from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
+from checks.readiness import (
+    CheckNeed,
+    Question,
+    Readiness,
+    ReadinessPolicy,
+    ReadinessState,
+    Rule,
+    assess,
+)
 from checks.sum_rule import add_up
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
@@ -479,3 +487,51 @@ def test_with_any_input_missing_it_is_never_ready(
 
     if gone or any(isinstance(each, Missing) for each in values):
         assert answer.state is ReadinessState.UNKNOWN
+
+
+REQUIRED = ReadinessPolicy(checks=CheckNeed.REQUIRED)
+UNSUPPORTED = tuple(
+    replace(one, ruling=replace(one.ruling, code="unsupported"))
+    for one in (verdict("unknown", check=name) for name in sorted(BOTH.gating))
+)
+
+
+def test_f115_a_table_that_no_gating_check_can_look_at_is_said_to_be_so() -> None:
+    answer = assess(MIRROR, inputs(verdicts=UNSUPPORTED), BOTH)
+
+    assert answer.ready
+    assert "unchecked" in codes(answer)
+    assert "range_counts: because" in answer.reasons[-1].text
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state"),
+    [
+        pytest.param((), ReadinessState.UNKNOWN, id="none has looked"),
+        pytest.param(UNSUPPORTED, ReadinessState.UNKNOWN, id="none can"),
+        pytest.param(
+            (*UNSUPPORTED, verdict("pass", check="range_counts", ago=9)),
+            ReadinessState.UNKNOWN,
+            id="none can any more",
+        ),
+        pytest.param(
+            (verdict("pass", check="schema"),), ReadinessState.UNKNOWN, id="columns are no rows"
+        ),
+        pytest.param((verdict("pass"),), ReadinessState.READY, id="one works"),
+        pytest.param(
+            (verdict("pass", ago=9), verdict("unknown")),
+            ReadinessState.READY,
+            id="its source is away for a while",
+        ),
+    ],
+)
+def test_f115_the_config_can_require_a_check_that_works(
+    verdicts: tuple[Verdict, ...], state: ReadinessState
+) -> None:
+    before = assess(MIRROR, inputs(verdicts=verdicts), BOTH).certificate
+
+    answer = assess(MIRROR, inputs(verdicts=verdicts), REQUIRED)
+    again = assess(MIRROR, inputs(verdicts=verdicts), REQUIRED, certificate=before)
+
+    assert (answer.state, again.state) == (state, state)
+    assert ("unchecked" in codes(answer)) is (state is ReadinessState.UNKNOWN)

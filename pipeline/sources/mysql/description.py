@@ -6,6 +6,7 @@ Pure.
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
+from pipeline.model import ShardId
 from pipeline.sources.mysql.grants import Grant, may, parse
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
@@ -35,7 +36,8 @@ def description(
 
 
 def _readable(grants: Sequence[Grant], name: str) -> bool:
-    return may(grants, "SELECT", *name.split(".", 1))
+    own = ShardId.read(name)
+    return may(grants, "SELECT", own.database, own.relation)
 
 
 def cascading(shard: ShardFacts) -> str:

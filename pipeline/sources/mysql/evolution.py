@@ -7,6 +7,7 @@ until a person has decided; the answer names the cause and the statement that so
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from pipeline.model import ShardId
 from pipeline.schema.column import TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible
 from pipeline.schema.merging import MergeRules
@@ -128,7 +129,8 @@ def _unknown_fill(column: Column) -> str | None:
 
 
 def _quoted(shard: str) -> str:
-    return ".".join(f"`{part}`" for part in shard.split(".", 1))
+    own = ShardId.read(shard)
+    return f"`{own.database}`.`{own.relation}`"
 
 
 def _list(names: Sequence[str]) -> str:

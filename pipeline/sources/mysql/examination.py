@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.finding import Finding
+from pipeline.model import ShardId
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.grant_findings import grant_findings
 from pipeline.sources.mysql.server_facts import ServerFacts
@@ -26,7 +27,7 @@ def findings(
     """
     where = f"source:{settings.name}"
     tables = {shard.shard.name for shard in shards}
-    databases = {name.partition(".")[0] for name in tables}
+    databases = {ShardId.read(name).database for name in tables}
     return (
         *server_findings(server, where, databases, scope),
         *grant_findings(

@@ -6,6 +6,7 @@ Pure.
 from collections.abc import Iterable, Sequence
 
 from pipeline.finding import REFUSE, Finding
+from pipeline.model import ShardId
 from pipeline.sources.mysql.grants import LINE, Grant, may, parse
 from pipeline.sources.mysql.heartbeat import creation
 from pipeline.sources.mysql.server_facts import ServerFacts
@@ -36,12 +37,15 @@ def grant_findings(
         fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO {user}"
         found.append(Finding(REFUSE, "grant_xa", where, what, fix))
     found += _heartbeat(grants, where, user, heartbeat, present=present)
-    hidden = [t for t in sorted(set(tables)) if not may(grants, "SELECT", *t.split(".", 1))]
+    owns = {name: ShardId.read(name) for name in sorted(set(tables))}
+    hidden = [
+        name for name, own in owns.items() if not may(grants, "SELECT", own.database, own.relation)
+    ]
     if hidden:
         what = f"{user} may not read {_few(hidden)}"
         fix = "; ".join(
             f"GRANT SELECT ON `{database}`.* TO {user}"
-            for database in sorted({name.partition(".")[0] for name in hidden})
+            for database in sorted({owns[name].database for name in hidden})
         )
         found.append(Finding(REFUSE, "grant_select", where, what, fix))
     return found

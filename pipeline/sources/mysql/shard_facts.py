@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.model import Shard
+from pipeline.model import Shard, ShardId
 from pipeline.sources.mysql.column import MySqlColumn, described
 from pipeline.sources.mysql.session import Row, Session
 
@@ -51,13 +51,14 @@ def shard_facts(
         " AND table_schema NOT IN (%s, %s, %s, %s)",
         *OWN,
     )
-    chosen = {(row["d"], row["t"]): row for row in tables if wanted(f"{row['d']}.{row['t']}")}
+    named = {ShardId(row["d"], row["t"]): row for row in tables}
+    chosen = {(own.database, own.relation): row for own, row in named.items() if wanted(str(own))}
     found: list[ShardFacts] = []
     for database in sorted({database for database, _ in chosen}):
         columns, indexes, keys = _described(session, database)
         found += [
             ShardFacts(
-                Shard(source, f"{database}.{name}"),
+                Shard(source, str(ShardId(database, name))),
                 str(row["e"]),
                 tuple(described(column) for column in columns[name]),
                 tuple(_unique(indexes[name])),

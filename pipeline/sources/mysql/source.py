@@ -126,7 +126,7 @@ class MySqlSource:
             " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN (%s, %s, %s, %s)",
             *OWN,
         )
-        names = sorted(f"{row['d']}.{row['t']}" for row in found)
+        names = sorted(str(ShardId(row["d"], row["t"])) for row in found)
         return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
 
     def columns(self, shard: Shard) -> tuple[Column, ...]:
@@ -238,7 +238,7 @@ class MySqlSource:
         """Rule on its settings, its user's rights, and the tables that are captured."""
         server = server_facts(self._session)
         shards = shard_facts(
-            self._session, self.name, lambda name: scope.captured(ShardId(*name.split(".", 1)))
+            self._session, self.name, lambda name: scope.captured(ShardId.read(name))
         )
         heartbeat = existing(self._session, self.settings.heartbeat)
         return findings(self.settings, server, shards, scope, heartbeat=heartbeat)

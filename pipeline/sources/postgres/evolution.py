@@ -9,6 +9,7 @@ catalogue does (``SourceDescription.filled``), and until a new base the table is
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pipeline.model import ShardId
 from pipeline.schema.column import TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible
 from pipeline.schema.merging import MergeRules
@@ -75,7 +76,8 @@ def _unknown_fill(column: Column) -> str | None:
 
 
 def _quoted(shard: str) -> str:
-    return ".".join(f'"{part}"' for part in shard.split(".", 1))
+    own = ShardId.read(shard)
+    return f'"{own.database}"."{own.relation}"'
 
 
 def _list(names: Sequence[str]) -> str:

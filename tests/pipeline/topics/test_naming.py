@@ -1,5 +1,6 @@
 import pytest
 
+from pipeline.model import Shard, ShardId
 from pipeline.topics.naming import spelled
 
 
@@ -14,3 +15,27 @@ from pipeline.topics.naming import spelled
 )
 def test_what_a_topic_may_not_hold_is_an_underscore(shard: str, name: str) -> None:
     assert spelled(shard) == name
+
+
+@pytest.mark.parametrize(
+    ("database", "relation", "topic"),
+    [
+        pytest.param("shop", "orders", "shop.orders", id="plain"),
+        pytest.param("shop", "a.b", "shop.a.b", id="a dot in the table"),
+        pytest.param("odd.names", "t", "odd.names.t", id="a dot in the database"),
+        pytest.param("shop", "../a'b/c", "shop..._a_b_c", id="a path"),
+        pytest.param("shop", 'say "x"', "shop.say__x_", id="quotes"),
+    ],
+)
+def test_f115_a_shard_has_both_its_names_whatever_they_hold(
+    database: str, relation: str, topic: str
+) -> None:
+    shard = Shard("shop", str(ShardId(database, relation)))
+
+    assert (shard.database, shard.relation) == (database, relation)
+    assert spelled(shard.name) == topic
+    assert ShardId.read(shard.name) == shard.id
+
+
+def test_f115_a_text_that_is_not_canonical_is_parted_at_its_first_dot() -> None:
+    assert ShardId.read("shop.a.b") == ShardId("shop", "a.b")

@@ -20,7 +20,7 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
 from pipeline.errors import ConfigError, ProofError, SparedError
-from pipeline.model import Head, Shard
+from pipeline.model import Head, Shard, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import parsed
 from pipeline.sources.mysql.row_reader import MySqlRowReader
@@ -365,3 +365,24 @@ def committing(mysql: MySQL, statement: str, source: MySqlSource) -> Iterator[No
         yield
     finally:
         one.join()
+
+
+@pytest.mark.parametrize("relation", ["a.b", "../a'b/c", 'say "x"'])
+def test_f115_the_facts_of_a_table_with_an_odd_name_are_found(
+    primary: MySQL, relation: str
+) -> None:
+    primary.execute(
+        f"CREATE TABLE d.`{relation}` (id INT PRIMARY KEY, name TEXT)",
+        f"INSERT INTO d.`{relation}` VALUES (1, 'a'), (7, 'b')",
+    )
+    shard = Shard("s", str(ShardId("d", relation)))
+
+    with closing(MySqlSource(settings(primary))) as source:
+        assert shard in source.shards(r"d\..*")
+        assert [column.name for column in source.columns(shard)] == ["id", "name"]
+        assert source.key_columns(shard) == ("id",)
+        assert (source.min_id(shard, "id"), source.max_id(shard, "id")) == (1, 7)
+        assert source.count_ids(shard, "id", [(0, 5), (5, 9)]) == (1, 1)
+        described = source.describe(frozenset({shard.name}))
+    assert shard.name in described.rows
+    assert not described.hidden
