@@ -115,7 +115,7 @@ class App:
         self.copies = tuple(map(self._copied, config.copied))
         self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
         self.stalled = self._stalled()
-        self.cycle = self._cycle()
+        self.cycle, self.probing = self._cycle(), self._probing()
         self.schedule = Schedule(
             jobs(config, self._works()), store.ticks, clock, store.ticks.lasts()
         )
@@ -360,18 +360,20 @@ class App:
         """By copy: why its last round failed; empty if it did not."""
         return {one.plan.name: one.ailment for one in self.copies}
 
-    def _works(self) -> Works:
+    def _probing(self) -> Probing:
         plans, history = self.config.plans, self.store.verdicts
-        probing = Probing(
+        return Probing(
             *(plans, self.roster, history, self.recorder, self.world, clock, current_run),
             paused=self._paused,
         )
+
+    def _works(self) -> Works:
         return Works(
             heartbeats=self.heartbeats,
             land=self.requests.land,
             merge=self.requests.apply,
             watch=self.cycle.watch,
-            probe=probing.round,
+            probe=self.probing.round,
             census=self.census.ask,
             retention=self.retention.ask,
             deliver=self._deliver,

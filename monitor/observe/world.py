@@ -193,10 +193,14 @@ class RoundWorld:
 
         Not while rows of before are still read for the first time, nor before they are merged.
         """
+        covering = [
+            step for step in self.look.steps if all(_past(step.passed, fence) for fence in fences)
+        ]
+        if not covering:  # a mirror is opened only where its answer matters: it may be many
+            return False
         applied = self.mirror(table).batch
         return not self._awaits_base(table, applied) and any(
-            step.holds(table.name, applied) and all(_past(step.passed, fence) for fence in fences)
-            for step in self.look.steps
+            step.holds(table.name, applied) for step in covering
         )
 
     def _awaits_base(self, table: Table, applied: int) -> bool:

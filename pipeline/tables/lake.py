@@ -30,6 +30,7 @@ from pipeline.model import Table
 from pipeline.settings import PipelineSettings
 
 FIRST_LOOK = 100  # commits
+READERS = 2_000  # mirrors whose readers are kept, each for as long as its version is the newest
 
 
 @dataclass(eq=False)
@@ -40,6 +41,10 @@ class Lake:
     table_format: TableFormat[Any, Any]
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of the change log
     _turns: dict[str, threading.Lock] = field(default_factory=dict, repr=False)  # of each mirror
+
+    _readers: dict[str, tuple[tuple[str, int, Table], MirrorSide]] = field(
+        default_factory=dict, repr=False
+    )
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
@@ -77,14 +82,31 @@ class Lake:
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.
 
+        Opening a Delta table costs milliseconds: while the version stays, so does the reader.
+
         Raises:
             ProofError: if there is no mirror yet.
         """
-        uri = self.settings.mirror(table.name)
+        uri, newest = self.settings.mirror(table.name), self._seen(table.name)
+        about = None if newest is None else (newest.id, newest.version, table)
+        if about is not None and (known := self._readers.get(table.name)) and known[0] == about:
+            return known[1]
+        self._readers.pop(table.name, None)
         found = self.table_format.reader(uri, table, self.settings.lane)
         if found is None:
             raise ProofError(f"{table.name} has no mirror at {uri} yet")
+        if about is not None and found.version == about[1]:  # it may have moved on meanwhile
+            while len(self._readers) >= READERS:
+                self._readers.pop(next(iter(self._readers)), None)
+            self._readers[table.name] = (about, found)
         return found
+
+    def _seen(self, table: str) -> MirrorSnapshot | None:
+        """The newest version; None where its log cannot be read whole, or there is none."""
+        try:
+            return self._newest(table)
+        except HeldError:
+            return None
 
     def changes(self, memory: LogMemory | None = None) -> LogReader:
         """The newest version of the change log, pinned; what *memory* knows is not read again.

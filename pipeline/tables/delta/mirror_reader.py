@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from pipeline.apply.mirror_snapshot import ARCHIVED
@@ -47,9 +48,12 @@ class MirrorReader:
         """The pinned version of the mirror."""
         return self.pinned.version
 
-    @property
+    @cached_property
     def batch(self) -> int:
-        """Applied through this batch of its lane; -1 before the first."""
+        """Applied through this batch of its lane; -1 before the first.
+
+        Read once: the library reads the log for each answer, which takes milliseconds.
+        """
         batch = self.pinned.transaction(self.app)
         return -1 if batch is None else batch
 

@@ -187,6 +187,17 @@ def test_a_fence_is_reached_when_a_batch_that_covers_it_is_merged(
     assert seen.reached(TABLE, [asked]) is reached
 
 
+def test_f146_a_mirror_is_not_opened_while_no_batch_covers_the_fence(tmp_path: Path) -> None:
+    mirrors = FakeMirrors(4)
+    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(1)}),)
+    seen = world(tmp_path, steps=steps, mirrors=mirrors)
+
+    assert not seen.reached(TABLE, [fence(2)])
+    assert mirrors.opened == []
+    assert seen.reached(TABLE, [fence(1)])
+    assert mirrors.opened == ["shop.t"]
+
+
 ORDER = Order(1, 7, 100)
 READ = Reread("x", Origin.SNAPSHOT, ORDER, "A", 2)
 

@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import pyarrow as pa
 import pytest
@@ -133,6 +133,36 @@ def test_without_a_table_there_is_no_reader(lake: Lake) -> None:
         lake.mirror(TABLE)
     with pytest.raises(ProofError, match="no change log"):
         lake.changes()
+
+
+def test_f146_a_reader_is_kept_for_as_long_as_its_version_is_the_newest(lake: Lake) -> None:
+    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    first = lake.mirror(TABLE)
+
+    assert lake.mirror(TABLE) is first
+    write_mirror(mirror(lake), [row(2)], 3, TYPES)
+    second = lake.mirror(TABLE)
+    assert (second.version, second.batch, second.rows()) == (1, 3, 2)
+    assert (first.version, first.batch, first.rows()) == (0, 2, 1)
+
+
+def test_f146_a_reader_of_a_table_that_was_replaced_is_not_kept(lake: Lake) -> None:
+    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    assert lake.mirror(TABLE).rows() == 1
+    rmtree(mirror(lake))
+
+    with pytest.raises(ProofError, match="has no mirror"):
+        lake.mirror(TABLE)
+    write_mirror(mirror(lake), [row(1), row(2)], 7, TYPES)
+
+    assert (lake.mirror(TABLE).batch, lake.mirror(TABLE).rows()) == (7, 2)
+
+
+def test_f146_a_table_with_another_key_gets_another_reader(lake: Lake) -> None:
+    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    first = lake.mirror(TABLE)
+
+    assert lake.mirror(replace(TABLE, key=("other",))) is not first
 
 
 def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:

@@ -1,0 +1,153 @@
+"""What does the service cost beside a real lake?  Percent of a core, idle and at changes.
+
+    python -m bench.idle --tables 1 --tables 100 --tables 1000
+
+Mirrors are Delta tables; looks, probes and their readers are those of `sluice run`, over a store
+that is a real file.  Sources and landing answer at once (`bench/kit/service.py`).  Time is moved by
+hand, one second at a time, so the machine's load hardly matters: figures are CPU seconds of this
+process and all below it, for each second of the service.  The Spark worker is not part of it.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from bench.kit.cpu import spent
+from bench.kit.rounds import under_load
+from bench.kit.service import FakeLake, Service
+from monitor.app import App
+from monitor.logs import configure
+from pipeline.apply.commits import Commit
+from pipeline.lags.samples import MirrorPosition
+from pipeline.mark import Mark
+from pipeline.model import Shard
+from pipeline.tables.lake import Lake
+
+WARM, SECONDS = 70, 120  # of the service: each probe has run, then each runs twice and more
+ROWS = 100
+PACE = 5  # seconds from look to look, and from probe to probe
+LANE = "sluice:main"
+PROBES = ("max_id", "range_counts")  # those that compare mirrors with sources alone
+META = pa.struct([("source", pa.string()), ("shard", pa.string())])
+
+
+@dataclass(eq=False)
+class BenchSource:
+    """A server whose tables have as many rows as their mirrors."""
+
+    rows: int
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """The newest row's."""
+        return self.rows - 1
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """The first row's."""
+        return 0
+
+    def count_ids(
+        self, shard: Shard, column: str, ranges: Sequence[tuple[int, int]]
+    ) -> tuple[int, ...]:
+        """All ids are there."""
+        return tuple(max(0, min(high, self.rows) - max(low, 0)) for low, high in ranges)
+
+
+@dataclass(eq=False)
+class MirroredLake:
+    """The mark of a lake that answers at once, and mirrors of one that is real."""
+
+    landed: FakeLake
+    real: Lake
+
+    def mark(self) -> Mark:
+        """As landed."""
+        return self.landed.mark()
+
+    def applied(self, table: str) -> MirrorPosition | None:
+        """As the mirror's own log tells."""
+        return self.real.applied(table)
+
+    def history(self, table: str, since: int | None) -> Sequence[Commit]:
+        """As the mirror's own log tells; each was ours."""
+        return ()
+
+
+@click.command()
+@click.option("--tables", "sizes", multiple=True, type=int, default=[1, 100, 1_000])
+@click.option("--dir", "folder", default=Path("build/bench/idle"), type=Path)
+def main(*, sizes: Sequence[int], folder: Path) -> None:
+    """Measure the service at these numbers of tables: idle, and with one change a second."""
+    configure(json=True, level="CRITICAL")
+    for size in sizes:
+        home = folder.resolve() / str(size)
+        shutil.rmtree(home, ignore_errors=True)
+        service = _service(home, size)
+        with service.life() as app:
+            _join(service, app)
+            _live(service, app, WARM)
+            idle = _live(service, app, SECONDS)
+            busy = _live(service, app, SECONDS, changes=1)
+        shutil.rmtree(home, ignore_errors=True)
+        click.echo(
+            f"  {size:5} tables: idle {idle:6.1%} of a core, 1 change a second {busy:6.1%}"
+            f" ({under_load()})"
+        )
+
+
+def _service(home: Path, size: int) -> Service:
+    service = Service(home, size)
+    for name in service.tables:
+        _commit(service, name, 0, ROWS)
+    return service
+
+
+def _commit(service: Service, table: str, batch: int, rows: int) -> None:
+    """One more commit of a mirror, applied through *batch*."""
+    own = next(s for s, t in service.lake.newest.shards.items() if t == table) if batch == 0 else ""
+    shard = Shard.parse(own) if own else Shard("", "")
+    columns = {
+        "id": pa.array(range(rows), pa.int64()),
+        "_sluice": pa.array([{"source": shard.source, "shard": shard.name}] * rows, META),
+    }
+    properties = CommitProperties(app_transactions=[Transaction(app_id=LANE, version=batch)])
+    path = service.folder / "lake" / "mirrors" / table.replace(".", "/")
+    write_deltalake(str(path), pa.table(columns), mode="append", commit_properties=properties)
+
+
+def _join(service: Service, app: App) -> None:
+    """Let looks see the real mirrors, and probes sources that answer."""
+    parts: Any = app
+    lake = MirroredLake(service.lake, app.lake.lake)
+    parts.watcher.sampler.lake = parts.watcher.sampler.foreign.lake = lake
+    sources = {name: BenchSource(ROWS) for name in app.collectors}
+    parts.servers.all = lambda: sources
+    parts.probing.plans = tuple(one for one in parts.probing.plans if one.name in PROBES)
+
+
+def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> float:
+    """CPU seconds for each of *seconds* of the service."""
+    before = spent()
+    for second in range(seconds):
+        service.beat()
+        changed = [service.tables[(second * 7 + n) % service.size] for n in range(changes)]
+        if second % 2 == 0 or changed:
+            service.lake.land(changed)
+        for name in changed:
+            _commit(service, name, service.lake.newest.batch, 0)
+        if second % PACE == 0:
+            app.cycle.watch()
+            app.probing.round()
+            while app.probing.lines.open:
+                time.sleep(0.01)
+    return (spent() - before) / seconds
+
+
+if __name__ == "__main__":
+    main()
