@@ -39,7 +39,7 @@ from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
 from pipeline.apply.references import ReferredTable, Searches, standing
 from pipeline.apply.validation import DecidedSlice, Demands, require_valid
 from pipeline.errors import HeldError
-from pipeline.model import Account, Op, Order, Shard, Table
+from pipeline.model import Account, Op, Order, Origin, Shard, Table
 from pipeline.schema.column import Column
 from pipeline.schema.typed import typed
 
@@ -227,10 +227,31 @@ def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
         first = folded.rows["key"][pc.index(read.misread, True).as_py()]
         detail = f"{misread} rows hold a value their column's type cannot, first key {first}"
         raise HeldError("misread", detail)
+    _refuse_altered(task, folded, read.rows)
     parts = [folded.rows[field.name].combine_chunks().cast(field.type) for field in META]
     meta = pa.StructArray.from_arrays(parts, fields=list(META))
     rows = read.rows.append_column(SLUICE, meta)
     return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
+
+
+def _refuse_altered(task: TurnTask[Any], folded: Folded, rows: pa.Table) -> None:
+    """Refuse values that a collector's snapshot may have altered; what Sluice read is right."""
+    origin, topic = plain(folded.rows["origin"]), plain(folded.rows["topic"])
+    sent = pc.and_(pc.equal(origin, int(Origin.SNAPSHOT)), pc.is_valid(topic))
+    if not pc.any(sent).as_py():
+        return
+    for column in task.columns:
+        values = plain(rows[column.name]).combine_chunks()
+        altered = column.dialect.altered_by_snapshot(column, values)
+        if altered is None:
+            continue
+        found = pc.fill_null(pc.and_(sent.combine_chunks(), altered), fill_value=False)
+        if count := int(pc.sum(found).as_py() or 0):
+            first = folded.rows["key"][pc.index(found, True).as_py()]
+            value = values[pc.index(found, True).as_py()]
+            detail = f"{column.name} of {count} rows is unverifiable: the collector's snapshot"
+            detail += f" sends other values as this one, too ({value}, key {first})"
+            raise HeldError("misread", f"{detail}; run `sluice bootstrap {task.table.name}`")
 
 
 def _sources(

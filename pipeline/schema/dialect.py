@@ -87,6 +87,13 @@ class Dialect(Protocol):
         """
         ...
 
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """Which values of the lake's type a collector's snapshot may send for other ones, too.
+
+        None where none can be.
+        """
+        ...
+
     def default(self, column: Column) -> pa.Scalar:
         """What the source put into old rows when it added the column; null for NULL."""
         ...

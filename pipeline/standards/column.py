@@ -118,6 +118,12 @@ class StandardDialect:
             return self.own.values(column, wire)
         return whole(wire) if column.standard.lake_type == "bigint" else as_sent(column, wire)
 
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """None of the answers shows it."""
+        if isinstance(column, StandardColumn):
+            return None
+        return self.own.altered_by_snapshot(column, typed)
+
     def default(self, column: Column) -> pa.Scalar:
         """The answer to what the source put into old rows.
 

@@ -95,6 +95,9 @@ class ToyDialect:
         number = pc.match_substring_regex(wire, "^-?[0-9]{1,18}$")
         return pc.if_else(number, wire, pa.scalar(None, pa.string())).cast(pa.int64())
 
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """None."""
+
     def default(self, column: Column) -> pa.Scalar:
         return pa.scalar(None, arrow_type(column))
 

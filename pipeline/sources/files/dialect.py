@@ -130,6 +130,9 @@ class FileDialect:
         """As `ColumnReading.values` says."""
         return _reading(column).values(cast("FileColumn", column), wire)
 
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """None: files are sent as they are."""
+
     def default(self, column: Column) -> pa.Scalar:
         """Older files say nothing of it."""
         return pa.scalar(None, arrow_type(column))

@@ -128,6 +128,10 @@ class MySqlDialect:
         """See :mod:`pipeline.sources.mysql.values`."""
         return values.values(_own(column), wire)
 
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """See :mod:`pipeline.sources.mysql.values`."""
+        return values.altered_by_snapshot(_own(column), typed)
+
     def default(self, column: Column) -> pa.Scalar:
         """The constant; null for a computed column, too, whose old values nobody was told."""
         own = _own(column)

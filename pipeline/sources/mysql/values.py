@@ -6,6 +6,7 @@ numbers mean something else.  Pure.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,11 @@ from pipeline.sources.mysql.wire_text import MILLIS, YEAR_ZERO
 
 UNSIGNED_BYTES = 8
 
+# A collector's snapshot reads by JDBC, whose calendar has no 5th to 14th of October 1582: a
+# DATETIME of these days arrives ten days later.  A DATE does not, nor does any value of the log
+# (*measured*: Debezium 3.5).
+SHIFTED = (datetime(1582, 10, 15), datetime(1582, 10, 25))  # noqa: DTZ001 - of no zone
+
 Reading = ColumnReading[Column]
 
 
@@ -45,6 +51,14 @@ def sent(column: Column) -> SentAs:
 def values(column: Column, wire: pa.Array) -> pa.Array:
     """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
     return _reading(column).values(column, to_connect(column, wire))
+
+
+def altered_by_snapshot(column: Column, values: pa.Array) -> pa.BooleanArray | None:
+    """Those *values* of the lake's type that a collector's snapshot may have shifted."""
+    if column.kind != "DATETIME" or column.notation is not Notation.CONNECT:
+        return None
+    first, until = (pa.scalar(one, values.type) for one in SHIFTED)
+    return pc.and_(pc.greater_equal(values, first), pc.less(values, until))
 
 
 def _reading(column: Column) -> Reading:

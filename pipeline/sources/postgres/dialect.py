@@ -112,6 +112,9 @@ class PostgresDialect:
         """See :mod:`pipeline.sources.postgres.values`."""
         return values.values(_own(column), wire)
 
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """None: a snapshot sends what the log sends."""
+
     def default(self, column: Column) -> pa.Scalar:
         """NULL: no column is followed that may have held anything else."""
         return pa.scalar(None, arrow_type(_own(column)))

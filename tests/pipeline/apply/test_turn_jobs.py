@@ -1,5 +1,6 @@
 """Which mirrors have a turn in a pass, and how much of what is pending: none waits for ever."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,42 @@ def test_a_table_with_an_impossible_name_stops_no_other(tmp_path: Path) -> None:
     hold = turns[endless]
     assert hold is not None
     assert "too long" in hold.detail
+
+
+MOMENT = Column("name", "DATETIME")
+LATE, LATER = -12219292800000, -12218428800000  # 1582-10-15, sent for 1582-10-05, too; 1582-10-25
+
+
+def moment(op: Op, pos: int, at: int, **more: Any) -> dict[str, Any]:
+    return row(op, pos, 1, **more) | {"after": json.dumps({"id": 1, "name": at})}
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        pytest.param([moment(R, 10, LATE)], True, id="a snapshot's"),
+        pytest.param([moment(R, 10, LATE - 1000)], False, id="the last second before"),
+        pytest.param([moment(R, 10, LATER - 1000)], True, id="the last second"),
+        pytest.param([moment(R, 10, LATER)], False, id="the first second after"),
+        pytest.param([moment(C, 10, LATE)], False, id="the log's"),
+        pytest.param([moment(R, 10, LATE), moment(C, 11, LATE)], False, id="then the log's"),
+        pytest.param(
+            [moment(R, 10, LATE, topic=None, partition=None, offset=None)],
+            False,
+            id="read by Sluice itself",
+        ),
+    ],
+)
+def test_f116_a_moment_that_a_snapshot_may_have_shifted_holds_the_table(
+    tmp_path: Path, changes: list[dict[str, Any]], held: bool
+) -> None:
+    lake = HandLake(tmp_path, columns=(ID, MOMENT))
+
+    lake.land(*changes)
+
+    (turn,) = lake.run()
+    assert (turn.hold is not None) is held
+    if turn.hold is not None:
+        assert turn.hold.reason == "misread"
+        assert "name of 1 rows is unverifiable" in turn.hold.detail
+        assert "sluice bootstrap db.t" in turn.hold.detail
