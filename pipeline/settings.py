@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from pipeline.archive import ArchiveRule
-from pipeline.model import Ordering
+from pipeline.model import Ordering, ShardId
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
 _TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names that mean something else to readers
@@ -336,8 +336,13 @@ class PipelineSettings:
 
 
 def _folder(table: str) -> str:
-    named = _UNSAFE.sub(lambda found: _numbered(found[0]), table)
-    parts = named.split(".", 1)
+    """``database/table``; a database's name that holds a dot stays whole, in its quotes."""
+    try:
+        first = ShardId.beginning(ShardId.parse(table).database).removesuffix(".")
+    except ValueError:
+        first = table.partition(".")[0]
+    both = (first, table[len(first) + 1 :]) if len(first) < len(table) else (table,)
+    parts = [_UNSAFE.sub(lambda found: _numbered(found[0]), one) for one in both]
     safe = [_numbered(one[0]) + one[1:] if _TAKEN.fullmatch(one) else one for one in parts]
     return "/".join(safe)
 

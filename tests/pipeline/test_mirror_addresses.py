@@ -46,6 +46,25 @@ def test_an_ordinary_table_lies_in_the_folder_of_its_names() -> None:
     assert SETTINGS.mirror("shop.orders_1") == "/lake/mirrors/shop/orders_1"
 
 
+@pytest.mark.parametrize(
+    ("table", "folder"),
+    [
+        pytest.param(ShardId("Odd.Names", "T y p e s"), '"Odd.Names"/T y p e s', id="a dot"),
+        pytest.param(ShardId("a.b.", ".c"), '"a.b."/".c"', id="dots everywhere"),
+        pytest.param(ShardId('a"."b', "c"), '"a"".""b"/c', id="quotes around a dot"),
+        pytest.param(ShardId("db", "a.b"), 'db/"a.b"', id="a table's dot: as it was"),
+        pytest.param(ShardId('a"b', "c"), '"a""b"/c', id="a quote without a dot: as it was"),
+    ],
+)
+def test_f199_a_database_with_a_dot_in_its_name_has_one_folder(table: ShardId, folder: str) -> None:
+    assert SETTINGS.mirror(str(table)) == f"/lake/mirrors/{folder}"
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b.c", "x.", '"open.end'])
+def test_f199_a_name_that_a_rule_makes_lies_where_it_lay(name: str) -> None:
+    assert SETTINGS.mirror(name) == "/lake/mirrors/" + "/".join(name.split(".", 1))
+
+
 def test_no_two_tables_share_an_address_and_none_leaves_the_folder() -> None:
     tables = [str(ShardId(database, name)) for database in ODD for name in ODD]
     found = {table: SETTINGS.mirror(table) for table in tables}
