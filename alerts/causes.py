@@ -7,12 +7,16 @@ can help opens nothing, and ends what another kind of not knowing has opened.
 
 What follows from a table's state is no incident of its own: while a table is part of an incident
 that says why it stands still, or is not there yet, its lateness and what is not known of it are
-shown and open nothing.  A loss, a gap or a suspicion never follows from anything.  Pure.
+shown and open nothing.  While somebody else's write stands in a mirror, rows that differ there
+follow from it; what still differs after that is over is a loss of its own.  Rows that an open loss
+of the same table names already are that loss, whichever check finds them next.  Any other loss, a
+gap or a suspicion never follows from anything.  Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
+from checks.blocks import are_within
 from checks.model import FailKind, Outcome, Ruling, Verdict
 
 KINDS: Mapping[str, AlertKind] = {
@@ -46,6 +50,8 @@ OF_PROBES = {FailKind.LOST: AlertKind.LOST, FailKind.SUSPECT: AlertKind.SUSPECT}
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
+_OF_ROWS = frozenset({"range_counts", "max_id", "offset_keys", "day_counts"})
+_FOREIGN = "foreign_write"
 
 
 def findings(
@@ -63,7 +69,7 @@ def findings(
     standing = {incident.cause: incident for incident in incidents}
     follows = _consequences(spoken.values(), standing, starting)
     blamed = {
-        member: _kept(cause, member, standing)
+        member: _same_rows(_kept(cause, member, standing), verdict, standing)
         for member, verdict in spoken.items()
         if (cause := blame(verdict)) and not follows(verdict)
     }
@@ -107,8 +113,15 @@ def _consequences(
     still |= {member.table for one in known for member in one.failing}
     parts = {cause.subject for _, cause in now if cause.kind in _STANDING_STILL}
     parts |= {one.cause.subject for one in known}
+    lost = {
+        m for cause, one in standing.items() if cause.kind is AlertKind.LOST for m in one.members
+    }
+    written = {table for table, cause in now if cause.check == _FOREIGN}
+    written |= {m.table for one in known if one.cause.check == _FOREIGN for m in one.failing}
 
     def follows(verdict: Verdict) -> bool:
+        if verdict.ruling.outcome is Outcome.FAIL and verdict.check in _OF_ROWS:
+            return verdict.table in written and Member(verdict.table, verdict.check) not in lost
         if verdict.ruling.outcome is Outcome.PASS or _kind(verdict) not in _FOLLOWING:
             return False
         return verdict.table in still or verdict.table in starting or verdict.cause in parts
@@ -122,6 +135,18 @@ def _kept(cause: Cause, member: Member, standing: Mapping[Cause, Incident]) -> C
         return cause
     late = (known for known in standing if known.kind is AlertKind.LATE)
     return next((known for known in late if member in standing[known].failing), cause)
+
+
+def _same_rows(cause: Cause, verdict: Verdict, standing: Mapping[Cause, Incident]) -> Cause:
+    """Join the open loss of the table that names all rows of *verdict*: one loss, one incident."""
+    ruling = verdict.ruling
+    if cause.kind is not AlertKind.LOST or cause in standing or ruling.more:
+        return cause
+    for known, incident in standing.items():
+        own = known.kind is AlertKind.LOST and known.subject == cause.subject and known.check
+        if own and are_within(ruling.keys, incident.ruling.keys):
+            return known
+    return cause
 
 
 def _weigh(

@@ -89,6 +89,11 @@ def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     return (*ids, "") if is_cut_off else tuple(ids)
 
 
+def are_within(keys: Collection[str], others: Collection[str]) -> bool:
+    """Whether *others* name every row that *keys* name, one by one or within a range."""
+    return bool(keys) and not any(True for key in keys for _ in _unwaived(key, others))
+
+
 def _unwaived(id_: str, waived: Collection[str]) -> Iterator[str]:
     """The parts of *id_* that nothing *waived* covers: it, or of a range what is left of it."""
     if id_ in waived:

@@ -150,3 +150,73 @@ def test_verdicts_of_others_say_nothing_about_an_incident() -> None:
     standing = opened(verdict("F"))
 
     assert findings([verdict("P", "shop.users"), verdict("P", check="max_id")], standing) == ()
+
+
+def lost(check: str, *keys: str, more: int = 0) -> Verdict:
+    """A FAIL of one of Sluice's own probes that names rows of the table."""
+    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", keys, more)
+    return Verdict("shop.orders", check, ruling, at(0), kind=FailKind.LOST)
+
+
+ROWS = "shop/db.orders:"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "joins"),
+    [
+        pytest.param(
+            lost("max_id", f"{ROWS}9"), lost("range_counts", f"{ROWS}9"), True, id="one row"
+        ),
+        pytest.param(
+            lost("range_counts", f"{ROWS}5-9"), lost("max_id", f"{ROWS}9"), True, id="one of them"
+        ),
+        pytest.param(
+            lost("max_id", f"{ROWS}9"), lost("range_counts", f"{ROWS}8-9"), False, id="more rows"
+        ),
+        pytest.param(
+            lost("max_id", f"{ROWS}9"),
+            lost("range_counts", f"{ROWS}9", more=3),
+            False,
+            id="it is cut off",
+        ),
+        pytest.param(
+            lost("max_id", f"{ROWS}9"),
+            lost("range_counts", "shop/db.others:9"),
+            False,
+            id="another shard's",
+        ),
+    ],
+)
+def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins: bool) -> None:
+    standing = opened(first)
+
+    found = findings([then], standing)
+
+    (blamed,) = [one for one in found if Member("shop.orders", then.check) in one.failing]
+    assert (blamed.cause == standing[0].cause) is joins
+
+
+def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own() -> None:
+    standing = opened(verdict("F", check="foreign_write"))
+
+    found = findings([lost("range_counts", f"{ROWS}9")], standing)
+    after = findings([lost("range_counts", f"{ROWS}9")], ())
+
+    assert found == ()
+    assert [one.cause.kind for one in after] == [AlertKind.LOST]
+
+
+@pytest.mark.parametrize("check", ["completeness", "inversions"])
+def test_f198_a_loss_on_the_way_does_not_follow_from_a_foreign_write(check: str) -> None:
+    found = findings([lost(check, "tx-1")], opened(verdict("F", check="foreign_write")))
+
+    assert [one.cause.check for one in found] == [check]
+
+
+def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
+    loss = lost("range_counts", f"{ROWS}9")
+    standing = [*opened(loss), *opened(verdict("F", check="foreign_write"))]
+
+    (found,) = findings([loss], standing)
+
+    assert (found.cause.check, found.outcome) == ("range_counts", Outcome.FAIL)

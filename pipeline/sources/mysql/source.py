@@ -6,7 +6,8 @@ Cannot see: what a session wrote with ``sql_log_bin=0`` is in the rows but in no
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar, cast
@@ -14,7 +15,7 @@ from typing import ClassVar, cast
 import pyarrow as pa
 
 from pipeline.capture import Capture
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.column import Column
@@ -94,7 +95,7 @@ class MySqlSource:
         time goes with it: UTC, whatever its time zone, and of the start of that statement.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
-        with self._session.bounded() as ask:
+        with self._naming_heartbeat(), self._session.bounded() as ask:
             ask("START TRANSACTION")
             ask(
                 f"INSERT INTO {self._heartbeat} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
@@ -107,6 +108,17 @@ class MySqlSource:
             )
             ask("COMMIT")
             return Beat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
+
+    @contextmanager
+    def _naming_heartbeat(self) -> Iterator[None]:
+        """Name the table where somebody else's lock keeps it from being written."""
+        try:
+            yield
+        except UnreachableError as error:
+            if "lock" in str(error).lower():
+                table = self.settings.heartbeat
+                error.args = (f"{error}; another session locks heartbeat table {table}: end it",)
+            raise
 
     def newest_heartbeat(self) -> int:
         """The highest number of its own that is committed now; -1 before there is one."""

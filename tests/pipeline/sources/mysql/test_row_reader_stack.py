@@ -19,7 +19,7 @@ import pytest
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
-from pipeline.errors import ConfigError, ProofError, SparedError
+from pipeline.errors import ConfigError, ProofError, SparedError, UnreachableError
 from pipeline.model import Head, Shard, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import parsed
@@ -386,3 +386,16 @@ def test_f115_the_facts_of_a_table_with_an_odd_name_are_found(
         described = source.describe(frozenset({shard.name}))
     assert shard.name in described.rows
     assert not described.hidden
+
+
+def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(primary: MySQL) -> None:
+    known = settings(primary)
+    primary.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
+    with closing(MySqlSource(known)) as source, closing(MySqlSource(known)) as other:
+        source.beat(1, datetime.now(UTC))
+        with other._session.bounded() as ask:
+            ask("START TRANSACTION")
+            ask(f"SELECT * FROM {known.heartbeat} FOR UPDATE")
+            with pytest.raises(UnreachableError, match=rf"heartbeat table {known.heartbeat}"):
+                source.beat(1, datetime.now(UTC))
+            ask("ROLLBACK")
