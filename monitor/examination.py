@@ -35,7 +35,7 @@ from pipeline.build import (
 from pipeline.collectors.collector import Collector, CollectorExamination
 from pipeline.collectors.registration import Registration, SettingDifference
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.finding import NOTE, REFUSE, Finding
+from pipeline.finding import NOTE, REFUSE, WARN, Finding
 from pipeline.lake import entries
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Ordering, ShardId
@@ -90,8 +90,9 @@ class Examination:
         for source in self.config.sources:
             self._registry(source)
             collected = self._collector(source)
-            topics = self._topics(source, collected.examined.kept_topic)
-            self._source(collected, topics)
+            topics, largest = self._topics(source, collected.examined.kept_topic)
+            self._configured(source, collected.server)
+            self._source(collected, topics, largest)
         for plan in self.config.copied:
             target = plan.copy.opened(self.config.settings.lake)
             with self._asking(copy(plan)), closing(target):
@@ -130,8 +131,21 @@ class Examination:
                 collected = replace(collected, server=replace(source, host=host, port=port))
         return collected
 
-    def _topics(self, source: SourceSettings, history: str) -> frozenset[str]:
-        """Rule on the topics; tables they are named for, ``database.table``."""
+    def _configured(self, source: SourceSettings, asked: SourceSettings) -> None:
+        """Name the servers where the collector reads another than the config does, and ask both."""
+        if (source.host, source.port) == (asked.host, asked.port):
+            return
+        part = server(source)
+        theirs, ours = f"{asked.host}:{asked.port}", f"{source.host}:{source.port}"
+        what = f"the collector reads {theirs}, the config names {ours}; {theirs} is examined"
+        fix = "name the server that the collector reads as host and port, or sluice connector"
+        found = Finding(WARN, "address", part.where, what, f"{fix} {source.name} --apply")
+        self.findings.append(found)
+        with self._asking(part), closing(self.doors.source(source)) as configured:
+            configured.head()
+
+    def _topics(self, source: SourceSettings, history: str) -> tuple[frozenset[str], int | None]:
+        """Rule on the topics; tables they are named for, and the largest record they take."""
         part, found = brokers(source), tuple[TopicFacts, ...]()
         prefix = re.escape(source.prefix)
         transport = self.doors.transport(self.config.settings)
@@ -143,7 +157,9 @@ class Examination:
             )
             self._order(source, transport, [topic.name for topic in found])
         own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
-        return frozenset(match[1] for match in own if match)
+        named = frozenset(match[1] for match in own if match)
+        sizes = (one.settings.get("max.message.bytes", "") for one in found)
+        return named, min((int(size) for size in sizes if size.isdigit()), default=None)
 
     def _order(self, source: SourceSettings, transport: Transport, topics: Sequence[str]) -> None:
         """Rule on what the order of its changes proves; partitions are counted if that matters."""
@@ -151,8 +167,11 @@ class Examination:
         count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
         self.findings += order_findings(own, count, f"source:{source.name}")
 
-    def _source(self, collected: CollectedSource, topics: frozenset[str]) -> None:
+    def _source(
+        self, collected: CollectedSource, topics: frozenset[str], largest: int | None
+    ) -> None:
         source = collected.server
+        limits = [size for size in (largest, collected.examined.largest) if size is not None]
         with self._asking(server(source)), closing(self.doors.source(source)) as asked:
             self.findings += asked.examine(
                 ExaminationScope(
@@ -162,6 +181,7 @@ class Examination:
                     captured=collected.captures,
                     named=topics,
                     own_keys=collected.examined.own_keys,
+                    largest=min(limits, default=None),
                 )
             )
 

@@ -44,11 +44,14 @@ class CollectorExamination:
 
     ``kept_topic`` is a topic of its own that must be kept for ever; empty if there is none.
     ``own_keys``: it may send rows under other keys than those that their tables declare.
+    ``largest`` is the size in bytes of the largest record that it hands over; None: no limit is
+    known.
     """
 
     findings: tuple[Finding, ...] = ()
     kept_topic: str = ""
     own_keys: bool = False
+    largest: int | None = None
 
 
 class Collector(Protocol):

@@ -26,6 +26,7 @@ class ExaminationScope:
     are those that topics are named for: a server may hide them.  ``own_keys``: the collector may
     send other keys than those that tables declare.  ``outage`` is how long the pipeline may stand
     still without losing a change, ``clock_skew`` how far the source's clock may be from ours.
+    ``largest`` is the size in bytes of the largest record that gets through to the topics.
     """
 
     fold: Callable[[str], FoldedTable | None]
@@ -34,3 +35,4 @@ class ExaminationScope:
     captured: Callable[[ShardId], bool] = lambda _: True
     named: frozenset[str] = frozenset()
     own_keys: bool = False
+    largest: int | None = None

@@ -108,7 +108,9 @@ def test_f52_what_connect_refuses_is_told_in_its_words_on_one_line(
     result = sluice("shop", "--apply")
 
     assert isinstance(result.exception, ConfigError)
-    assert str(result.exception).endswith("is invalid: Unable to connect: Access denied")
+    assert "is invalid: Unable to connect: Access denied; " in str(result.exception)
+    assert "resolve ${env:SHOP_DEBEZIUM_PASSWORD}: set" in str(result.exception), "f186"
+    assert "EnvVarConfigProvider" in str(result.exception)
     assert connect.registered == {}
 
 
@@ -139,3 +141,26 @@ def test_a_collector_that_is_set_up_elsewhere_says_so(
 
     assert isinstance(result.exception, ConfigError)
     assert "not set up from here" in str(result.exception)
+
+
+def test_f197_a_registered_address_that_is_not_the_configs_is_shown_and_applied(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    sluice("shop", "--apply")
+    connect.registered["shop-1"] |= {"database.hostname": "old", "database.port": "3307"}
+
+    result = sluice("shop", "--apply")
+
+    assert "~ database.hostname: old -> db\n" in result.output
+    assert "~ database.port: 3307 -> 3306\n" in result.output
+    assert connect.registered["shop-1"]["database.hostname"] == "db"
+
+
+def test_f140_a_connector_is_registered_with_room_for_large_rows(
+    sluice: Callable[..., Result],
+) -> None:
+    printed = json.loads(sluice("shop").output)
+
+    assert int(printed["producer.override.max.request.size"]) >= 64 * 1024**2
+    most = int(printed["producer.override.max.request.size"])
+    assert int(printed["producer.override.buffer.memory"]) > most

@@ -64,6 +64,7 @@ class Connector:
     config: Mapping[str, str]
     condition: CollectorState
     registered: Registration | None = None
+    reads: tuple[str, int] = ("127.0.0.1", 3306)
 
     def registration(self, scope: CollectionScope) -> Registration | None:
         assert scope.brokers == "127.0.0.1:9"
@@ -78,7 +79,7 @@ class Connector:
         return capture(self.config)
 
     def address(self) -> tuple[str, int]:
-        return "db", 3307
+        return self.reads
 
     def close(self) -> None: ...
 
@@ -89,12 +90,15 @@ class Server:
 
     source: SourceSettings
     shards: tuple[str, ...]
+    kind: str = "INT"
+
+    def head(self) -> None: ...
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         users = tuple(
             ShardFacts(
                 Shard("shop", name),
-                columns=(Column("id", "INT"),),
+                columns=(Column("id", "INT"), Column("text", self.kind)),
                 unique=(("id",),),
                 cascades=(Cascade("fk", "shop.teams", "ON DELETE CASCADE"),),
             )
@@ -117,18 +121,23 @@ class Site:
     shards: tuple[str, ...] = ("shop.users",)
     dialled: tuple[str, int] = ("", 0)
     registered: Registration | None = None
+    reads: tuple[str, int] = ("127.0.0.1", 3306)
+    kind: str = "INT"
+    topic: Mapping[str, str] = field(default_factory=dict)
 
     def doors(self) -> Doors:
         return Doors(self.collector, self.source, self.transport)
 
     def collector(self, _: SourceSettings, __: PipelineSettings) -> Collector:
         self.fault("collector")
-        return cast(Collector, Connector(self.connector, self.condition, self.registered))
+        return cast(
+            Collector, Connector(self.connector, self.condition, self.registered, self.reads)
+        )
 
     def source(self, settings: SourceSettings) -> Source:
         self.fault("source")
         self.dialled = settings.host, settings.port
-        return cast(Source, Server(settings, self.shards))
+        return cast(Source, Server(settings, self.shards, self.kind))
 
     def transport(self, _: PipelineSettings) -> Transport:
         return cast(Transport, self)
@@ -141,7 +150,7 @@ class Site:
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         self.fault("kafka")
         assert "shop" in pattern
-        return (TopicFacts("shop.shop.users", 3),)
+        return (TopicFacts("shop.shop.users", 3, self.topic),)
 
 
 def quiet(_: str) -> None:
@@ -248,10 +257,51 @@ def test_changes_that_go_by_offsets_of_two_partitions_are_refused(path: Path) ->
 
 def test_the_server_that_the_connector_reads_is_asked(path: Path) -> None:
     shop = site()
+    shop.reads = "db", 3307
 
     examined(path, shop)
 
     assert shop.dialled == ("db", 3307)
+
+
+def test_f188_a_server_that_the_collector_does_not_read_is_named_and_asked(path: Path) -> None:
+    def fault(which: str) -> None:
+        if which == "source" and shop.dialled == ("", 0):
+            shop.dialled = "first", 0
+            raise UnreachableError("no such host")
+
+    shop = site(fault)
+    shop.reads = "db", 3307
+
+    done = examined(path, shop)
+
+    assert [one.what for one in done.findings if one.code == "address"] == [
+        "the collector reads db:3307, the config names 127.0.0.1:3306; db:3307 is examined"
+    ]
+    assert [(one.where, one.why) for one in done.unasked] == [("source:shop", "no such host")]
+    assert "unproven" in {one.code for one in done.findings}, "the other one is examined"
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "topic", "size"),
+    [
+        pytest.param("LONGTEXT", "", "", "1048576", id="the producer's own"),
+        pytest.param("JSON", "70000000", "2000000", "2000000", id="the topic's"),
+        pytest.param("MEDIUMTEXT", "20000000", "20000000", "", id="it fits"),
+        pytest.param("VARCHAR", "", "", "", id="short"),
+    ],
+)
+def test_f140_columns_that_a_record_has_no_room_for_are_named(
+    path: Path, kind: str, limit: str, topic: str, size: str
+) -> None:
+    producer = "producer.override.max.request.size", "producer.override.buffer.memory"
+    shop = site(quiet, **(dict.fromkeys(producer, limit) if limit else {}))
+    shop.kind, shop.topic = kind, {"max.message.bytes": topic}
+
+    told = [one.what for one in examined(path, shop).findings if one.code == "too_large"]
+
+    expected = f"text may hold more than the {size} bytes of a record"
+    assert [one.partition(":")[0] for one in told] == ([expected] if size else [])
 
 
 def test_tables_that_are_not_captured_or_ignored_are_not_ruled(path: Path) -> None:
@@ -387,7 +437,9 @@ def test_each_finding_is_shown_with_its_fix(doctor: Callable[..., Result]) -> No
     ("part", "word"),
     [
         pytest.param("source", "password", id="the source"),
-        pytest.param("source", "(db:3307; it may be its collector's", id="where a collector reads"),
+        pytest.param(
+            "source", "(127.0.0.1:3306; it may be its collector's", id="where a collector reads"
+        ),
         pytest.param("collector", "Connect worker", id="the collector"),
         pytest.param("kafka", "advertise", id="Kafka"),
     ],

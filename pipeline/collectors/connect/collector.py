@@ -24,7 +24,14 @@ from pipeline.collectors.connect.connected import every_database, read_by
 from pipeline.collectors.connect.connector_findings import hazards
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import capture
-from pipeline.collectors.connect.wanted import firm, lists, secret, wanted
+from pipeline.collectors.connect.wanted import (
+    firm,
+    lists,
+    references,
+    require_references,
+    secret,
+    wanted,
+)
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, TopicPartition
@@ -55,10 +62,11 @@ class ConnectCollector:
         """Build the client; nothing is asked yet.
 
         Raises:
-            ConfigError: ``url`` is no address.
+            ConfigError: ``url`` is no address, or ``settings`` hold a secret in clear text.
         """
         if not _address(self.url):
             raise ConfigError(f"collector.url: {self.url!r} is no address; write http://host:port")
+        require_references(self.settings)
         self._client = httpx.Client(
             base_url=self.url.rstrip("/"),
             timeout=self.timeout.total_seconds(),
@@ -147,7 +155,8 @@ class ConnectCollector:
         """Create the connector, or change it; Connect restarts its task."""
         answer = self._answer("PUT", "/config", dict(settings))
         if answer.status_code == httpx.codes.BAD_REQUEST:
-            raise ConfigError(f"{self._where} refuses these settings: {_said(answer)}")
+            said = f"{self._where} refuses these settings: {_said(answer)}"
+            raise ConfigError(f"{said}{_unresolved(settings)}")
         self._found(answer, "/config")
 
     def _exists(self) -> bool:
@@ -207,6 +216,19 @@ def _said(answer: httpx.Response) -> str:
         return ""
     said = found.get("message", "") if isinstance(found, dict) else ""
     return " ".join(str(said).split())
+
+
+def _unresolved(settings: Mapping[str, str]) -> str:
+    """What to look at where Connect was to resolve references, and maybe did not."""
+    found = references(settings)
+    if not found:
+        return ""
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    return (
+        f"; if the database denies access, Connect must resolve {', '.join(found)}: set these"
+        " variables for its workers, and in"
+        f" their file config.providers=env and config.providers.env.class={provider}"
+    )
 
 
 def _address(url: str) -> bool:

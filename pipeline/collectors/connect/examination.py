@@ -7,7 +7,10 @@ from pipeline.collectors.collector import CollectorExamination, CollectorState
 from pipeline.collectors.connect.capture_findings import heartbeat_findings
 from pipeline.collectors.connect.connected import connected
 from pipeline.collectors.connect.connector_findings import connector_findings
-from pipeline.collectors.connect.producer_findings import producer_findings
+from pipeline.collectors.connect.producer_findings import (
+    largest_record,
+    producer_findings,
+)
 from pipeline.collectors.connect.versions import version_findings
 from pipeline.finding import WARN, Finding
 from pipeline.settings import SourceSettings
@@ -37,6 +40,7 @@ def examination(
         ),
         kept_topic=config.get(HISTORY, ""),
         own_keys="message.key.columns" in config,
+        largest=largest_record(config, worker),
     )
 
 

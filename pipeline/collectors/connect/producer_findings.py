@@ -32,6 +32,7 @@ DEMANDS = (
         effect=Effect.DROPS,
     ),
 )
+SIZES = {"max.request.size": 1_048_576, "buffer.memory": 33_554_432}  # Kafka's own, in bytes
 FLUSH, LONGEST_FLUSH = "offset.flush.interval.ms", 5_000
 
 
@@ -53,6 +54,14 @@ def producer_findings(
         fix = f"{OVER}enable.idempotence=true in the connector's config"
         found.append(Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS))
     return [*found, *_unseen(config, where, worker), *_flush(where, worker)]
+
+
+def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) -> int:
+    """The size in bytes above which the connector's producer refuses a record."""
+    told = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
+    told |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
+    sizes = [int(told.get(n, own)) for n, own in SIZES.items() if told.get(n, "0").isdigit()]
+    return min(sizes, default=SIZES["max.request.size"])
 
 
 def _unseen(

@@ -24,6 +24,7 @@ CLIENTS = (
     "schema.history.internal.consumer.",
     "signal.consumer.",
 )
+LARGEST = 64 * 1024**2  # bytes of one record that a connector hands to Kafka
 PACE = {
     "tasks.max": "1",
     "snapshot.mode": "when_needed",
@@ -36,6 +37,9 @@ PRODUCER = {
     "producer.override.enable.idempotence": "true",
     "producer.override.max.in.flight.requests.per.connection": "1",
     "producer.override.retries": "2147483647",
+    # Its default of 1 MiB stops the whole source at one larger row; the broker's limit is enough.
+    "producer.override.max.request.size": str(LARGEST),
+    "producer.override.buffer.memory": str(2 * LARGEST),
 }
 
 
@@ -45,10 +49,7 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: *own* holds a secret itself.
     """
-    for name, value in own.items():
-        if secret(name) and not REFERENCE.search(value):
-            what = f"collector.options.settings: {name} is a secret, and would be shown"
-            raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
+    require_references(own)
     source = scope.source
     database = connected(source.kind)
     demanded = (one for one in demands(source, database.demands) if one.good and not _usual(one))
@@ -69,6 +70,24 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
     return {**found, **own}
 
 
+def require_references(own: Mapping[str, str]) -> None:
+    """Refuse settings of a person that hold a secret themselves.
+
+    Raises:
+        ConfigError: names the setting, and never its value.
+    """
+    for name, value in own.items():
+        if secret(name) and not REFERENCE.search(value):
+            what = f"collector.options.settings: {name} is a secret, and would be shown"
+            raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
+
+
+def references(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """What Connect has to resolve in *settings*, such as ``${env:NAME}``, sorted."""
+    found = {one for value in settings.values() for one in REFERENCE.findall(value)}
+    return tuple(sorted(found))
+
+
 def lists() -> frozenset[str]:
     """Settings that list what is included or excluded, whatever is read."""
     outer = {name for database in every_database() for name in listed(database.lists)}
@@ -86,6 +105,7 @@ def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
         Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
         *(Demand(name, "", good=known) for name in SIDES),
         Demand(NULLS, "NULL arrives as the column's default", good=("false",)),
+        *_address(scope.source),
         Demand("producer.override.acks", "a change may get lost", good=("all", "-1")),
         Demand("producer.override.retries", "a change may get lost", bad=("0",)),
     )
@@ -113,6 +133,17 @@ def _connection(source: SourceSettings, database: ConnectedDatabase) -> dict[str
         "database.user": "debezium",
         "database.password": f"${{env:{_variable(source.name)}_DEBEZIUM_PASSWORD}}",
     }
+
+
+def _address(source: SourceSettings) -> tuple[Demand, ...]:
+    """The server that the config names, where the connector sees it under the same address."""
+    if not source.follow_collector:
+        return ()
+    why = "the config names another server"
+    return (
+        Demand("database.hostname", why, good=(source.host.lower(),)),
+        Demand("database.port", why, good=(str(source.port),)),
+    )
 
 
 def _variable(name: str) -> str:

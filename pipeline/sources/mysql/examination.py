@@ -37,5 +37,7 @@ def findings(
             present=heartbeat,
             tables=(tables | scope.named) - {settings.heartbeat},
         ),
-        *table_findings(shards, server, scope.fold, topic_keys=scope.own_keys),
+        *table_findings(
+            shards, server, scope.fold, topic_keys=scope.own_keys, largest=scope.largest
+        ),
     )

@@ -13,6 +13,10 @@ from pipeline.sources.mysql.shard_facts import ShardFacts
 from pipeline.sources.mysql.typemap import rounded, unverifiable
 from pipeline.sources.scope import FoldedTable
 
+LONGEST = {  # bytes that a value may have
+    **dict.fromkeys(("MEDIUMTEXT", "MEDIUMBLOB"), 2**24),
+    **dict.fromkeys(("LONGTEXT", "LONGBLOB", "JSON"), 2**32),
+}
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
 
 
@@ -22,17 +26,22 @@ def table_findings(
     fold: Callable[[str], FoldedTable | None],
     *,
     topic_keys: bool = False,
+    largest: int | None = None,
 ) -> list[Finding]:
     """Findings of all shards; what shards of one table share is told once.
 
     *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
-    of its own, so tables without one may have got one.
+    of its own, so tables without one may have got one.  *largest*: bytes of a record that gets
+    through.
     """
     return of_tables(
         (into.table, shard.shard.name, one)
         for shard in shards
         if (into := fold(shard.shard.name)) is not None
-        for one in _shard(shard, server, into, topic_keys=topic_keys)
+        for one in (
+            *_shard(shard, server, into, topic_keys=topic_keys),
+            *_too_large(shard, server, largest),
+        )
     )
 
 
@@ -105,6 +114,27 @@ def _columns(shard: ShardFacts, server: ServerFacts) -> list[Told]:
         else "none: these columns are mirrored, but not compared"
     )
     return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
+
+
+def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[Told]:
+    """One row that is too large stops the connector, and with it the whole source."""
+    if largest is None:
+        return []
+    packet = server.variables.get("max_allowed_packet", "")
+    most = int(packet) if packet.isdigit() else LONGEST["LONGTEXT"]
+    sizes = {c.name: min(LONGEST.get(c.kind.upper(), 0), most) for c in shard.columns}
+    names = [name for name, size in sizes.items() if size > largest]
+    if not names:
+        return []
+    what = (
+        f"{', '.join(names)} may hold more than the {largest} bytes of a record: one such row"
+        " stops the whole source"
+    )
+    fix = (
+        "raise producer.override.max.request.size of the connector (sluice connector SOURCE"
+        " --apply), message.max.bytes of the brokers, and max.message.bytes of topics that set it"
+    )
+    return [(WARN, "too_large", what, fix)]
 
 
 def _rounded(shard: ShardFacts) -> list[Told]:

@@ -16,7 +16,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.collectors.collector import CollectorState
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.positions import may_hold, place
@@ -278,3 +278,10 @@ def test_a_connect_whose_name_cannot_be_asked_for_is_unreachable() -> None:
         pytest.raises(UnreachableError, match="UnicodeError"),
     ):
         shop.state()
+
+
+def test_f186_a_secret_in_clear_text_is_refused_when_the_config_is_checked() -> None:
+    with pytest.raises(ConfigError, match=r"database\.password is a secret") as told:
+        ConnectCollector("http://c:1", "c", settings={"database.password": "dangerous"})
+
+    assert "dangerous" not in str(told.value)

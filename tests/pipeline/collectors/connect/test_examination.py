@@ -15,7 +15,7 @@ SETTINGS = SourceSettings("shop", "db", 3306, "sluice", COLLECTOR, "shop")
 
 
 def test_a_connector_that_is_set_up_well_has_nothing_to_put_right() -> None:
-    assert examination(SETTINGS, RUNNING, GOOD, WORKER) == CollectorExamination()
+    assert examination(SETTINGS, RUNNING, GOOD, WORKER) == CollectorExamination(largest=1_048_576)
 
 
 def test_what_a_mirror_puts_before_the_prefix_is_not_the_connectors() -> None:
@@ -55,3 +55,25 @@ def test_its_history_is_to_be_kept_and_keys_of_its_own_are_told() -> None:
     found = examination(SETTINGS, RUNNING, {**GOOD, **told}, WORKER)
 
     assert (found.kept_topic, found.own_keys) == ("h", True)
+
+
+@pytest.mark.parametrize(
+    ("config", "worker", "size"),
+    [
+        pytest.param({}, {}, 1_048_576, id="Kafka's own"),
+        pytest.param({}, {"producer.max.request.size": "5"}, 5, id="the worker's"),
+        pytest.param(
+            {"producer.override.max.request.size": "7"},
+            {"producer.max.request.size": "5"},
+            *(7,),
+            id="the connector's",
+        ),
+        pytest.param(
+            {"producer.override.max.request.size": "99999999"}, {}, 33_554_432, id="memory"
+        ),
+    ],
+)
+def test_f140_the_largest_record_is_what_the_producer_takes(
+    config: dict[str, str], worker: dict[str, str], size: int
+) -> None:
+    assert examination(SETTINGS, RUNNING, {**GOOD, **config}, worker).largest == size
