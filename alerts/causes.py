@@ -40,6 +40,8 @@ KINDS: Mapping[str, AlertKind] = {
     "pause": AlertKind.SERVICE,
     "service": AlertKind.SERVICE,
     "stalled": AlertKind.SERVICE,
+    "store": AlertKind.SERVICE,
+    "disk": AlertKind.SERVICE,
 }
 """What a FAIL of a check means that is no probe; a probe says itself what its FAIL means."""
 

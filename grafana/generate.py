@@ -27,7 +27,6 @@ SCRAPE: Json = {
     "scrape_configs": [
         {
             "job_name": "sluice",
-            "honor_labels": True,
             "static_configs": [{"targets": ["127.0.0.1:8088"]}],
         }
     ],
@@ -57,7 +56,6 @@ SOURCE: Json = {
         }
     ],
 }
-HONOR = "# honor_labels: Sluice's own label `job` must not become `exported_job`.\n"
 
 
 def outputs(runbooks: str = RUNBOOKS) -> dict[str, str]:
@@ -65,7 +63,7 @@ def outputs(runbooks: str = RUNBOOKS) -> dict[str, str]:
     return {
         "dashboards/overview.json": _json(OVERVIEW.render()),
         "dashboards/table.json": _json(TABLE.render()),
-        "prometheus/prometheus.yaml": NOTE + HONOR + _yaml(SCRAPE),
+        "prometheus/prometheus.yaml": NOTE + _yaml(SCRAPE),
         "prometheus/rules.yaml": NOTE + _yaml(rules(runbooks)),
         "provisioning/dashboards/sluice.yaml": NOTE + _yaml(PROVIDER),
         "provisioning/datasources/prometheus.yaml": NOTE + _yaml(SOURCE),

@@ -33,7 +33,7 @@ ANSWERS = (
         "Age of everything on this page. Above a minute nothing here can be believed any more.",
         "stat",
         "s",
-        (Query(f'time() - max({m.SUCCESS.name}{{job="watch"}})', "ago"),),
+        (Query(f'time() - max({m.SUCCESS.name}{{task="watch"}})', "ago"),),
         width=6,
         height=5,
         red=60,
@@ -131,11 +131,45 @@ FLOW = (
         (Query(f"max by (source, state) ({m.BACKLOG.name})", "{{source}} {{state}}"),),
     ),
     Panel(
+        "Free disk",
+        "Of the store, a local lake and a log file, as a multiple of what must be free. Below 1 it"
+        " is an incident.",
+        "timeseries",
+        "short",
+        (Query(f"min by (disk) ({m.DISK_FREE.name} / {m.DISK_NEEDED.name})", "{{disk}}"),),
+        red=1,
+        below=True,
+    ),
+    Panel(
+        "Store",
+        "Its size, and how many of its rows could not be read and were skipped.",
+        "timeseries",
+        "bytes",
+        (
+            Query(f"max ({m.STORE_SIZE.name})", "bytes"),
+            Query(f"max ({m.UNREADABLE.name})", "unreadable rows"),
+        ),
+    ),
+    Panel(
+        "Lag as a share of its budget",
+        "The worst ten tables. Above 1 a table is late.",
+        "timeseries",
+        "short",
+        (
+            Query(
+                f'topk(10, (time() - max by (table) ({m.WATERMARK.name}{{stage="mirror"}}))'
+                f" / on (table) max by (table) ({m.BUDGET.name}))",
+                "{{table}}",
+            ),
+        ),
+        red=1,
+    ),
+    Panel(
         "Since each job last ended well",
         "A line that climbs is a job that fails, hangs, or is not started any more.",
         "timeseries",
         "s",
-        (Query(f"time() - {m.SUCCESS.name}", "{{job}}"),),
+        (Query(f"time() - {m.SUCCESS.name}", "{{task}}"),),
     ),
     Panel(
         "Tables that are not just merged",

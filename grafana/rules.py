@@ -20,8 +20,8 @@ CHANGES = "sluice:changes:rate5m"
 FAILED = "sluice:ticks_failed:ratio1h"
 
 
-_BAD = f'sum by (instance, job) (increase({m.TICKS.name}{{result=~"failed|late"}}[1h]))'
-_BEGUN = f'sum by (instance, job) (increase({m.TICKS.name}{{result!="missed"}}[1h]))'
+_BAD = f'sum by (instance, task) (increase({m.TICKS.name}{{result=~"failed|late"}}[1h]))'
+_BEGUN = f'sum by (instance, task) (increase({m.TICKS.name}{{result!="missed"}}[1h]))'
 
 RECORDINGS = (
     Recording(LAG, f"time() - {m.WATERMARK.name}"),
@@ -54,7 +54,7 @@ SERVICE = (
     ),
     Alert(
         "SluiceRoundStalled",
-        f'time() - max by (instance) ({m.SUCCESS.name}{{job="watch"}})',
+        f'time() - max by (instance) ({m.SUCCESS.name}{{task="watch"}})',
         "> 60",
         "1m",
         Severity.CRITICAL,
@@ -64,12 +64,12 @@ SERVICE = (
     ),
     Alert(
         "SluicePipelineStalled",
-        f'time() - max by (instance, job) ({m.SUCCESS.name}{{job=~"land|merge"}})',
+        f'time() - max by (instance, task) ({m.SUCCESS.name}{{task=~"land|merge"}})',
         "> 900",
         "1m",
         Severity.CRITICAL,
         "service.md#worker",
-        "Job {{ $labels.job }} has not ended well for {{ $value | humanizeDuration }}",
+        "Job {{ $labels.task }} has not ended well for {{ $value | humanizeDuration }}",
         "Nothing is landed, or nothing is merged: Spark, Kafka or the lake does not work.",
     ),
     Alert(
@@ -79,7 +79,7 @@ SERVICE = (
         "10m",
         Severity.WARNING,
         "service.md#job",
-        "Job {{ $labels.job }} fails {{ $value | humanizePercentage }} of the time",
+        "Job {{ $labels.task }} fails {{ $value | humanizePercentage }} of the time",
         "Of the ticks begun in the last hour. The log and the status page say why.",
     ),
     Alert(
@@ -118,12 +118,12 @@ TABLE_ALERTS = (
     Alert(
         "SluiceLate",
         f'max by (table) ({LAG}{{stage="mirror"}})',
-        "> 1800",
+        f"> on (table) max by (table) ({m.BUDGET.name})",
         "5m",
         Severity.WARNING,
         "late.md#lag",
         "{{ $labels.table }} is {{ $value | humanizeDuration }} behind its source",
-        "Nothing is known to be missing. Tighter budgets, by tier, are in sluice.yaml.",
+        "More than its lag budget. Nothing is known to be missing. Budgets: readiness.lag_budget.",
     ),
     Alert(
         "SluiceYesterdayNotReady",

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,6 +27,7 @@ from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census
 from monitor.observe.clocks import Clocks
 from monitor.observe.cuts import DueCuts
+from monitor.observe.disks import Disks, places
 from monitor.observe.first_landing import FirstLandings
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
@@ -59,6 +61,7 @@ from pipeline.build import every_arrivals, open_collector, open_source, open_tab
 from pipeline.copies.copy import CopyTarget
 from pipeline.copies.copying import Copying
 from pipeline.copy_position import CopyPosition
+from pipeline.errors import UnreachableError
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
 
@@ -180,6 +183,8 @@ class App:
         """Take to people what waits for them; that the watching round hangs is told here."""
         now = clock()
         self.stalled.tell(now)
+        with suppress(UnreachableError):
+            self.store.outbox.catch_up(now)
         self.delivery.deliver_due(now)
 
     def _prune(self) -> None:
@@ -286,6 +291,7 @@ class App:
             self.clocks.ailment,
             self.census.rows,
             copies=self._copy_ailments,
+            disks=Disks(places(self.config.store, self.config.lake), self.config.disks).look,
         )
         return Cycle(
             watcher=self.watcher,
@@ -330,7 +336,7 @@ class App:
 
     def _stalled(self) -> StalledRound:
         alerts, store = self.config.alerts, self.store
-        return StalledRound(alerts, self.current, store.outbox, store.silences.list, self.started)
+        return StalledRound(alerts, self.current, store, self.started)
 
     def _asked(self, plan: CopyPlan) -> Callable[[], Mapping[str, CopyPosition]]:
         """What asks a copy how far it is, by a client of the watching round's own."""

@@ -41,7 +41,7 @@ class TableView:
     ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago; ``since`` is when
     the graver of them became what it is, as far back as this life of the service has seen.
     ``images`` are those that can be read.  ``life`` is what the table is at; None before anybody
-    knows.
+    knows.  ``budget`` is the longest lag that is not late.
     """
 
     table: Table
@@ -54,6 +54,7 @@ class TableView:
     copies: tuple[CopyView, ...] = ()
     since: datetime | None = None
     life: StateSince | None = None
+    budget: timedelta | None = None
 
     @property
     def worst(self) -> ReadinessState:
@@ -104,6 +105,28 @@ class ChannelView:
     dead: int = 0
     failures: int = 0
     ailment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskView:
+    """Space of the file system that holds ``name`` (store, lake or log), in bytes."""
+
+    name: str
+    path: str
+    size: int
+    free: int
+    needed: int
+
+    @property
+    def ailment(self) -> str:
+        """What is wrong and how to fix it; empty while enough is free."""
+        if self.free >= self.needed:
+            return ""
+        free, needed = (f"{size / 2**20:,.0f} MiB" for size in (self.free, self.needed))
+        return (
+            f"{free} are free on the disk of the {self.name} at {self.path}, at least {needed}"
+            " are needed; free space or enlarge the disk"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +185,9 @@ class Board:
     rereads: tuple[RereadView, ...] = ()
     retired: tuple[StateSince, ...] = ()
     restarts: int = 0
+    disks: tuple[DiskView, ...] = ()
+    store_bytes: int | None = None
+    unreadable: int = 0
     runbooks: str = "docs/runbooks"
 
     def age(self, now: datetime) -> timedelta:

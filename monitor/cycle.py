@@ -22,7 +22,8 @@ from monitor.board import (
 from monitor.config.plans import CheckPlan
 from monitor.gate import OPEN
 from monitor.observe import own_verdicts as own
-from monitor.observe.assessor import Assessor
+from monitor.observe import stalled
+from monitor.observe.assessor import Assessor, withheld
 from monitor.observe.copy_verdicts import COPY, of_copies
 from monitor.observe.first_landing import FirstLandings, by_table
 from monitor.observe.image_verdicts import IMAGE, of_image
@@ -34,6 +35,7 @@ from monitor.observe.service_state import ServiceState
 from monitor.observe.state_book import Found, StateBook, retired
 from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
+from pipeline.errors import UnreachableError
 from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.lags.retention import Retention
@@ -101,12 +103,15 @@ class Cycle:
             started=self.started,
             cut=cut,
             tables=tuple(replace(view, life=lives.get(view.table.name)) for view, _ in views),
-            incidents=self.facts.incidents(),
+            incidents=self.recorder.open(),
             parts=tuple(ComponentView(p.name, not p.ailment, p.ailment) for p in parts),
             jobs=self.facts.jobs(now),
             channels=channels,
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
+            disks=tuple(self.facts.disks()),
+            store_bytes=self.facts.store_bytes(),
+            unreadable=self.facts.unreadable(),
             headroom=_left(retentions, now),
             needed=_needed(retentions),
             backlogs=_backlogs(retentions),
@@ -162,14 +167,29 @@ class Cycle:
                     asked.append(self.assessor.inputs(tables.popleft(), look, facts))
                     days.append(self._day(asked[-1], cut))
                     copied.append(self._copied(asked[-1], cut, look))
-                self.assessor.certify(answer for day in days for answer in day.values())
-                self.assessor.certify(answer for one in copied for _, answer in one.values())
+                self._certify(days, copied)
             for inputs, day, copies in zip(asked, days, copied, strict=True):
                 self.way.give()
                 name = inputs.table.name
                 self.states.note(inputs, look.unreadable.get(name, ""), firsts.get(name))
                 first = firsts.get(name)
                 yield self._view(inputs, day, at, parts=parts, first=first, copies=copies)
+
+    def _certify(
+        self,
+        days: list[dict[Stage, Readiness]],
+        copied: list[dict[str, tuple[Inputs, Readiness]]],
+    ) -> None:
+        """Store what is READY before anybody is told; what cannot be stored is UNKNOWN."""
+        try:
+            self.assessor.certify(answer for day in days for answer in day.values())
+            self.assessor.certify(answer for one in copied for _, answer in one.values())
+        except UnreachableError as error:
+            for day in days:
+                day.update({stage: withheld(one, str(error)) for stage, one in day.items()})
+            for copies in copied:
+                told = {n: (i, withheld(one, str(error))) for n, (i, one) in copies.items()}
+                copies.update(told)
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
         due = self.image_due(inputs.table.name)
@@ -219,6 +239,7 @@ class Cycle:
             residual=inputs.residual,
             images=_images(inputs),
             copies=views,
+            budget=self.budget(table.tier),
         )
         return self._dated(view), verdicts
 
@@ -265,6 +286,7 @@ class Cycle:
         others = {Member(own.retention_of(source), "headroom") for source in retentions}
         others |= {Member(own.rule_of(rule), "collected") for rule in self.roster.declared()}
         others |= {Member(part.name, part.check) for part in parts}
+        others.add(Member(stalled.SUBJECT, stalled.CHECK))
         others |= {Member(own.source_of(source), own.FIRST_LANDING) for source in look.sources}
         others |= {Member(own.snapshots_of(one), own.SNAPSHOT_AGAIN) for one in look.sources}
 

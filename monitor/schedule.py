@@ -34,7 +34,8 @@ class Job:
     """Something to do every so often, in a thread of its own, never twice at a time.
 
     A ``continuous`` one works off whatever there is to do, however long that takes: what a tick
-    would have done that comes while it runs, it does itself or does next.
+    would have done that comes while it runs, it does itself or does next.  A ``vital`` one runs
+    even while the book takes nothing: without it no alert would say so.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Job:
     deadline: timedelta
     run: Callable[[], object]
     continuous: bool = False
+    vital: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +164,10 @@ class Schedule:
     def _run(self, job: Job, planned: datetime) -> None:
         """The boundary of one scheduled job: whatever it raises ends here, logged and recorded."""
         started = self.clock()
-        if not self._settled(job):
+        if not self._settled(job) and not job.vital:
             return
         try:
-            self._note_missed(job, planned)
-            accepted = self.book.start(job.name, planned, started)
-            self._booked[job.name] = planned
-            if not accepted:
+            if not self._accepted(job, planned, started):
                 return
             job.run()
         except SluiceError as error:
@@ -182,6 +181,19 @@ class Schedule:
             self.ailments.pop(job.name, None)
             late = self.clock() - started > job.deadline
             self._finish(job, planned, "late" if late else "done")
+
+    def _accepted(self, job: Job, planned: datetime, started: datetime) -> bool:
+        """Write down that the tick starts; false if it ran before."""
+        try:
+            self._note_missed(job, planned)
+            accepted = self.book.start(job.name, planned, started)
+        except SluiceError as error:
+            if not job.vital:
+                raise
+            self._ail(job, error)
+            return True
+        self._booked[job.name] = planned
+        return accepted
 
     def _ail(self, job: Job, error: SluiceError) -> None:
         if self.ailments.get(job.name) != _told(error):  # once, not once a second

@@ -95,6 +95,21 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskSettings:
+    """How much space must be free on the disks of store, lake and log.
+
+    The smaller of the two counts: ``free_share`` of the disk, or ``free_bytes``.
+    """
+
+    free_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    free_bytes: Annotated[int, Field(ge=0)] = 10 * 2**30
+
+    def needed(self, size: int) -> int:
+        """Bytes that must be free on a disk of *size* bytes."""
+        return min(int(size * self.free_share), self.free_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleSettings:
     """How often each job of the service runs, and how long the Spark process may take.
 
@@ -143,6 +158,7 @@ class Config(BaseModel):
     alerts: AlertSettings = AlertSettings()
     store: Text = "sluice.db"
     http: HttpSettings = HttpSettings()
+    disks: DiskSettings = DiskSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     probes: SkipJsonSchema[tuple[Any, ...]] = ()
     channels: SkipJsonSchema[Mapping[str, Any]] = {}

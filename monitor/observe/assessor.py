@@ -21,7 +21,7 @@ from checks.ordering import (
     weakest,
 )
 from checks.pause import Pause
-from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
+from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess, passing
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampling
@@ -203,6 +203,15 @@ class Assessor:
 
 def _of_copy(table: str, copy: str) -> str:
     return f"{table} in {copy}"  # no table has such a name
+
+
+def withheld(answer: Readiness, why: str) -> Readiness:
+    """Turn READY into UNKNOWN if its certificate is new and could not be stored."""
+    if not _issued(answer):
+        return answer
+    reasons = (Reason("store", f"the certificate could not be stored: {why}"),)
+    unknown = ReadinessState.UNKNOWN
+    return replace(answer, state=unknown, certificate=None, reasons=reasons)
 
 
 def _issued(answer: Readiness) -> bool:

@@ -35,6 +35,7 @@ ANEW_TOLD = timedelta(
     days=1
 )  # so long it is an incident: a short snapshot is over before one fires
 MERGING = "merging"
+STORE = "store"
 CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
@@ -50,12 +51,16 @@ class Component:
 def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
     """One verdict on a part of the way; all that suffers from it shares its cause.
 
-    A collector whose source is down cannot read: while that lasts, it suffers from it too.
+    A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
+    fails because the store does shares the store's cause.
     """
     if not part.ailment:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
     read = source_of(part.name.removeprefix("collector:"))
     down = next((one for one in parts if one.name == read and one.ailment), part)
+    store = next((one for one in parts if one.name == STORE and one.ailment), None)
+    if store is not None and f"{store.ailment.partition(': ')[0]}: " in part.ailment:
+        down = store
     return _blaming(part.name, part.check, down, at)
 
 

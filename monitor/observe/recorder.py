@@ -2,9 +2,14 @@
 
 The same lock guards the issuing of certificates: a FAIL must not slip between the look at the
 verdicts and the storing of a READY that rests on them.
+
+While the store takes nothing, all of it goes on in memory: incidents open and close, their
+notifications are sent, and certificates to be revoked answer for nothing.  Once the store takes it,
+all of that is written, in one transaction.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,16 +17,19 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from alerts.model import Incident, Member, Message
+from alerts.model import Incident, IncidentState, Member, Message
 from alerts.round import AlertSettings, Round, reminders, settle, withdraw
+from alerts.silence import Silence
 from checks.blocks import waivers_of
 from checks.certificate import revocations
 from checks.model import Outcome, Verdict
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
 from pipeline.clocks import over
+from pipeline.errors import UnreachableError
 
 AGAIN = timedelta(hours=1)
+MOST_OWED = 10_000  # verdicts kept in memory for a store that takes nothing; the oldest go first
 PASSED_AGAIN = timedelta(days=1)
 log = structlog.get_logger(__name__)
 
@@ -45,6 +53,12 @@ class VerdictRecorder:
     starting: frozenset[str] = frozenset()
     _open: tuple[Incident, ...] | None = None  # what the store says, read again after each write
     _kept: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    _stored: tuple[Incident, ...] = ()  # what was open when the store was last read
+    _silences: tuple[Silence, ...] = ()
+    _owed: dict[str, Incident | None] = field(default_factory=dict)  # None: forgotten
+    _owed_verdicts: deque[Verdict] = field(default_factory=lambda: deque(maxlen=MOST_OWED))
+    _owed_ends: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    _owed_fails: dict[tuple[str, str], tuple[Verdict, Verdict | None]] = field(default_factory=dict)
 
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
         """Let *verdicts* open and close incidents; write *kept* (all, by default) to history.
@@ -56,18 +70,14 @@ class VerdictRecorder:
             now, telling = self.clock(), self.news(verdicts)
             settled = Round()
             if telling:
-                silences, standing = self.records.silences.list(now), self._standing()
+                silences, standing = self._silent(now), self._standing()
                 settled = settle(
                     self.settings, standing, telling, silences, now, starting=self.starting
                 )
             failed = [one for one in telling if one.ruling.outcome is Outcome.FAIL]
             ended = [one for one in verdicts if self.rulings.ends_fail(one)]
-            if kept or failed or ended or settled != Round():
-                with self._writing():
-                    self.records.record(settled, kept, now)
-                    self.records.verdicts.end_fails(ended)
-                    for verdict in failed:
-                        self._revoke(verdict)
+            if kept or failed or ended or settled != Round() or self._owes:
+                self._record(settled, kept, failed, ended, now=now)
             self._kept |= {(one.table, one.check): one for one in kept}
             self._log(telling)
             self.rulings.add(verdicts)
@@ -93,17 +103,100 @@ class VerdictRecorder:
             kept = {member for one in standing for member in one.members if watched(member)}
             settled = withdraw(self.settings, standing, kept, now)
             if settled != Round():
-                with self._writing():
-                    self.records.record(settled, (), now)
+                self._record(settled, (), (), (), now=now)
 
     def reminders(self, now: datetime) -> tuple[tuple[str, Message], ...]:
         """All that was told and is not over, per channel: for receivers that forget."""
-        return reminders(self.settings, self.records.incidents.open(), now)
+        return reminders(self.settings, self.open(), now)
+
+    def open(self) -> tuple[Incident, ...]:
+        """Open incidents, oldest first: the store's, and what it does not have yet."""
+        with self.deciding:
+            self._open = None
+            return self._standing()
 
     def _standing(self) -> tuple[Incident, ...]:
         if self._open is None:
-            self._open = self.records.incidents.open()
+            try:
+                self._stored = self.records.incidents.open()
+            except UnreachableError as error:
+                log.warning("open incidents are those read last", why=str(error))
+            known = {one.id: one for one in self._stored} | self._owed
+            found = (one for one in known.values() if one is not None)
+            left = [one for one in found if one.state is not IncidentState.RESOLVED]
+            self._open = tuple(sorted(left, key=lambda one: (one.opened, one.id)))
         return self._open
+
+    def _silent(self, now: datetime) -> tuple[Silence, ...]:
+        try:
+            self._silences = self.records.silences.list(now)
+        except UnreachableError as error:
+            log.warning("silences are those read last", why=str(error))
+        return self._silences
+
+    @property
+    def _owes(self) -> bool:
+        return bool(self._owed or self._owed_verdicts or self._owed_fails or self._owed_ends)
+
+    def _record(
+        self,
+        settled: Round,
+        kept: Sequence[Verdict],
+        failed: Sequence[Verdict],
+        ended: Sequence[Verdict],
+        *,
+        now: datetime,
+    ) -> None:
+        """Write a round, and before it what is owed; keep it in memory if the store fails."""
+        try:
+            self._settle_debts(now)
+            with self._writing():
+                self.records.record(settled, kept, now)
+                self.records.verdicts.end_fails(ended)
+                for verdict in failed:
+                    self._revoke(verdict)
+        except UnreachableError as error:
+            log.warning("the store takes nothing; incidents are kept in memory", why=str(error))
+            self._owe(settled, kept, failed, now)
+            self._owed_ends |= {(one.table, one.check): one for one in ended}
+
+    def _owe(
+        self, settled: Round, kept: Sequence[Verdict], failed: Sequence[Verdict], now: datetime
+    ) -> None:
+        self._owed |= {one.id: one for one in settled.changed}
+        self._owed |= {one.id: None for one in settled.dropped}
+        self._owed_verdicts.extend(kept)
+        for verdict in failed:
+            if verdict.check in self.gating:
+                self._owed_fails[verdict.table, verdict.check] = verdict, self._spared_by(verdict)
+                self.records.certificates.doubted.add(verdict.table)
+        self.records.outbox.hold(settled.letters, now)
+        self._open = None
+
+    def _settle_debts(self, now: datetime) -> None:
+        if not self._owes:
+            return
+        owed = tuple(one for one in self._owed.values() if one is not None)
+        gone = [id_ for id_, one in self._owed.items() if one is None]
+
+        def along() -> None:
+            self.records.verdicts.add(tuple(self._owed_verdicts))
+            self.records.incidents.keep(owed, gone)
+            self.records.verdicts.end_fails(tuple(self._owed_ends.values()))
+            for verdict, passed in self._owed_fails.values():
+                self._revoke(verdict, passed)
+
+        self.records.outbox.catch_up(now, along)
+        log.warning("the store takes what was kept in memory", incidents=len(self._owed))
+        self._owed, self._owed_ends, self._open = {}, {}, None
+        self._owed_verdicts.clear()
+        self.records.certificates.doubted -= {table for table, _ in self._owed_fails}
+        self._owed_fails = {}
+
+    def _spared_by(self, verdict: Verdict) -> Verdict | None:
+        if verdict.check not in self.whole:
+            return None
+        return self.rulings.last_pass(verdict.table, verdict.check)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -114,13 +207,12 @@ class VerdictRecorder:
         finally:
             self._open = None
 
-    def _revoke(self, verdict: Verdict) -> None:
+    def _revoke(self, verdict: Verdict, passed: Verdict | None = None) -> None:
         if verdict.check not in self.gating:
             return
         if not waivers_of(verdict, self.records.waivers.waived()):
             return  # it blocks nothing any more
-        whole = verdict.check in self.whole
-        passed = self.rulings.last_pass(verdict.table, verdict.check) if whole else None
+        passed = passed or self._spared_by(verdict)
         valid = self.records.certificates.holding(verdict.table)
         gone = revocations(verdict, valid, passed)
         if gone:

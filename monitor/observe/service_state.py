@@ -1,4 +1,4 @@
-"""What the board shows beside the tables: parts of the way, jobs, incidents, counts."""
+"""What the board shows beside the tables: components, jobs, incidents, counts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from datetime import datetime
 
 from alerts.model import Incident
 from alerts.routing import CHANNEL
-from monitor.board import ChannelView, JobView, RereadView
+from monitor.board import ChannelView, DiskView, JobView, RereadView
 from monitor.observe.channels import channel_views
 from monitor.observe.heartbeat import HeartbeatWriter
 from monitor.observe.lately import Lately
-from monitor.observe.own_verdicts import Component
+from monitor.observe.own_verdicts import STORE, Component
 from monitor.observe.reread_progress import Estimates, RereadProgress, progress
 from monitor.observe.sampler import Sampling
 from monitor.schedule import Schedule
@@ -40,6 +40,7 @@ class ServiceState:
     estimates: Estimates = lambda _: {}
     lately: Lately = field(default_factory=Lately)
     copies: Callable[[], Mapping[str, str]] = dict
+    disks: Callable[[], Sequence[DiskView]] = tuple
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
@@ -60,7 +61,9 @@ class ServiceState:
         ]
         ways = [Component(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in channels]
         copies = [self._copy(*one, look, now) for one in self.copies().items()]
-        return (*sources, *collectors, self._spark(now), *copies, *ways, *jobs)
+        kept = [Component(STORE, STORE, self.store.database.ailment)]
+        kept += [Component(f"disk:{one.name}", "disk", one.ailment) for one in self.disks()]
+        return (*sources, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
         """Every configured way to people, and any other that letters were meant for."""
@@ -93,6 +96,14 @@ class ServiceState:
     def rereads(self, now: datetime) -> tuple[RereadView, ...]:
         """Tables that are read again from their source now."""
         return reread_views(self.store.rereads, self.estimates, now)
+
+    def store_bytes(self) -> int | None:
+        """Bytes of the store; None if it cannot be read."""
+        return self.store.database.size()
+
+    def unreadable(self) -> int:
+        """Rows of the store that could not be decoded and were skipped."""
+        return self.store.database.unreadable
 
     def restarts(self) -> int:
         """How often the Spark process was started again."""

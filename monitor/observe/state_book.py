@@ -10,6 +10,7 @@ from checks.blocks import Inputs, blocks
 from checks.table_state import StateSince, TableFacts, TableState, state_of
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR
+from pipeline.errors import UnreachableError
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
 from pipeline.model import Missing, Shard
@@ -59,15 +60,19 @@ class StateBook:
     def settle(self, gone: Mapping[str, Found], at: datetime) -> Mapping[str, StateSince]:
         """The state of each table, those *gone* included; what was not noted stands as it stood.
 
-        Raises:
-            UnreachableError: the store takes nothing; all of it is told anew in the next round.
+        What the store does not take is tried again in the next round.
         """
         before = self.known() if self._now is None else self._now
         found = {**gone, **self._found}
         now = {name: _since(name, one, before.get(name), at) for name, one in found.items()}
         turned = [one for name, one in now.items() if _turned(one, before.get(name))]
-        if turned:
-            self.keep(turned)
+        try:
+            if turned:
+                self.keep(turned)
+        except UnreachableError as error:
+            log.warning("table states are not stored", why=str(error))
+            self._now = before
+            return {**before, **now}
         for one in turned:
             log.info("table state", table=one.table, state=one.state.value, why=one.why)
         self._now = {**before, **now}

@@ -39,6 +39,7 @@ class Certificates:
     _read_whole: datetime | None = None  # a cut
     _cuts: set[datetime] | None = field(default=None, repr=False)  # all any is of; None: not known
     _since: set[str] = field(default_factory=set, repr=False)  # tables forgotten since then
+    doubted: set[str] = field(default_factory=set)  # tables whose revocation is not stored yet
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, *many: Certificate) -> int:
@@ -71,7 +72,12 @@ class Certificates:
         return found[0] if found else None
 
     def newest(self, table: str, stage: Stage, cut: datetime, copy: str = "") -> Certificate | None:
-        """The one issued last for that cut, revoked or not; None if there never was one."""
+        """The one issued last for that cut, revoked or not; None if there never was one.
+
+        None for a table of which a revocation could not be stored: no certificate answers for it.
+        """
+        if table in self.doubted:
+            return None
         about = staged(stage, copy)
         with self._turn:
             own, writes = self._newest.get(table, {}), self._writes
@@ -183,7 +189,8 @@ class Certificates:
 
     def _all(self, query: Any) -> tuple[Certificate, ...]:
         with self.database.read() as connection:
-            return tuple(_certificate(row) for row in connection.execute(query).all())
+            rows = connection.execute(query).all()
+        return tuple(self.database.decoded("certificates", rows, _certificate))
 
 
 def _about(one: Certificate) -> str:

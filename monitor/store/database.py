@@ -6,12 +6,13 @@ busy timeout.  Writers of this process queue on a lock, those of others on the b
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import structlog
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
@@ -20,15 +21,22 @@ from monitor.store.upgrade import upgrade
 from pipeline.errors import ConfigError, UnreachableError
 
 _BUSY_MILLISECONDS = 15_000
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class Database:
-    """Connections for any number of threads."""
+    """Connections for any number of threads.
+
+    ``ailment`` says why the last transaction failed; a write that is committed empties it.
+    """
 
     path: Path
     engine: Engine
     lock: Lock | None = None
+    ailment: str = ""
+    _unreadable: set[str] = field(default_factory=set)
     _turn: threading.RLock = field(default_factory=threading.RLock)
     _mine: threading.local = field(default_factory=threading.local)
 
@@ -87,6 +95,36 @@ class Database:
         with self._connect(writes=False) as connection:
             yield connection
 
+    def size(self) -> int | None:
+        """Bytes of the file and its write-ahead log; None if it cannot be read."""
+        try:
+            wal = self.path.with_name(f"{self.path.name}-wal")
+            return self.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+        except OSError:
+            return None
+
+    @property
+    def unreadable(self) -> int:
+        """Rows that could not be decoded so far."""
+        return len(self._unreadable)
+
+    def decoded(self, table: str, rows: Iterable[Any], decode: Callable[[Any], T]) -> list[T]:
+        """Decode *rows* of *table*; one that cannot be is skipped, named in the log once, counted.
+
+        The log names its primary key and the kind of error, no content.
+        """
+        found = list[T]()
+        for row in rows:
+            try:
+                found.append(decode(row))
+            except (ValueError, TypeError, KeyError) as error:
+                name = f"{table}/{row[0]}"
+                if name not in self._unreadable:
+                    self._unreadable.add(name)
+                    told = {"table": table, "row": str(row[0]), "why": type(error).__name__}
+                    log.error("store row is unreadable and skipped; delete or repair it", **told)  # noqa: TRY400
+        return found
+
     def close(self) -> None:
         """Close idle connections and let another service have the file."""
         self.engine.dispose()
@@ -101,7 +139,10 @@ class Database:
                 with connection.begin():
                     yield connection
         except OperationalError as error:
-            raise UnreachableError(f"store {self.path}: {error.orig}") from error
+            self.ailment = f"store {self.path}: {error.orig}"
+            raise UnreachableError(self.ailment) from error
+        if writes:
+            self.ailment = ""
 
 
 def _engine(path: Path) -> Engine:

@@ -41,7 +41,7 @@ class Fences:
         query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
         with self.database.read() as connection:
             rows = connection.execute(query.order_by(fences.c.at).limit(limit)).all()
-        return tuple(_fence(row) for row in rows)
+        return tuple(self.database.decoded("fences", rows, _fence))
 
     def prune(self, now: datetime) -> int:
         """Thin out what is old; return how many went."""

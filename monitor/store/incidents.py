@@ -43,15 +43,15 @@ class Incidents:
         found = self._all(select(incidents).where(incidents.c.id == episode))
         return found[0] if found else None
 
-    def keep(self, changed: Sequence[Incident], dropped: Sequence[Incident] = ()) -> None:
-        """Write *changed* as they stand, and forget *dropped*, in one transaction."""
+    def keep(self, changed: Sequence[Incident], dropped: Sequence[str] = ()) -> None:
+        """Write *changed*, and delete the incidents with the ids *dropped*, in one transaction."""
         if not changed and not dropped:
             return
         with self.database.write() as connection:
             for incident in changed:
                 _save(connection, incident)
-            for incident in dropped:
-                connection.execute(delete(incidents).where(incidents.c.id == incident.id))
+            for id_ in dropped:
+                connection.execute(delete(incidents).where(incidents.c.id == id_))
 
     def acknowledge(self, episode: str, who: str, at: datetime) -> bool:
         """Note that *who* has it in hand; False if there is no such open incident."""
@@ -69,7 +69,8 @@ class Incidents:
 
     def _all(self, query: Any) -> tuple[Incident, ...]:
         with self.database.read() as connection:
-            return tuple(_incident(row) for row in connection.execute(query).all())
+            rows = connection.execute(query).all()
+        return tuple(self.database.decoded("incidents", rows, _incident))
 
 
 def _save(connection: Connection, incident: Incident) -> None:

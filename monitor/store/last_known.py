@@ -7,7 +7,7 @@ opens.  Nothing here is an answer about now: only a service that looks may say R
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,8 +57,12 @@ class LastKnown:
     def incidents(self) -> tuple[dict[str, Any], ...]:
         """Those that were open, oldest first, as the service's own answer names their parts."""
         with self._connection() as connection:
-            bodies = [json.loads(body) for (body,) in connection.execute(_OPEN)]
-        return tuple(_incident(body) for body in bodies)
+            bodies = [body for (body,) in connection.execute(_OPEN)]
+        found = list[dict[str, Any]]()
+        for body in bodies:
+            with suppress(ValueError, KeyError, TypeError):  # the service names what is unreadable
+                found.append(_incident(json.loads(body)))
+        return tuple(found)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

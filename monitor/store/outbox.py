@@ -1,14 +1,18 @@
-"""Letters that wait, that were delivered, and that never will be.
+"""Queued, delivered and dead notifications.
 
-Bounded: when too many wait for one channel, the oldest are kept as dead letters.
+Bounded: when too many wait for one channel, the oldest are kept as dead ones.  While the store
+takes nothing, notifications are queued and sent from memory; what became of them is written as
+soon as the store takes it, so each is sent at least once, and once only unless the process ends.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+import structlog
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from alerts.model import Message
 from alerts.outbox import ChannelHealth, Letter
@@ -16,10 +20,13 @@ from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import outbox, standings
 from monitor.store.thin import forget
+from pipeline.errors import UnreachableError
 
 WAITING, DELIVERED, DEAD = "waiting", "delivered", "dead"
 _KEPT = timedelta(days=30)
 _FULL = 10_000
+_SPARE = 2**62  # numbers from here on are of notifications that the store does not have yet
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +43,26 @@ class Pile:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What became of a notification, to be written."""
+
+    state: str
+    why: str
+    at: datetime
+
+
 @dataclass(eq=False)
 class StoredOutbox:
     """What :class:`alerts.outbox.Outbox` asks for; *room* is how many may wait per channel."""
 
     database: Database
     room: int = _FULL
+    _spare: list[Letter] = field(default_factory=list, init=False)
+    _done: dict[int, _Ending] = field(default_factory=dict, init=False)
+    _fares: dict[str, ChannelHealth] = field(default_factory=dict, init=False)
+    _next: int = field(default=_SPARE, init=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
         """Queue each message for its channel; one it had before is not taken again."""
@@ -54,44 +75,106 @@ class StoredOutbox:
                 self._make_room(connection, channel, at)
         return new
 
+    def hold(self, letters: Iterable[tuple[str, Message]], at: datetime) -> None:
+        """Queue in memory what the store does not take, behind all that waits."""
+        with self._turn:
+            for channel, message in letters:
+                self._spare.append(Letter(self._next, channel, message, at))
+                self._next += 1
+            over = self._spare[: max(len(self._spare) - self.room, 0)]
+            del self._spare[: len(over)]
+            for letter in over:
+                self._done.pop(letter.number, None)
+        if over:
+            _log.error("notifications dropped: the store and the memory are full", count=len(over))
+
+    def catch_up(self, at: datetime, along: Callable[[], object] | None = None) -> None:
+        """Write what is only in memory, in one transaction with what *along* writes.
+
+        The lock is not held meanwhile: nobody who has the store waits for it.
+
+        Raises:
+            UnreachableError: the store takes nothing; all of it is kept in memory.
+        """
+        with self._turn:
+            spare, done, fares = tuple(self._spare), {**self._done}, {**self._fares}
+        if along is None and not (spare or done or fares):
+            return
+        with self.database.write() as connection:
+            if along is not None:
+                along()
+            for letter in spare:
+                _put(connection, letter.channel, letter.message, letter.put)
+                if letter.number in done:
+                    _end_spare(connection, letter, done[letter.number])
+            for number, end in done.items():
+                if number < _SPARE:
+                    _end(connection, outbox.c.number == number, end)
+            for channel in {letter.channel for letter in spare}:
+                self._make_room(connection, channel, at)
+            for channel, health in fares.items():
+                _fare(connection, channel, health)
+        with self._turn:
+            ended = {*self._done} - {*done}  # sent meanwhile: the next call writes that
+            written = {one.number for one in spare} - ended
+            self._spare = [one for one in self._spare if one.number not in written]
+            left = {one.number for one in self._spare}
+            self._done = {n: e for n, e in self._done.items() if n not in done or n in left}
+            self._fares = {c: h for c, h in self._fares.items() if fares.get(c) != h}
+
     def channels(self) -> tuple[str, ...]:
         """Names of the channels that letters wait for, sorted."""
         query = select(outbox.c.channel).where(outbox.c.state == WAITING).distinct()
-        with self.database.read() as connection:
-            return tuple(sorted(connection.scalars(query)))
+        found = {one.channel for one in self._spare_waiting()}
+        try:
+            with self.database.read() as connection:
+                found.update(connection.scalars(query))
+        except UnreachableError as error:
+            _log.warning("notifications are sent from memory only", why=str(error))
+        return tuple(sorted(found))
 
     def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
         """The oldest *limit* letters that wait for *channel*."""
         query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
-        with self.database.read() as connection:
-            rows = connection.execute(query.order_by(outbox.c.number).limit(limit)).all()
-        return tuple(_letter(row) for row in rows)
+        done, spare = {*self._done}, self._spare_waiting(channel)
+        query = query.order_by(outbox.c.number).limit(limit + len(done))
+        rows: Sequence[Row[Any]] = ()
+        try:
+            with self.database.read() as connection:
+                rows = connection.execute(query).all()
+        except UnreachableError as error:
+            _log.warning("notifications are sent from memory only", why=str(error))
+        rows = [row for row in rows if row.number not in done]
+        stored = self.database.decoded("outbox", rows, _letter)
+        known = {one.message.id for one in stored}  # written by now, and not yet forgotten here
+        return (*stored, *(one for one in spare if one.message.id not in known))[:limit]
 
     def standing(self, channel: str) -> ChannelHealth:
         """How *channel* fares."""
+        known = self._fares.get(channel)
+        if known is not None:
+            return known
         query = select(standings.c.body).where(standings.c.channel == channel)
-        with self.database.read() as connection:
-            body = connection.scalar(query)
+        try:
+            with self.database.read() as connection:
+                body = connection.scalar(query)
+        except UnreachableError:
+            return ChannelHealth()
         return ChannelHealth() if body is None else loads(ChannelHealth, body)
 
     def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
         """Take *letters* of one channel off the queue, and keep its *standing*."""
-        with self.database.write() as connection:
-            _close(connection, letters, DELIVERED, "", at)
-            for channel in {letter.channel for letter in letters}:
-                self.fare(channel, standing)
+        self._ended(letters, _Ending(DELIVERED, "", at), standing)
 
     def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
         """Keep *letters* as dead ones."""
-        with self.database.write() as connection:
-            _close(connection, letters, DEAD, why, at)
+        self._ended(letters, _Ending(DEAD, why, at))
 
     def fare(self, channel: str, standing: ChannelHealth) -> None:
         """Keep the *standing* of *channel*."""
-        body = dumps(ChannelHealth, standing)
-        with self.database.write() as connection:
-            connection.execute(delete(standings).where(standings.c.channel == channel))
-            connection.execute(insert(standings).values(channel=channel, body=body))
+        with self._turn:
+            self._fares[channel] = standing
+        self._try_to_catch_up(None)
 
     def pile(self, channel: str, seen: int = 0) -> Pile:
         """What lies at *channel*; letters given up count if their number is above *seen*."""
@@ -103,7 +186,10 @@ class StoredOutbox:
             waiting, since = connection.execute(waits).one()
             count, last = connection.execute(dead).one()
             why = connection.scalar(select(outbox.c.why).where(outbox.c.number == last))
-        return Pile(waiting, since, count, last or 0, why or "")
+        spare = self._spare_waiting(channel)
+        first = min((one.put for one in spare), default=None)
+        since = min(filter(None, (since, first)), default=None)
+        return Pile(waiting + len(spare), since, count, last or 0, why or "")
 
     def counts(self) -> Mapping[tuple[str, str], int]:
         """(Channel, waiting | delivered | dead) -> letters kept."""
@@ -116,6 +202,26 @@ class StoredOutbox:
         """Forget letters that were delivered or buried long ago; return how many went."""
         over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT)
         return forget(self.database, outbox, over)
+
+    def _ended(
+        self, letters: Sequence[Letter], end: _Ending, standing: ChannelHealth | None = None
+    ) -> None:
+        with self._turn:
+            self._done.update((letter.number, end) for letter in letters)
+            if standing is not None:
+                self._fares.update((letter.channel, standing) for letter in letters)
+        self._try_to_catch_up(end.at)
+
+    def _try_to_catch_up(self, at: datetime | None) -> None:
+        try:
+            self.catch_up(at or datetime.now(UTC))
+        except UnreachableError as error:
+            _log.warning("what became of notifications is kept in memory", why=str(error))
+
+    def _spare_waiting(self, channel: str = "") -> tuple[Letter, ...]:
+        with self._turn:
+            left = [one for one in self._spare if one.number not in self._done]
+        return tuple(one for one in left if channel in ("", one.channel))
 
     def _make_room(self, connection: Connection, channel: str, at: datetime) -> None:
         waits = (outbox.c.channel == channel) & (outbox.c.state == WAITING)
@@ -135,12 +241,20 @@ def _put(connection: Connection, channel: str, message: Message, at: datetime) -
     return 1
 
 
-def _close(
-    connection: Connection, letters: Sequence[Letter], state: str, why: str, at: datetime
-) -> None:
-    numbers = [letter.number for letter in letters]
-    mine = outbox.c.number.in_(numbers) & (outbox.c.state == WAITING)
-    connection.execute(update(outbox).where(mine).values(state=state, done=at, why=why))
+def _end_spare(connection: Connection, letter: Letter, end: _Ending) -> None:
+    same = (outbox.c.channel == letter.channel) & (outbox.c.fingerprint == letter.message.id)
+    _end(connection, same, end)
+
+
+def _end(connection: Connection, which: ColumnElement[bool], end: _Ending) -> None:
+    change = update(outbox).where(which, outbox.c.state == WAITING)
+    connection.execute(change.values(state=end.state, done=end.at, why=end.why))
+
+
+def _fare(connection: Connection, channel: str, standing: ChannelHealth) -> None:
+    body = dumps(ChannelHealth, standing)
+    connection.execute(delete(standings).where(standings.c.channel == channel))
+    connection.execute(insert(standings).values(channel=channel, body=body))
 
 
 def _letter(row: Row[Any]) -> Letter:

@@ -69,7 +69,9 @@ class Resubmissions:
         query = select(resubmissions).where(resubmissions.c.ended.is_(None))
         with self.database.read() as connection:
             rows = connection.execute(query.order_by(resubmissions.c.at)).all()
-        return tuple(_BODY.validate_json(row.body) for row in rows)
+        return tuple(
+            self.database.decoded("resubmissions", rows, lambda row: _BODY.validate_json(row.body))
+        )
 
     def told(self, states: Iterable[ResubmissionState], at: datetime) -> None:
         """Keep what became of them; one that has landed, or never will, has ended."""

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Row, delete, insert, select
 
 from alerts.silence import Silence
 from monitor.store.codec import dumps, loads
@@ -27,10 +28,19 @@ class Silences:
 
     def list(self, now: datetime) -> tuple[Silence, ...]:
         """Those that have not ended at *now*, the soonest end first."""
-        query = select(silences.c.body).where(silences.c.end > now).order_by(silences.c.end)
+        query = (
+            select(silences.c.id, silences.c.body)
+            .where(silences.c.end > now)
+            .order_by(silences.c.end)
+        )
         with self.database.read() as connection:
-            return tuple(loads(Silence, body) for body in connection.scalars(query))
+            rows = connection.execute(query).all()
+        return tuple(self.database.decoded("silences", rows, _silence))
 
     def prune(self, now: datetime) -> int:
         """Forget those that ended long ago; return how many went."""
         return forget(self.database, silences, silences.c.end < now - HISTORY)
+
+
+def _silence(row: Row[Any]) -> Silence:
+    return loads(Silence, row.body)

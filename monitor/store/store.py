@@ -88,7 +88,7 @@ class ServiceStore:
         """Keep one round: verdicts, what they changed, and the letters about it, all or nothing."""
         with self.write():
             self.verdicts.add(verdicts)
-            self.incidents.keep(settled.changed, settled.dropped)
+            self.incidents.keep(settled.changed, [one.id for one in settled.dropped])
             self.outbox.put(settled.letters, at)
 
     def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> Mapping[str, int]:

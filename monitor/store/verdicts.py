@@ -108,7 +108,8 @@ class Verdicts:
 
     def _all(self, query: Any) -> tuple[Verdict, ...]:
         with self.database.read() as connection:
-            return tuple(_verdict(row) for row in connection.execute(query).all())
+            rows = connection.execute(query).all()
+        return tuple(self.database.decoded("verdicts", rows, _verdict))
 
 
 def _repeated(before: datetime, looked_back_on: Collection[str]) -> Select[tuple[int]]:

@@ -158,8 +158,8 @@ async def live() -> render.Json:
 
 @SERVICE_ROUTES.get("/readyz")
 async def ready(parts: Parts) -> JSONResponse:
-    """Whether the watching round still turns: without it no answer here is worth anything."""
-    why = _stalled(parts.current.board, parts.clock())
+    """Whether the watching round runs and the store takes what it decides."""
+    why = _stalled(parts.current.board, parts.clock()) or parts.store.database.ailment
     return JSONResponse({"ready": not why, "why": why}, 503 if why else 200)
 
 

@@ -55,7 +55,7 @@ class EscapedLabels(dict[str, str]):
 def _family(metric: Metric, board: Board, now: datetime, escaped: EscapedLabels) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
     form = ",".join(f'{label}="%s"' for label in metric.labels)
-    start = f"{metric.name}{{{form}}} "
+    start = f"{metric.name}{{{form}}} " if form else f"{metric.name} "
     for labels, value in metric.rows(board, now):
         yield f"{start % tuple([escaped[one] for one in labels])}{value!r}\n"
 
@@ -208,6 +208,30 @@ def _reread_brakes(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((one.table, brake), 1.0) for one in board.rereads for brake in one.brakes)
 
 
+def _disk_free(board: Board, now: datetime) -> Iterator[Row]:
+    if not board.stale(now):
+        yield from (((one.name,), float(one.free)) for one in board.disks)
+
+
+def _disk_needed(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.name,), float(one.needed)) for one in board.disks)
+
+
+def _store_size(board: Board, now: datetime) -> Iterator[Row]:
+    if not board.stale(now) and board.store_bytes is not None:
+        yield (), float(board.store_bytes)
+
+
+def _budgets(board: Board, _: datetime) -> Iterator[Row]:
+    for view in board.tables:
+        if view.budget is not None:
+            yield (view.table.name,), view.budget.total_seconds()
+
+
+def _skipped(board: Board, _: datetime) -> Iterator[Row]:
+    yield (), float(board.unreadable)
+
+
 HOP_LAG = Metric(
     "sluice_hop_lag_seconds",
     ("table", "hop"),
@@ -307,14 +331,14 @@ CHANNEL_FAILURES = Metric(
 )
 TICKS = Metric(
     "sluice_ticks_total",
-    ("job", "result"),
+    ("task", "result"),
     "Ticks of each scheduled job by how they ended; missed ones included.",
     _ticks,
     "counter",
 )
 SUCCESS = Metric(
     "sluice_last_success_timestamp_seconds",
-    ("job",),
+    ("task",),
     "Unix time when the job last ended well.",
     _successes,
 )
@@ -344,6 +368,34 @@ TABLE_STATE = Metric(
     _lives,
 )
 
+DISK_FREE = Metric(
+    "sluice_disk_free_bytes",
+    ("disk",),
+    "Free bytes on the disk of the store, of a local lake, and of a log that is a file.",
+    _disk_free,
+)
+DISK_NEEDED = Metric(
+    "sluice_disk_needed_bytes",
+    ("disk",),
+    "Free bytes below which the disk is an incident.",
+    _disk_needed,
+)
+STORE_SIZE = Metric(
+    "sluice_store_size_bytes", (), "Bytes of the store and its write-ahead log.", _store_size
+)
+BUDGET = Metric(
+    "sluice_lag_budget_seconds",
+    ("table",),
+    "The longest lag of the table that is not late.",
+    _budgets,
+)
+UNREADABLE = Metric(
+    "sluice_store_unreadable_rows",
+    (),
+    "Rows of the store that could not be decoded and were skipped.",
+    _skipped,
+)
+
 METRICS = (
     HOP_LAG,
     HOP_AGE,
@@ -367,6 +419,11 @@ METRICS = (
     REREAD_LEFT,
     REREAD_BRAKE,
     TABLE_STATE,
+    DISK_FREE,
+    DISK_NEEDED,
+    STORE_SIZE,
+    BUDGET,
+    UNREADABLE,
     *IMAGE_METRICS,
     *COPY_METRICS,
 )

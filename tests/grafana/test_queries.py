@@ -129,8 +129,8 @@ def titles(places: Iterable[str]) -> set[str]:
 
 
 @pytest.mark.stack
-def test_the_label_job_is_ours_and_not_the_scrapers(prometheus: Prometheus) -> None:
-    assert {"watch", "land", "merge"} <= prometheus.labels("job")
+def test_f122_the_label_task_is_ours_and_none_is_renamed(prometheus: Prometheus) -> None:
+    assert {"watch", "land", "merge"} <= prometheus.labels("task")
     assert prometheus.labels("exported_job") == set()
 
 

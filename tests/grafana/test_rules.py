@@ -95,3 +95,10 @@ def test_links_can_begin_with_an_address_of_ones_own() -> None:
 
     assert len(links) == len(NAMES)
     assert all(re.match(r"https://wiki\.example\.org/sluice/[a-z]+\.md#", link) for link in links)
+
+
+def test_f122_no_metric_has_a_label_that_prometheus_sets_itself() -> None:
+    labels = {label for metric in METRICS for label in metric.labels}
+
+    assert not labels & {"job", "instance"}
+    assert "honor_labels" not in (HERE / "prometheus" / "prometheus.yaml").read_text()

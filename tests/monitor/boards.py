@@ -9,7 +9,7 @@ from checks.evidence import Evidence
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness, ReadinessState
 from checks.table_state import StateSince, TableState
-from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
+from monitor.board import Board, ChannelView, ComponentView, DiskView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
@@ -144,6 +144,8 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         headroom={("topic", "shop.users"): timedelta(hours=40)},
         backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
         needed={("topic", "shop.users"): timedelta(hours=6)},
+        disks=(DiskView("store", "/var/lib/sluice/sluice.db", 2**36, 2**35, 2**32),),
+        store_bytes=2**20,
         runbooks="docs/runbooks",
     )
 

@@ -22,7 +22,7 @@ from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from checks.readiness import ReadinessPolicy
-from monitor.board import ChannelView, CurrentBoard, JobView, RereadView
+from monitor.board import ChannelView, CurrentBoard, DiskView, JobView, RereadView
 from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -238,6 +238,18 @@ class FakeFacts:
     def rereads(self, now: datetime) -> tuple[RereadView, ...]:
         """As the store says."""
         return reread_views(self.store.rereads, lambda _: {}, now)
+
+    def store_bytes(self) -> int | None:
+        """As the store says."""
+        return self.store.database.size()
+
+    def unreadable(self) -> int:
+        """As the store says."""
+        return self.store.database.unreadable
+
+    def disks(self) -> tuple[DiskView, ...]:
+        """None."""
+        return ()
 
     def restarts(self) -> int:
         """Never."""

@@ -3,11 +3,11 @@
 from alerts.round import AlertSettings
 from monitor.observe.stalled import StalledRound
 from tests.monitor.rig import Rig
+from tests.monitor.store.kit import Full
 
 
 def teller(rig: Rig) -> StalledRound:
-    store = rig.store
-    return StalledRound(AlertSettings(), rig.current, store.outbox, store.silences.list, rig.now)
+    return StalledRound(AlertSettings(), rig.current, rig.store, rig.now)
 
 
 def minutes(rig: Rig, stalled: StalledRound, count: int) -> None:
@@ -59,3 +59,39 @@ def test_f37_a_watch_that_is_slow_for_a_minute_is_told_to_nobody(rig: Rig) -> No
         stalled.tell(rig.now)
 
     assert told(rig) == []
+
+
+def test_f121_a_stalled_round_is_a_stored_incident_that_the_next_run_clears(rig: Rig) -> None:
+    minutes(rig, teller(rig), 4)
+    (incident,) = rig.store.incidents.open()
+    assert (incident.cause.subject, incident.cause.check) == ("job:watch", "stalled")
+    assert rig.client.post(
+        f"/v1/incidents/{incident.id}/acknowledgement",
+        json={"who": "ann"},
+        headers={"host": "sluice"},
+    ).is_success
+
+    rig.restart()
+    restarted = teller(rig)
+    for _ in range(3):
+        rig.cycle.watch()
+        minutes(rig, restarted, 1)
+
+    assert rig.store.incidents.open() == ()
+    (over,) = rig.store.incidents.list()
+    assert over.state == "resolved"
+    assert over.acknowledged
+    assert [one.partition(":")[0] for one in told(rig)] == ["SERVICE job", "resolved"]
+
+
+def test_f121_a_stall_is_sent_from_memory_while_the_store_is_full(rig: Rig) -> None:
+    stalled, disk = teller(rig), Full(rig.store.database)
+    minutes(rig, stalled, 60)
+    assert rig.store.outbox.waiting("log", 100)[0].message.about == "job:watch"
+    disk.free()
+    for _ in range(3):
+        rig.cycle.watch()
+        minutes(rig, stalled, 1)
+
+    assert rig.store.incidents.open() == ()
+    assert [one.partition(":")[0] for one in told(rig)] == ["SERVICE job", "resolved"]

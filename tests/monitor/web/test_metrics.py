@@ -100,6 +100,7 @@ def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     hop = HopLag(Hop.COPY, timedelta(seconds=3), NOW, timedelta())
     copy = CopyView("cache", hop, first.day[Stage.MIRROR])
     first = replace(first, images=(image,), verdicts=(*first.verdicts, missing), copies=(copy,))
+    first = replace(first, budget=timedelta(minutes=5))
     shown = replace(shown, tables=(first, *others))
 
     _, samples = _scrape(shown, NOW + timedelta(seconds=20))
@@ -180,8 +181,8 @@ def test_counters_are_those_of_the_store() -> None:
     _, samples = _scrape(MIXED)
 
     assert _value(samples, "sluice_changes_total", table="shop.users", term="applied") == 118.0
-    assert _value(samples, "sluice_ticks_total", job="watch", result="missed") == 2.0
-    assert _value(samples, "sluice_last_success_timestamp_seconds", job="watch") == NOW.timestamp()
+    assert _value(samples, "sluice_ticks_total", task="watch", result="missed") == 2.0
+    assert _value(samples, "sluice_last_success_timestamp_seconds", task="watch") == NOW.timestamp()
 
 
 def test_alerts_that_do_not_arrive_are_counted_by_channel() -> None:

@@ -1,0 +1,174 @@
+"""While the store takes nothing, alerts are opened, sent and cleared from memory."""
+
+from datetime import datetime, timedelta
+
+from alerts.model import IncidentState
+from checks.model import Outcome, Ruling, Verdict
+from monitor.observe.own_verdicts import Component, of_part
+from monitor.schedule import Job, Schedule
+from monitor.store.ticks import Ticks
+from pipeline.errors import UnreachableError
+from tests.monitor.rig import USERS, Rig
+from tests.monitor.store.kit import Full
+
+FULL = "store /x/s.db: database or disk is full"
+DOWN = "down: connection refused"
+
+
+def subjects(rig: Rig) -> list[str]:
+    return [one.message.subject for one in rig.store.outbox.waiting("log", 100)]
+
+
+def filled(rig: Rig) -> Full:
+    """Rounds go on until the store takes nothing more."""
+    disk = Full(rig.store.database)
+    number = 0
+    while not rig.store.database.ailment:
+        number += 1
+        text = "x" * 500
+        verdict = Verdict(USERS, f"check_{number}", Ruling(Outcome.PASS, text), rig.now)
+        rig.recorder.tell([verdict])
+    return disk
+
+
+def test_f120_alerts_are_sent_from_memory_while_the_store_is_full(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    disk = filled(rig)
+    rig.facts.broken["collector:shop"] = DOWN
+    for _ in range(3):
+        rig.second(5)
+        rig.cycle.watch()
+
+    assert [one for one in subjects(rig) if "collector:shop" in one]
+    (shown,) = [o for o in rig.current.board.incidents if o.cause.subject == "collector:shop"]
+    assert shown.state is IncidentState.FIRING
+    assert rig.current.board.at == rig.now
+
+    disk.free()
+    rig.facts.broken.clear()
+    for _ in range(3):
+        rig.second(5)
+        rig.cycle.watch()
+
+    assert not [o for o in rig.store.incidents.open() if o.cause.subject == "collector:shop"]
+    stored = [o for o in rig.store.incidents.list() if o.cause.subject == "collector:shop"]
+    assert [one.state for one in stored] == [IncidentState.RESOLVED]
+    assert len([o for o in subjects(rig) if "collector:shop" in o]) == 2
+    assert not rig.store.database.ailment
+
+
+def test_f120_what_was_sent_from_memory_is_written_and_not_sent_again(rig: Rig) -> None:
+    rig.round()
+    disk = filled(rig)
+    rig.facts.broken["collector:shop"] = DOWN
+    rig.second(5)
+    rig.cycle.watch()
+    outbox = rig.store.outbox
+    letters = outbox.waiting("log", 100)
+    assert letters
+    outbox.delivered(letters, outbox.standing("log"), rig.now)
+    assert outbox.waiting("log", 100) == ()
+
+    disk.free()
+    rig.second(5)
+    rig.cycle.watch()
+
+    assert outbox.waiting("log", 100) == ()
+    assert outbox.counts()["log", "delivered"] == len(letters)
+
+
+def test_f120_a_revocation_that_cannot_be_stored_still_closes_the_gate(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    asked = {"table": USERS, "cut": rig.now.isoformat()}
+    rig.round()
+    rig.round()
+    given = rig.client.get("/v1/gate", params=asked)
+    assert given.status_code == 200
+    certificate = given.json()["tables"][0]["certificate"]
+    disk = filled(rig)
+    rig.recorder.tell(
+        [Verdict(USERS, "range_counts", Ruling(Outcome.FAIL, "2 rows short"), rig.now)]
+    )
+
+    assert rig.client.get("/v1/gate", params=asked).status_code != 200
+
+    disk.free()
+    rig.second(5)
+    rig.cycle.watch()
+    kept = rig.store.certificates.get(certificate)
+    assert kept is not None
+    assert kept.revoked
+    assert rig.client.get("/v1/gate", params=asked).status_code != 200
+
+
+def test_f120_readyz_names_the_store_that_takes_nothing(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    assert rig.client.get("/readyz").status_code == 200
+    disk = filled(rig)
+
+    answer = rig.client.get("/readyz")
+    assert answer.status_code == 503
+    assert "disk is full" in answer.json()["why"]
+
+    disk.free()
+    rig.round()
+    assert rig.client.get("/readyz").status_code == 200
+
+
+class NoBook(Ticks):
+    """A book that takes nothing."""
+
+    def start(self, job: str, planned: datetime, at: datetime) -> bool:
+        raise UnreachableError(FULL)
+
+
+def test_f120_a_vital_job_runs_while_the_book_takes_nothing(rig: Rig) -> None:
+    ran = list[str]()
+    second, minute = timedelta(seconds=1), timedelta(minutes=1)
+    jobs = [
+        Job("watch", second, minute, lambda: ran.append("watch"), vital=True),
+        Job("other", second, minute, lambda: ran.append("other")),
+    ]
+    schedule = Schedule(jobs, NoBook(rig.store.database), rig.clock)
+    for _ in range(3):
+        rig.second()
+        for job in jobs:
+            schedule.tick(job)
+
+    assert ran == ["watch"] * 3
+
+
+def test_f120_what_fails_because_of_the_store_shares_its_cause(rig: Rig) -> None:
+    store = Component("store", "store", "store /x/s.db: database or disk is full")
+    job = Component(
+        "job:census", "job", "UnreachableError: store /x/s.db: database or disk is full"
+    )
+    other = Component("job:probe", "job", "ValueError: bad")
+
+    assert of_part(job, rig.now, (store, job, other)).cause == "store"
+    assert of_part(other, rig.now, (store, job, other)).cause == "job:probe"
+
+
+def test_f143_an_unreadable_incident_is_skipped_named_and_counted(rig: Rig) -> None:
+    rig.round()
+    rig.facts.broken["collector:shop"] = DOWN
+    rig.second(5)
+    rig.cycle.watch()
+    (known,) = [o for o in rig.store.incidents.open() if o.cause.subject == "collector:shop"]
+    with rig.store.write() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO incidents (id, cause, state, severity, opened, turned, body)"
+            " SELECT 'broken', cause, state, severity, opened, turned, '{}' FROM incidents LIMIT 1"
+        )
+    rig.second(5)
+    rig.cycle.watch()
+
+    assert rig.current.board.at == rig.now
+    assert rig.current.board.unreadable == 1
+    assert known.id in {one.id for one in rig.current.board.incidents}
+    answer = rig.client.get("/v1/incidents")
+    assert answer.status_code == 200
+    assert known.id in {one["id"] for one in answer.json()}
