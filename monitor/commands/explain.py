@@ -2,7 +2,9 @@
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -25,30 +27,67 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
         for stage in ("landed", "mirror")
     ]
     answers = [one for decision in decisions for one in decision["tables"]] or decisions[:1]
-    verdicts = _newest(listed(base, "/v1/verdicts", {"table": table, "limit": 500}))
+    history = listed(base, "/v1/verdicts", {"table": table, "limit": 500})
+    verdicts = _newest(history)
+    incidents = listed(base, "/v1/incidents", {"limit": 1000})
     rows = [one for one in listed(base, "/v1/tables") if one["table"] == table]
     if as_json:
         copies = {name: told for one in rows for name, told in one["copies"].items()}
         click.echo(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
         return
     for answer in answers:
-        for line in _answer(answer):
+        for line in _answer(answer, _repairs(incidents, table)):
             click.echo(line)
     for line in (line for one in rows for line in copy_lines.of_table(one)):
         click.echo(line)
     click.echo("checks:" if verdicts else "checks: none has ruled yet")
     for one in verdicts:
-        click.echo(f"  {one['check']}: {one['outcome']}, {one['reason']} ({one['at']})")
+        click.echo(_check(one, history))
 
 
-def _answer(answer: dict[str, Any]) -> list[str]:
+def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
+    """What the check says, since when it has said so, and when it last looked."""
+    shown = one.get("now") or one
+    since = one["at"] if shown["outcome"] == one["outcome"] else one.get("looked")
+    if since == one["at"]:
+        for older in history:
+            if older["check"] == one["check"]:
+                if older["outcome"] != one["outcome"]:
+                    break
+                since = older["at"]
+    looked = one.get("looked") or one["at"]
+    return (
+        f"  {one['check']}: {shown['outcome']}, {shown['reason']}"
+        f" (since {since}, last looked {looked})"
+    )
+
+
+def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
+    """Check -> command that repairs what it found wrong in *table*."""
+    return {
+        member["check"]: f"sluice repair {shlex.quote(table)} --incident {one['id']}"
+        for one in incidents
+        if one["kind"] == "lost"
+        for member in one["failing"]
+        if member["table"] == table
+    }
+
+
+def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:
+    """The commands for *reason*: the repair first, the waiver last."""
+    failed = reason["code"] == "check_failed"
+    fixes = [fix for check, fix in repairs.items() if failed and check in reason["text"]]
+    id_ = reason["id"] and shlex.quote(reason["id"])  # names hold quotes, blanks and worse
+    fixes += [f"sluice waive {id_} --reason ..."] if id_ else []
+    return f"  ({'; or, to ignore it: '.join(fixes)})" if fixes else ""
+
+
+def _answer(answer: dict[str, Any], repairs: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     if "hops" not in answer:
         return [f"{answer['state'].upper()}: {answer.get('why', '')}"]
     lines = [f"{answer['table']} {answer['stage']} up to {answer['cut']}: {answer['state']}"]
     for reason in answer["reasons"]:
-        id_ = reason["id"] and shlex.quote(reason["id"])  # names hold quotes, blanks and worse
-        waive = f"  (sluice waive {id_} --reason ...)" if id_ else ""
-        lines.append(f"  {reason['code']}: {reason['text']}{waive}")
+        lines.append(f"  {reason['code']}: {reason['text']}{_fix(reason, repairs)}")
     lines += [f"  expected ready at {answer['eta']}"] if answer["eta"] else []
     for hop in answer["hops"]:
         lag = hop["why"] if hop["lag_seconds"] is None else f"{hop['lag_seconds']:.1f} s"

@@ -13,7 +13,7 @@ from alerts.text import page
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
 from monitor.web.durations import moment, span
-from pipeline.model import Hop, Stage
+from pipeline.model import Hop, Missing, Stage
 
 MOST = 10
 NAMED = 3
@@ -25,6 +25,7 @@ EXPLAINING = (
     AlertKind.UNKNOWN,
 )
 """Kinds of incident that say why a table is not ready, gravest first."""
+BESIDE = ("channel:", "copy:", "disk:", "store", "job:")  # no change of a mirror passes these
 LANDING = frozenset({"no_base", "gap", "quarantine", "disorder", "registry"})
 ORDER = ("stale", "lost", *(state.value for state in GRAVITY[:-1]), "starting", "ready")
 READ_ON: Mapping[ReadinessState, str] = {
@@ -101,7 +102,23 @@ def _all_well(board: Board) -> FirstLine:
         return FirstLine("starting", "no table is known yet: nothing has landed")
     count = len(board.tables)
     every = f"all {count} tables are" if count > 1 else f"{board.tables[0].table.name} is"
+    hole = _hole(board)
+    if hole:
+        told = f"{every} ready up to {moment(board.cut)}; later changes are not proven: {hole}"
+        return FirstLine("unknown", told, runbook=f"{board.runbooks.rstrip('/')}/service.md")
     return FirstLine("ready", f"{every} ready up to {moment(board.cut)}, and now")
+
+
+def _hole(board: Board) -> str:
+    """What keeps "now" from being true: a component that does not work, a hop without a lag."""
+    for part in board.parts:
+        if not part.works and not part.name.startswith(BESIDE):
+            return f"{part.name}: {part.detail}"
+    for view in board.tables:
+        for hop in view.lags.hops:
+            if isinstance(hop.lag, Missing):
+                return f"hop {hop.hop} of {view.table.name}: {hop.lag.why}"
+    return ""
 
 
 def _landing(one: FirstLanding, now: datetime) -> FirstLine:

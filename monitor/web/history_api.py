@@ -73,9 +73,15 @@ def transitions(parts: Parts, table: str) -> list[render.Json]:
 def verdicts(
     parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100
 ) -> list[render.Json]:
-    """Verdicts, newest first."""
+    """Verdicts that were kept, newest first: each change, and of what lasts one an hour.
+
+    ``looked`` is when the check last ran and ``now`` what it said then, by the last round.
+    """
     found = parts.store.verdicts.list(table=table, check=check, limit=limit)
-    return [render.verdict(one) for one in found]
+    names = {one.table for one in found}
+    views = [view for view in parts.current.board.tables if view.table.name in names]
+    newest = {(one.table, one.check): one for view in views for one in view.verdicts}
+    return [render.verdict(one, newest.get((one.table, one.check))) for one in found]
 
 
 @HISTORY_ROUTES.get("/incidents")

@@ -128,7 +128,7 @@ def fences(many: Iterable[Fence]) -> list[Json]:
     ]
 
 
-def verdict(one: Verdict) -> Json:
+def verdict(one: Verdict, newest: Verdict | None = None) -> Json:
     """A verdict; its keys are those of the guilty rows, never their values."""
     return {
         "table": one.table,
@@ -142,6 +142,8 @@ def verdict(one: Verdict) -> Json:
         "cause": one.cause,
         "run": one.run,
         "as_of": fences(one.as_of),
+        "looked": instant(newest.at) if newest else None,
+        "now": newest and {"outcome": newest.ruling.outcome.value, "reason": newest.ruling.reason},
     }
 
 

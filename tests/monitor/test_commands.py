@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
 
-from checks.model import Outcome
+from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from monitor.__main__ import sluice as program
 from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
+from monitor.web.render import instant
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Missing, Ordering
 from tests.monitor.config.test_config import MINIMAL
@@ -232,6 +233,34 @@ def test_explain_names_hops_reasons_and_what_to_waive(
     assert "sluice waive foreign_write:shop.users:2 --reason" in result.output
 
 
+def test_f127_explain_shows_since_when_and_when_it_last_looked(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    kept = rig.store.verdicts.list(table=USERS, check="lag", limit=9)
+    for _ in range(3):
+        rig.round()
+
+    result = sluice(explain.COMMAND, USERS)
+
+    (line,) = [line for line in result.output.splitlines() if line.startswith("  lag: ")]
+    assert f"since {instant(kept[-1].at)}" in line
+    assert f"last looked {instant(rig.current.board.tables[-1].lags.at)}" in line
+
+
+def test_f128_explain_offers_the_repair_first_and_the_waiver_last(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    short = Ruling(Outcome.FAIL, "2 rows short", "missing_rows", ("[1, 3)",))
+    rig.recorder.tell([Verdict(USERS, "range_counts", short, rig.now)])
+    (incident,) = rig.store.incidents.open()
+
+    result = sluice(explain.COMMAND, USERS, "--cut", "now")
+
+    (line,) = {line for line in result.output.splitlines() if "check_failed" in line}
+    repair = line.index(f"sluice repair {USERS} --incident {incident.id}")
+    assert repair < line.index("sluice waive ")
+
+
 def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
     service, id_ = FastAPI(), 'schema:d.a "b" $HOME@7'
     reason = {"code": "shards_differ", "text": "no", "id": id_}
@@ -240,6 +269,7 @@ def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
     service.get("/v1/gate")(lambda: {"state": "blocked", "tables": [answer]})
     service.get("/v1/verdicts")(lambda: [])
     service.get("/v1/tables")(lambda: [])
+    service.get("/v1/incidents")(lambda: [])
     with serving(service) as address:
         result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address])
 

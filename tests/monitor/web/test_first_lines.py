@@ -8,8 +8,10 @@ import pytest
 from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Severity
 from checks.model import Outcome, Reason, Ruling
 from checks.readiness import ReadinessState
-from monitor.board import Board, FirstLanding, TableView
+from monitor.board import Board, ComponentView, FirstLanding, TableView
 from monitor.web.first_lines import MOST, FirstLine, first_lines
+from pipeline.lags.lag import HopLag
+from pipeline.model import Hop, Missing
 from tests.monitor.boards import ALL_WELL, LOST, MIXED, NOT_READY, NOW, READY, UNKNOWN, board
 from tests.monitor.boards import view as a_view
 
@@ -50,6 +52,25 @@ def test_all_well_is_one_line() -> None:
         "ready",
         "shop.users is ready up to 2026-11-21 00:00:00 UTC, and now",
     )
+
+
+def test_f126_the_headline_does_not_say_now_while_a_component_is_down() -> None:
+    down = ComponentView("collector:shop", works=False, detail="down: connection refused")
+    line = only(replace(ALL_WELL, parts=(down,)))
+
+    assert line.kind == "unknown"
+    assert "now" not in line.what
+    assert "collector:shop: down: connection refused" in line.what
+
+
+def test_f126_the_headline_does_not_say_now_while_a_hop_is_missing() -> None:
+    (view,) = ALL_WELL.tables
+    hop = HopLag(Hop.COLLECTION, Missing("no offset yet"), Missing("no offset yet"), None)
+    view = replace(view, lags=replace(view.lags, hops=(hop, *view.lags.hops[1:])))
+    line = only(replace(ALL_WELL, tables=(view,)))
+
+    assert line.kind == "unknown"
+    assert "hop collection of shop.users: no offset yet" in line.what
 
 
 def test_a_held_table_says_since_when_at_which_hop_and_what_to_do() -> None:
