@@ -169,6 +169,7 @@ class Message:
     ``id`` lets a receiver drop a repetition; ``incident`` and ``cause`` let it join tellings of
     one episode, and episodes of one cause.  ``ended`` is set by the event ``cleared`` alone.
     ``before`` is for receivers that know an alert by its severity and owner: those it had.
+    ``acknowledged`` names who acknowledged the incident.
     """
 
     id: str
@@ -188,6 +189,7 @@ class Message:
     opened: datetime
     ended: datetime | None = None
     before: tuple[tuple[Severity, str], ...] = ()
+    acknowledged: str = ""
 
 
 def _digest(*parts: str) -> str:

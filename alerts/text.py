@@ -43,6 +43,7 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool 
         opened=incident.opened,
         ended=notice.at if notice.event is Event.CLEARED else None,
         before=incident.before,
+        acknowledged=incident.acknowledged.who if incident.acknowledged else "",
     )
 
 

@@ -16,6 +16,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "webhook": {"url": "http://127.0.0.1:1/secret", "secret": "very-secret"},
     "slack": {"url": "http://127.0.0.1:1/secret"},
     "alertmanager": {"url": "http://127.0.0.1:1", "authorization": "Bearer very-secret"},
+    "pagerduty": {"routing_key": "very-secret", "url": "http://127.0.0.1:1/secret"},
 }
 
 
@@ -35,7 +36,7 @@ def test_settings_are_frozen_fields_and_secrets_are_never_shown(name: str) -> No
         setattr(channel, "per_minute", 1)  # noqa: B010  - the type forbids the plain form
 
 
-@pytest.mark.parametrize("name", ["webhook", "slack", "alertmanager"])
+@pytest.mark.parametrize("name", ["webhook", "slack", "alertmanager", "pagerduty"])
 @pytest.mark.parametrize(
     "url",
     ["", "hooks.example.org/secret", "ftp://h/secret", "http://", "http://h:no/secret", "ht!"],
@@ -50,12 +51,12 @@ def test_an_address_that_cannot_be_is_refused_at_the_start(name: str, url: str) 
 def test_an_unknown_channel_lists_the_known_ones() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"no channel 'pigeon' in alerts/channels; known: alertmanager, log, slack, webhook",
+        match=r"no channel 'pigeon' in alerts/channels; known: alertmanager, log, pagerduty, slack, webhook",
     ):
         find("pigeon")
 
 
-@pytest.mark.parametrize("name", ["webhook", "slack", "alertmanager"])
+@pytest.mark.parametrize("name", ["webhook", "slack", "alertmanager", "pagerduty"])
 def test_a_receiver_that_is_not_there_can_be_tried_again(name: str) -> None:
     channel = find(name)(**SETTINGS[name])
 

@@ -1,0 +1,115 @@
+"""PagerDuty, Events API v2: one alert for each incident of Sluice, by ``dedup_key``.
+
+A message that an incident has begun or goes on is a ``trigger``, which PagerDuty joins to the open
+alert of the same key; its end is a ``resolve``.  What fires is offered every ``refresh``: of that,
+an acknowledgement is sent once as ``acknowledge``, and nothing else twice.
+The API takes one event a request, of at most 512 KiB, with a summary of at most 1,024 characters.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, timedelta
+from datetime import datetime as Moment
+from typing import Any, ClassVar
+
+from alerts.channel import Channel
+from alerts.model import Event, Message, Severity
+from alerts.post import check_address, post
+from pipeline.errors import ConfigError
+
+SUMMARY, DEDUP, BODY, TABLES = 1024, 255, 16_000, 100
+REMEMBERED = 10_000
+SEVERITIES: Mapping[Severity, str] = {
+    Severity.CRITICAL: "critical",
+    Severity.WARNING: "warning",
+    Severity.INFO: "info",
+}
+ACTIONS: Mapping[Event, str] = {
+    Event.FIRED: "trigger",
+    Event.REPEATED: "trigger",
+    Event.CLEARED: "resolve",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PagerDuty:
+    """POST to ``url``; ``routing_key`` is the integration key, ``page`` the status page's address.
+
+    ``source`` names this installation in PagerDuty.
+    """
+
+    routing_key: str = field(repr=False)
+    page: str = ""
+    source: str = "sluice"
+    url: str = field(default="https://events.pagerduty.com/v2/enqueue", repr=False)
+    timeout: timedelta = timedelta(seconds=10)
+    per_minute: int = 60
+    refresh: ClassVar[timedelta | None] = timedelta(seconds=30)
+    _sent: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a wrong address or an empty key at the start, not at the first alert."""
+        check_address(self.url, "channel pagerduty")
+        if not self.routing_key.strip():
+            raise ConfigError("channel pagerduty: routing_key is empty; set an integration key")
+
+    def send(self, messages: Sequence[Message], now: Moment) -> None:
+        """Send one event for each incident in *messages*: its newest.
+
+        A digest that fails in the middle is sent again: the same key makes no second alert.
+        """
+        del now
+        newest = {message.incident: message for message in messages}
+        for message in newest.values():
+            action = _action(message)
+            what = f"{action} {message.id}" if action == "trigger" else action
+            if self._sent.get(message.incident) == what:
+                continue
+            body = json.dumps(self._event(action, message), ensure_ascii=False).encode()
+            post(self.url, body, {}, self.timeout)
+            self._sent[message.incident] = what
+            while len(self._sent) > REMEMBERED:
+                del self._sent[next(iter(self._sent))]
+
+    def _event(self, action: str, message: Message) -> Mapping[str, Any]:
+        known = {
+            "routing_key": self.routing_key,
+            "event_action": action,
+            "dedup_key": f"sluice-{message.incident}"[:DEDUP],
+        }
+        if action != "trigger":
+            return known
+        pages = {"Runbook": message.runbook, "Status page": self.page}
+        links = [
+            {"href": href, "text": text}
+            for text, href in pages.items()
+            if href.startswith(("http://", "https://"))
+        ]
+        client = {"client": "Sluice", **({"client_url": self.page} if self.page else {})}
+        return {**known, **client, "links": links, "payload": self._payload(message)}
+
+    def _payload(self, message: Message) -> Mapping[str, Any]:
+        return {
+            "summary": message.subject[:SUMMARY],
+            "source": self.source,
+            "severity": SEVERITIES[message.severity],
+            "timestamp": message.opened.astimezone(UTC).isoformat(timespec="milliseconds"),
+            "component": message.about,
+            "group": message.owner,
+            "class": f"{message.kind} {message.check}".strip(),
+            "custom_details": {
+                "incident": message.incident,
+                "tables": list(message.tables[:TABLES]),
+                "runbook": message.runbook,
+                "body": message.body[:BODY],
+            },
+        }
+
+
+def _action(message: Message) -> str:
+    action = ACTIONS[message.event]
+    return "acknowledge" if message.acknowledged and action == "trigger" else action
+
+
+CHANNEL: type[Channel] = PagerDuty

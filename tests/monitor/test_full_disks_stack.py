@@ -1,0 +1,200 @@
+"""A real service on small disks: each is filled, the collector stops, and alerts still arrive."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.mysql import MySQL
+from demo.ports import free_ports
+from demo.web import LOCAL
+from tests.monitor.receiver import receiver
+from tests.proof.small_disks import require_mounts
+
+pytestmark = pytest.mark.stack
+
+DISKS = ("store", "lake", "log")
+CONFIG = """
+lake: {lake}
+kafka: 127.0.0.1:9
+store: {store}
+sources:
+  - name: shop
+    host: 127.0.0.1
+    port: {mysql}
+    user: root
+    prefix: shop
+    collector: {{url: "http://127.0.0.1:{connect}", connector: shop}}
+http: {{port: 0}}
+channels: {{hook: {{kind: webhook, url: {{env: HOOK}}}}}}
+disks: {{free_share: 0.1}}
+alerts:
+  routes:
+    - {{channels: [hook], hold: PT1S, keep: PT1S}}
+schedule: {{land: PT1S, merge: PT1S, watch: PT1S, deliver: PT1S}}
+"""
+SIZE = "24m"
+
+
+class Connect(BaseHTTPRequestHandler):
+    """A Connect worker with one connector that runs and has stored no offset."""
+
+    port: int
+
+    def do_GET(self) -> None:
+        answers: dict[str, Any] = {
+            "/connectors/shop/status": {
+                "name": "shop",
+                "connector": {"state": "RUNNING"},
+                "tasks": [{"id": 0, "state": "RUNNING"}],
+            },
+            "/connectors/shop/offsets": {"offsets": []},
+            "/connectors/shop/config": {
+                "database.hostname": "127.0.0.1",
+                "database.port": str(self.port),
+                "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+                "topic.prefix": "shop",
+            },
+        }
+        body = json.dumps(answers.get(self.path, [])).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def connect(port: int, mysql: int) -> Iterator[None]:
+    kind = type("Own", (Connect,), {"port": mysql})
+    server = ThreadingHTTPServer(("127.0.0.1", port), kind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def small(home: Path) -> Iterator[None]:
+    places = [home / name for name in DISKS]
+    try:
+        for place in places:
+            place.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
+            subprocess.run(command, check=True, capture_output=True)
+        yield
+    finally:
+        for place in places:
+            subprocess.run(["umount", "-l", str(place)], check=False)  # noqa: S607
+
+
+@contextmanager
+def service(home: Path) -> Iterator[str]:
+    told = home / "address"
+    log = (home / "log" / "service.log").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.monitor.fake_service", home / "s.yaml", told],
+        stderr=log,
+        stdout=log,
+    )
+    try:
+        wait_for(lambda: (told.exists() and told.read_text()) or process.poll() is not None)
+        assert process.poll() is None, (home / "log" / "service.log").read_text()
+        yield told.read_text()
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=40)
+        process.kill()
+        log.close()
+
+
+def wait_for(condition: Callable[[], object], within: float = 120.0, what: str = "") -> None:
+    until = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < until, f"the condition did not come true in time: {what}"
+        time.sleep(0.05)
+
+
+def fill(place: Path) -> Path:
+    """Leave no free byte."""
+    filler = place / "filler"
+    with filler.open("ab", buffering=0) as file:
+        for size in (2**16, 2**12):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+    return filler
+
+
+def test_f120_with_each_disk_full_one_alert_comes_and_resolves_once_there_is_room(
+    tmp_path: Path, start_mysql: Callable[[int], MySQL], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_mounts(tmp_path)
+    mysql, (port,) = start_mysql(97), free_ports(1)
+
+    with receiver(*[201] * 500) as (hook, heard), small(tmp_path):
+        monkeypatch.setenv("HOOK", hook)
+        text = CONFIG.format(
+            lake=tmp_path / "lake" / "lake",
+            store=tmp_path / "store" / "s.db",
+            mysql=mysql.port,
+            connect=port,
+        )
+        (tmp_path / "lake" / "lake").mkdir()
+        (tmp_path / "s.yaml").write_text(text)
+
+        def events(about: str) -> list[str]:
+            posts = [post["messages"] for _, post in list(heard.heard)]
+            return [m["event"] for one in posts for m in one if m["about"] == about]
+
+        def works(address: str, part: str) -> bool:
+            parts = LOCAL.get(address + "/v1/service").json()["parts"]
+            return {p["name"]: p["works"] for p in parts}.get(part, False)
+
+        with connect(port, mysql.port):
+            running = service(tmp_path)
+            address = running.__enter__()
+            wait_for(lambda: works(address, "collector:shop"), what="collector works")
+            wait_for(lambda: works(address, "source:shop"), what="source works")
+            filler = fill(tmp_path / "store")
+        rounds = []
+        for number, name in enumerate(DISKS):
+            if number:
+                with connect(port, mysql.port):
+                    wait_for(lambda: works(address, "collector:shop"), what="collector again")
+                    filler = fill(tmp_path / name)
+            began, count = time.monotonic(), 2 * number + 1
+            wait_for(lambda n=count: len(events("collector:shop")) == n, 30, f"{name}: alert")
+            rounds.append((name, time.monotonic() - began))
+            wait_for(lambda n=name: bool(events(f"disk:{n}")), 30, f"{name}: disk alert")
+            if name == "store":
+                assert LOCAL.get(address + "/readyz").status_code == 503
+                assert "disk" in LOCAL.get(address + "/readyz").json()["why"]
+            filler.unlink()
+            with connect(port, mysql.port):
+                wait_for(
+                    lambda n=count: len(events("collector:shop")) == n + 1, 60, f"{name}: resolved"
+                )
+                wait_for(lambda n=name: events(f"disk:{n}")[-1] == "cleared", 60, f"{name}: room")
+        assert events("collector:shop") == ["fired", "cleared"] * 3
+        wait_for(lambda: LOCAL.get(address + "/readyz").status_code == 200, what="readyz")
+        listed = LOCAL.get(address + "/v1/incidents").json()
+        assert "collector:shop" not in {one["about"] for one in listed}
+        running.__exit__(None, None, None)
+        assert all(seconds < 15 for _, seconds in rounds), rounds
