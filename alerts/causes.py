@@ -40,6 +40,7 @@ KINDS: Mapping[str, AlertKind] = {
     "pause": AlertKind.SERVICE,
     "service": AlertKind.SERVICE,
     "stalled": AlertKind.SERVICE,
+    "storm": AlertKind.SERVICE,
     "store": AlertKind.SERVICE,
     "disk": AlertKind.SERVICE,
 }

@@ -2,16 +2,33 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from alerts.causes import findings
 from alerts.lifecycle import advance, end
-from alerts.model import Event, Incident, IncidentState, Member, Message, Notice
+from alerts.model import (
+    AlertKind,
+    AlertPolicy,
+    Cause,
+    CauseFinding,
+    Event,
+    Incident,
+    IncidentState,
+    Member,
+    Message,
+    Notice,
+    Severity,
+)
 from alerts.routing import Route, policy
 from alerts.silence import Silence
 from alerts.text import compose
 from checks.model import Outcome, Ruling, Verdict
 
+STORM = "storm"
+_SUMMARIZED = (STORM, "")  # in ``told`` of an incident that only the summary counts
+_WINDOW = timedelta(minutes=10)
+_STORM_REPEAT = timedelta(hours=4)
+_GRAVITY = list(Severity)
 _UNWATCHED = Ruling(Outcome.UNKNOWN, "no longer watched", "unwatched")
 
 
@@ -34,11 +51,14 @@ class AlertSettings:
     """What the operator has settled about alerts; ``runbooks`` may be a full address.
 
     ``text_keys``: whether alerts may name keys that are texts, such as e-mail addresses.
+    ``storm_limit``: how many new incidents are told one by one in ten minutes, the gravest first;
+    one incident more counts the others.
     """
 
     routes: tuple[Route, ...] = ()
     runbooks: str = "docs/runbooks"
     text_keys: bool = False
+    storm_limit: int = 10
 
     def compose(self, notice: Notice) -> Message:
         """Put *notice* into words."""
@@ -71,6 +91,7 @@ def settle(
             dropped += [before] if before else []
         elif after != before:
             changed.append(after)
+    changed, notices = _limited(settings, incidents, (changed, dropped), notices, now)
     return _round(settings, changed, dropped, notices)
 
 
@@ -85,12 +106,14 @@ def withdraw(
     changed: list[Incident] = []
     notices: list[Notice] = []
     for incident in incidents:
+        if incident.cause.check == STORM:
+            continue  # no verdict is about it
         failing = tuple(member for member in incident.failing if member in kept)
         orphan = not kept & frozenset(incident.members)
         if orphan or (incident.failing and not failing):
             after, told = end(replace(incident, ruling=_UNWATCHED), now)
             changed += [after] if after else []
-            notices += told
+            notices += () if _summarized(incident) else told
         elif failing != incident.failing:
             changed.append(replace(incident, failing=failing))
     return _round(settings, changed, [], notices)
@@ -103,7 +126,9 @@ def reminders(
     return tuple(
         (channel, settings.compose(Notice(Event.REPEATED, incident, now)))
         for incident in incidents
-        if incident.notified is not None and incident.state is not IncidentState.RESOLVED
+        if incident.notified is not None
+        and incident.state is not IncidentState.RESOLVED
+        and not _summarized(incident)
         for channel in incident.channels
     )
 
@@ -117,3 +142,112 @@ def _round(
         for channel in notice.incident.channels
     ]
     return Round(tuple(changed), tuple(dropped), tuple(notices), tuple(letters))
+
+
+def _limited(
+    settings: AlertSettings,
+    incidents: Sequence[Incident],
+    moved: tuple[Sequence[Incident], Sequence[Incident]],
+    notices: Sequence[Notice],
+    now: datetime,
+) -> tuple[list[Incident], list[Notice]]:
+    """Tell the gravest one by one, and of the others how many there are, for each set of channels.
+
+    Graver incidents are never held back by milder ones.  Incidents that are not told are stored,
+    listed and resolved like all others.
+    """
+    changed, dropped = moved
+    after = {one.id: one for one in (*incidents, *changed)}
+    for one in dropped:
+        after.pop(one.id, None)
+    kept, new = list[Notice](), list[Notice]()
+    for notice in notices:
+        if notice.event is Event.FIRED or _summarized(notice.incident):
+            if notice.event is not Event.CLEARED:
+                new.append(notice)
+        else:
+            kept.append(notice)
+    new.sort(key=lambda one: _gravity(one.incident))
+    candidates = {one.incident.id for one in new}
+    told = [one for one in after.values() if one.id not in candidates and _just_told(one, now)]
+    for notice in new:
+        one = notice.incident
+        others = set(one.told) - {_SUMMARIZED}
+        as_grave = [o for o in told if o.channels == one.channels and _rank(o) <= _rank(one)]
+        if len(as_grave) < settings.storm_limit:
+            one = replace(one, told=tuple(sorted(others)))
+            kept.append(replace(notice, incident=one))
+            told.append(one)
+        else:
+            one = replace(one, told=tuple(sorted({*others, _SUMMARIZED})))
+        after[one.id] = one
+    summaries, telling = _summaries(after.values(), now)
+    after |= {one.id: one for one in summaries}
+    before = {one.id: one for one in incidents}
+    return [o for o in after.values() if o != before.get(o.id)], [*kept, *telling]
+
+
+def _summaries(incidents: Iterable[Incident], now: datetime) -> tuple[list[Incident], list[Notice]]:
+    """Advance, for each set of channels, the incident that counts those that were not told."""
+    open_now = [one for one in incidents if one.state is not IncidentState.RESOLVED]
+    hidden: dict[tuple[str, ...], list[Incident]] = {}
+    for one in open_now:
+        if one.cause.check == STORM:
+            hidden.setdefault(one.channels, [])
+        elif _summarized(one):
+            hidden.setdefault(one.channels, []).append(one)
+    changed, notices = list[Incident](), list[Notice]()
+    for channels, those in hidden.items():
+        cause = Cause(AlertKind.SERVICE, STORM, f"incidents for {', '.join(channels)}")
+        before = next((one for one in open_now if one.cause == cause), None)
+        after, told = _summary(before, cause, those, channels, now)
+        changed += [after] if after is not None and after != before else []
+        notices += told
+    return changed, notices
+
+
+def _summary(
+    before: Incident | None,
+    cause: Cause,
+    those: Sequence[Incident],
+    channels: tuple[str, ...],
+    now: datetime,
+) -> tuple[Incident | None, tuple[Notice, ...]]:
+    """Tell it once, again when the count has doubled, and when none is left."""
+    last = max((int(n) for what, n in before.told if what == STORM), default=0) if before else 0
+    text = f'{len(those):,} more incidents are open; run "sluice status" to list them'
+    outcome = Outcome.FAIL if those else Outcome.PASS
+    failing = (Member(cause.subject, STORM),) if those else ()
+    finding = CauseFinding(cause, outcome, Ruling(outcome, text, STORM), failing)
+    gravest = min((one.severity for one in those), key=_GRAVITY.index, default=Severity.WARNING)
+    doubled = len(those) >= 2 * last > 0
+    repeat = timedelta() if doubled else _STORM_REPEAT
+    after, told = advance(
+        before, finding, AlertPolicy(severity=gravest, repeat=repeat, channels=channels), now
+    )
+    if after is not None and told:
+        words = {one for one in after.told if one[0] != STORM}
+        after = replace(after, told=tuple(sorted({*words, (STORM, str(len(those)))})))
+    return after, told
+
+
+def _summarized(incident: Incident) -> bool:
+    return _SUMMARIZED in incident.told
+
+
+def _just_told(incident: Incident, now: datetime) -> bool:
+    """Whether it was told by itself within the window, and counts against the limit."""
+    if incident.notified is None or incident.cause.check == STORM or _summarized(incident):
+        return False
+    return now - incident.notified < _WINDOW
+
+
+def _rank(incident: Incident) -> int:
+    return _GRAVITY.index(incident.severity)
+
+
+def _gravity(incident: Incident) -> tuple[int, int, datetime, str]:
+    grave = (AlertKind.LOST, AlertKind.BLOCKED, AlertKind.SERVICE, AlertKind.LATE)
+    kind = incident.cause.kind
+    known = grave.index(kind) if kind in grave else len(grave)
+    return _rank(incident), known, incident.opened, incident.id

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from alerts.model import Incident, IncidentState, Member, Message
-from alerts.round import AlertSettings, Round, reminders, settle, withdraw
+from alerts.round import STORM, AlertSettings, Round, reminders, settle, withdraw
 from alerts.silence import Silence
 from checks.blocks import waivers_of
 from checks.certificate import revocations
@@ -69,7 +69,7 @@ class VerdictRecorder:
         with self.deciding:
             now, telling = self.clock(), self.news(verdicts)
             settled = Round()
-            if telling:
+            if telling or any(one.cause.check == STORM for one in self._standing()):
                 silences, standing = self._silent(now), self._standing()
                 settled = settle(
                     self.settings, standing, telling, silences, now, starting=self.starting

@@ -1,9 +1,13 @@
 """Covers alerts/round.py, silence.py."""
 
-from alerts.model import AlertKind, IncidentState, Member
+from dataclasses import replace
+from datetime import timedelta
+
+from alerts.model import AlertKind, Event, IncidentState, Member, Severity
 from alerts.round import AlertSettings, reminders, settle, withdraw
 from alerts.routing import Route
 from alerts.silence import Silence
+from checks.model import Verdict
 from tests.alerts.kit import at, minutes, verdict
 
 DESK = AlertSettings((Route(channels=("log", "slack")),))
@@ -75,3 +79,51 @@ def test_a_reminder_names_what_was_told_and_is_not_over() -> None:
         ("log", "shop.orders"),
         ("slack", "shop.orders"),
     ]
+
+
+def storm(count: int, letter: str = "F") -> list[Verdict]:
+    return [verdict(letter, table=f"shop.t{number}") for number in range(count)]
+
+
+def test_f123_of_5000_incidents_the_ten_gravest_and_one_summary_are_told() -> None:
+    settings = AlertSettings((Route(tables="shop.t7", severity=Severity.CRITICAL),))
+    settings = replace(
+        settings, routes=(*settings.routes, Route(severity=Severity.WARNING, hold=timedelta(0)))
+    )
+    first = settle(settings, (), storm(5000), (), at(0))
+
+    subjects = [message.subject for _, message in first.letters]
+    assert len(subjects) == 11
+    assert "shop.t7 " in subjects[0]
+    assert "4,990 more incidents are open" in subjects[-1]
+    assert len(first.changed) == 5001
+
+    again = settle(settings, first.changed, storm(5000), (), at(1))
+    assert again.letters == ()
+
+    more = settle(settings, first.changed, storm(5000, "P"), (), at(2))
+    assert len(more.letters) == 11
+    assert {message.event for _, message in more.letters} == {Event.CLEARED}
+    assert all(one.state is IncidentState.RESOLVED for one in more.changed)
+
+
+def test_f123_a_graver_incident_is_not_held_back_by_milder_ones() -> None:
+    routes = (
+        Route(tables="shop.grave", severity=Severity.CRITICAL, hold=timedelta(0)),
+        Route(severity=Severity.WARNING, hold=timedelta(0)),
+    )
+    first = settle(AlertSettings(routes), (), storm(20), (), at(0))
+    second = settle(
+        AlertSettings(routes), first.changed, [verdict("F", table="shop.grave")], (), at(1)
+    )
+
+    assert ["shop.grave" in message.subject for _, message in second.letters] == [True]
+
+
+def test_f123_the_summary_is_told_again_when_its_count_has_doubled() -> None:
+    settings = AlertSettings((Route(severity=Severity.WARNING, hold=timedelta(0)),))
+    first = settle(settings, (), storm(12), (), at(0))
+    second = settle(settings, first.changed, storm(14), (), at(1))
+
+    assert "2 more" in first.letters[-1][1].subject
+    assert ["4 more" in message.subject for _, message in second.letters] == [True]

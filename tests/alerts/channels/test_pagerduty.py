@@ -1,6 +1,7 @@
 """Events as PagerDuty's Events API v2 takes them: required fields, severities, limits of size."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from tests.alerts.channels.receiver import Receiver
 from tests.alerts.kit import at, message
 
 KEY = "R" * 32
-ACCEPTED = (202, {}, '{"status": "success"}')
+ACCEPTED: tuple[int, Mapping[str, str], str] = (202, {}, '{"status": "success"}')
 
 
 def channel(receiver: Receiver) -> PagerDuty:
