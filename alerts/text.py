@@ -70,11 +70,18 @@ def _subject(notice: Notice) -> str:
     what = incident.ruling.reason
     if not incident.cause.check and incident.cause.subject not in what:
         what = f"{incident.cause.subject}: {what}"
-    text = (
-        f"{_OPENING[notice.event]}{incident.cause.kind.upper()} {_names(incident)}{check}: {what}"
-    )
+    text = f"{_OPENING[notice.event]}{_word(incident)} {_names(incident)}{check}: {what}"
     line = " ".join(text.split())
     return line if len(line) <= _SUBJECT_CHARACTERS else line[: _SUBJECT_CHARACTERS - 1] + "…"
+
+
+def _word(incident: Incident) -> str:
+    """What it is called; rows that only the mirror has are of a kind with lost ones, not lost."""
+    return "EXTRA" if _is_extra(incident) else incident.cause.kind.upper()
+
+
+def _is_extra(incident: Incident) -> bool:
+    return incident.cause.kind is AlertKind.LOST and incident.ruling.code in EXTRA_CODES
 
 
 def _names(incident: Incident) -> str:
@@ -114,6 +121,8 @@ def _moment(instant: datetime) -> str:
     return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+EXTRA_CODES = ("extra_rows", "extra_events", "mirror_ahead")
+"""Codes of a FAIL by which nothing is missing: the lake has what its source has not."""
 _MEANING = {
     AlertKind.LATE: "changes are still on their way; nothing is known to be missing",
     AlertKind.LOST: "both ends differ as of one position; waiting will not mend it",

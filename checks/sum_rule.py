@@ -29,6 +29,8 @@ def add_up(stage: Stage, cut: datetime, lags: Lags, margin: timedelta) -> Sum:
     eta = max(lags.at, cut + total + margin)
     if passed > total + margin:
         return Sum(True, (), eta)
+    if passed < timedelta():
+        return Sum(False, (Reason("late", f"the cut is {-passed} ahead"),), eta)
     text = f"{_seconds(passed)} since the cut, lags sum to {_seconds(total)}"
     return Sum(False, (Reason("late", f"{text}, margin {_seconds(margin)}"),), eta)
 

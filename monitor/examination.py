@@ -190,10 +190,12 @@ class Examination:
         try:
             yield
         except UnreachableError as error:
-            self.unasked.append(UnaskedPart(part.where, str(error), part.then))
+            why = str(error).removeprefix(f"{part.where}: ")
+            self.unasked.append(UnaskedPart(part.where, why, part.then))
         except SluiceError as error:
-            fix = "as it says; then ask again"
-            self.findings.append(Finding(REFUSE, "not_allowed", part.where, str(error), fix))
+            what = str(error).removeprefix(f"{part.where}: ")
+            fix = f"{part.then}? then ask again: sluice doctor"
+            self.findings.append(Finding(REFUSE, "not_allowed", part.where, what, fix))
 
 
 def _differences(registration: Registration, where: str) -> tuple[Finding, ...] | None:

@@ -8,6 +8,7 @@ Cannot see: rows outside its sample; whether a plausible value is the source's v
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
@@ -60,6 +61,28 @@ class Expectations:
     every: ClassVar[timedelta] = timedelta(minutes=15)
     gating: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.SUSPECT
+
+    def mistakes(self) -> Iterator[str]:
+        """Each expectation that cannot be evaluated on any table, behind its key."""
+        if not self.suite:
+            return
+        from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
+            GreatExpectationsError,
+        )
+        from great_expectations.expectations import registry  # noqa: PLC0415  - takes seconds
+
+        known = registry.list_registered_expectation_implementations()
+        for number, each in enumerate(self.suite):
+            try:
+                registry.get_expectation_impl(each.type)(**each.kwargs)
+            except (GreatExpectationsError, ValueError, TypeError) as error:
+                if each.type in known:
+                    said = " ".join(str(error).split())[:200]
+                    yield f"suite[{number}].kwargs: do not fit {each.type}: {said}"
+                else:
+                    close = get_close_matches(each.type, known, n=1)
+                    near = f"; the nearest is {close[0]}" if close else ""
+                    yield f"suite[{number}].type: no expectation {each.type!r}{near}"
 
     def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
         """Evaluate the suite on a sample."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from monitor.config.file import load, schema
-from monitor.config.plug_ins import unbuilt
-from monitor.config.text import located, read_text
+from monitor.config.plug_ins import mistaken, unbuilt
+from monitor.config.text import located, read_text, refusal
 from monitor.config.warnings import warnings
 
 
@@ -21,7 +21,10 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         click.echo(json.dumps(schema(), indent=2))
         return
     found = load(config, unbuilt)
-    doubts = located(config, warnings(found), read_text(config))
+    text = read_text(config)
+    if faults := list(mistaken(found)):
+        raise refusal(config, faults, text)
+    doubts = located(config, warnings(found), text)
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

@@ -6,10 +6,28 @@ wait which only asks the service.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from monitor.config.mistakes import TRANSPORT
 from monitor.config.model import Config
 from pipeline.errors import ConfigError
+
+
+def mistaken(config: Config) -> Iterator[str]:
+    """What probes themselves refuse of their settings, as ``key: fault``; it may take seconds."""
+    for plan in config.plans:
+        variants = [
+            (f"probes.{plan.name}.overrides[{number}]", one)
+            for number, (_, one) in enumerate(plan.variants)
+        ]
+        own = {fault: f"probes.{plan.name}.{fault}" for fault in _mistakes(plan.probe)}
+        yield from own.values()
+        for at, one in variants:
+            yield from (f"{at}.{fault}" for fault in _mistakes(one) if fault not in own)
+
+
+def _mistakes(probe: Any) -> Iterator[str]:
+    yield from getattr(probe, "mistakes", tuple)()
 
 
 def unbuilt(config: Config) -> Iterator[str]:

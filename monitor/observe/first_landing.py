@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from monitor.board import FirstLanding
-from monitor.observe.sampler import NO_MIRROR, Sampling
+from monitor.observe.sampler import NO_MIRROR, NOT_LANDED, Sampling
 from pipeline.mark import Mark, Snap
 from pipeline.model import Missing, Shard, Table
 
@@ -93,7 +93,8 @@ class FirstLandings:
     def _waiting(self, name: str, look: Sampling, now: datetime) -> FirstLanding:
         """Nothing has landed yet: what is it that is waited for?"""
         known = self._moved(name, Progress(), now)
-        told = f"nothing has landed yet: {_why(name, look)}"
+        why = _why(name, look)
+        told = NOT_LANDED if why in ("", NOT_LANDED) else f"{NOT_LANDED}: {why}"
         return FirstLanding(name, told, known.since, stuck=_stuck(known, now))
 
     def _moved(self, name: str, here: Progress, now: datetime) -> _Watched:

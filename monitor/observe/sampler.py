@@ -41,6 +41,7 @@ from pipeline.sources.positions import reaches
 
 FEWEST = 500  # mirrors at rest that a round looks at
 ROUNDS = 4  # in which all of them are looked at
+NOT_LANDED = "nothing has landed yet"
 NO_MIRROR = "there is no mirror"
 NOT_ASKED = Missing("the mirror was not asked: too many others do not answer")
 SILENT_MIRRORS = 4  # that hang at a time; more are not asked
@@ -201,7 +202,7 @@ class Sampler:
         return Sample(said.value, said.asked, self.budget)
 
     def _mark(self) -> Mark | Missing:
-        return self.lake.mark() or Missing("nothing is landed yet")
+        return self.lake.mark() or Missing(NOT_LANDED)
 
     def _mirror(self, table: str) -> MirrorPosition | Missing:
         try:

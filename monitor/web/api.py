@@ -5,6 +5,7 @@ or cut.  Nothing is asked of a source or the lake here but by the gate and for w
 their samples' age.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -213,8 +214,17 @@ async def _bad_request(_: Request, error: Exception) -> JSONResponse:
 
 async def _bad_parameters(_: Request, error: Exception) -> JSONResponse:
     faults: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
-    lines = [f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in faults]
+    lines = [f"{_parameter(fault['loc'])}: {_must(fault['msg'])}" for fault in faults]
     return JSONResponse({"error": "; ".join(lines)}, 400)
+
+
+def _parameter(loc: tuple[int | str, ...]) -> str:
+    """What a fault is about: a parameter or a key of the body, or where it stands: ``body``."""
+    return ".".join(map(str, loc[1:] or loc)) or "request"
+
+
+def _must(said: str) -> str:
+    return re.sub(r"^Input should be", "must be", said)
 
 
 async def _not_there(_: Request, error: Exception) -> JSONResponse:

@@ -87,3 +87,21 @@ def test_every_kind_has_words_and_a_page() -> None:
 
         assert message.runbook.startswith(f"docs/runbooks/{kind}.md")
         assert "meaning: " in message.body
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("missing_rows", "LOST"),
+        ("doubled_rows", "LOST"),
+        ("mirror_short", "LOST"),
+        ("extra_rows", "EXTRA"),
+        ("extra_events", "EXTRA"),
+        ("mirror_ahead", "EXTRA"),
+    ],
+)
+def test_f194_what_only_the_lake_has_is_not_called_lost(code: str, word: str) -> None:
+    incident = firing()
+    one = replace(incident, ruling=replace(incident.ruling, code=code))
+
+    assert compose(Notice(Event.FIRED, one, at(3))).subject.startswith(f"{word} shop.orders ")

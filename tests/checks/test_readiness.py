@@ -535,3 +535,20 @@ def test_f115_the_config_can_require_a_check_that_works(
 
     assert (answer.state, again.state) == (state, state)
     assert ("unchecked" in codes(answer)) is (state is ReadinessState.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "told"),
+    [
+        (timedelta(days=1134, hours=2), "the cut is 1134 days, 2:00:00 ahead"),
+        (timedelta(hours=3), "the cut is 3:00:00 ahead"),
+        (timedelta(milliseconds=1), "the cut is 0:00:00.001000 ahead"),
+    ],
+)
+def test_f194_a_cut_ahead_has_no_negative_age(ahead: timedelta, told: str) -> None:
+    lags = Lags(TABLE.name, NOW, tuple(HopLag(hop, SECOND, NOW, SECOND) for hop in Hop))
+
+    found = add_up(Stage.MIRROR, NOW + ahead, lags, SECOND)
+
+    assert found.holds is False
+    assert [one.text for one in found.reasons] == [told]

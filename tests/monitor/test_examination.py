@@ -233,7 +233,7 @@ def test_a_bucket_that_lets_two_writers_win_is_refused_and_the_rest_is_asked(pat
 def test_a_bucket_that_does_not_answer_is_told_with_what_to_look_at(path: Path) -> None:
     done, _ = examined_beside(path, Bucket(UnreachableError("lake: no such bucket")))
 
-    assert [(one.where, one.why) for one in done.unasked] == [("lake", "lake: no such bucket")]
+    assert [(one.where, one.why) for one in done.unasked] == [("lake", "no such bucket")]
     assert "AWS_" in done.unasked[0].then
     assert [one.code for one in done.findings] == ["unproven"]
 
@@ -333,6 +333,16 @@ def test_a_login_that_is_denied_is_refused(path: Path) -> None:
     denied = ConfigError("Access denied for user 'sluice'")
 
     assert found(path, site(silent("source", denied))) == {"not_allowed": REFUSE}
+
+
+def test_f194_a_refusal_names_its_part_once_and_what_to_look_at(path: Path) -> None:
+    denied = ConfigError("source:shop: Access denied for user 'sluice'")
+
+    done = examined(path, site(silent("source", denied)))
+
+    (one,) = [finding for finding in done.findings if finding.code == "not_allowed"]
+    assert (one.where, one.what) == ("source:shop", "Access denied for user 'sluice'")
+    assert "does its user get in with that password? then ask again: sluice doctor" in one.fix
 
 
 def test_a_connector_that_failed_is_told_with_its_error(path: Path) -> None:

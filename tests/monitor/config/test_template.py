@@ -4,13 +4,17 @@ Covers monitor/commands/sluice.yaml
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from monitor.commands import check_config
 from monitor.commands.init import TEMPLATE
 from monitor.config.file import load
 from monitor.config.model import Config
+from monitor.config.rebootstrap import RebootstrapRule
 from pipeline.settings import PublishRule
 
 SECTION = re.compile(r"#? ?([a-z_]+):")
@@ -44,3 +48,59 @@ def test_all_that_it_shows_is_read_without_a_fault(
     (image,) = config.publish
     assert image == PublishRule("shop.*", how="pin")
     assert [one.tier for one in config.tables] == [0, 1]
+
+
+def test_f186_every_default_that_it_shows_is_the_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SHOP_PASSWORD", "KAFKA_PASSWORD", "SLACK_URL", "HASH_KEY"):
+        monkeypatch.setenv(name, "http://10.0.0.1/0123456789abcdef")
+    (tmp_path / "ca.pem").write_text("", encoding="utf-8")
+    path = tmp_path / "sluice.yaml"
+    text = TEMPLATE.read_text(encoding="utf-8")
+    path.write_text(uncommented(text), encoding="utf-8")
+
+    shown = load(path)
+    path.write_text(text, encoding="utf-8")
+    usual = load(path)
+
+    sections = ("time_zone", "transport", "table_format", "pipeline", "readiness", "heartbeat")
+    for name in (*sections, "store", "http"):
+        assert getattr(shown, name) == getattr(usual, name), name
+    assert replace(shown.schedule, cycles=None) == usual.schedule
+    assert shown.settings.cycles == usual.settings.cycles
+    assert shown.alerts.runbooks == usual.alerts.runbooks
+    (max_id,) = [one for one in shown.plans if one.name == "max_id"]
+    assert replace(max_id, tables="*") in usual.plans
+    assert shown.sources[0].heartbeat == usual.sources[0].heartbeat
+    assert shown.sources[0].weakest_order == usual.sources[0].weakest_order
+    assert shown.rebootstrap == (RebootstrapRule("shop.*", how="auto"),)
+
+
+@pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ("{type: expect_column_to_exist, kwargs: {column: id}}", ""),
+        (
+            "{type: expect_colum_to_exist, kwargs: {column: id}}",
+            "suite[0].type: no expectation 'expect_colum_to_exist'; the nearest is expect_",
+        ),
+        ("{type: expect_column_to_exist, kwargs: {colum: id}}", "suite[0].kwargs: do not fit exp"),
+    ],
+)
+def test_f186_an_invented_expectation_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, line: str
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    path = tmp_path / "sluice.yaml"
+    probes = f"probes:\n  expectations:\n    suite: [{told}]\n"
+    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+
+    ran = CliRunner().invoke(check_config.COMMAND, ["--config", str(path)])
+
+    if line:
+        assert f": probes.expectations.{line}" in str(ran.exception)
+    else:
+        assert ran.exit_code == 0, ran.exception

@@ -148,7 +148,7 @@ def test_what_is_not_there_yet_is_missing_and_not_zero(bench: Bench) -> None:
 
     look = bench.look()
 
-    assert look.mark == Missing("nothing is landed yet")
+    assert look.mark == Missing("nothing has landed yet")
     assert look.mirrors["shop.t"] == Missing("there is no mirror yet")
     assert look.sources["shop"].acknowledged == Missing("the collector has no offset yet")
 

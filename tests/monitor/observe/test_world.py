@@ -25,7 +25,7 @@ from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON
 
 SHARD = Shard("shop", "shop.t")
-NOTHING = Missing("nothing is landed yet")
+NOTHING = Missing("nothing has landed yet")
 TABLE = Table("shop.t", (SHARD,), ("id",), "id")
 OTHER = Table("shop.u", (SHARD,), ("id",), "id")
 

@@ -340,3 +340,20 @@ def test_f189_an_error_is_json_where_that_is_asked_for(rig: Rig, server: str) ->
     assert isinstance(ran.exception, ConfigError)
     assert json.loads(ran.stdout) == {"error": str(ran.exception)}
     assert plain.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ([], "body: must be a valid dictionary"),
+        (None, "body: "),
+        ({"table": USERS, "who": "a", "reason": "x", "keys": 7}, "keys: must be a valid list"),
+    ],
+)
+def test_f194_a_fault_of_a_question_names_what_it_is_about(
+    server: str, body: object, told: str
+) -> None:
+    answer = httpx.post(f"{server}/v1/repairs", json=body)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(told)
