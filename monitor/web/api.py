@@ -29,7 +29,7 @@ from monitor.web.bounds import seconds
 from monitor.web.first_lines import first_lines
 from monitor.web.history_api import HISTORY_ROUTES
 from monitor.web.lineage import LINEAGE_ROUTES
-from monitor.web.metrics import CONTENT_TYPE, exposition
+from monitor.web.metrics import CONTENT_TYPE
 from monitor.web.parts import ApiParts, Parts, Room
 from monitor.web.pauses import PAUSE_ROUTES
 from monitor.web.quarantine import QUARANTINE_ROUTES
@@ -99,7 +99,7 @@ async def readiness(
 ) -> render.Json:
     """One answer, always with status 200; the state is in it."""
     question = ((table,), parts.gate.cut(cut), stage, copy)
-    with parts.way.first():
+    with parts.way.first(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     return _answer(decision)["tables"][0] if decision.answers else _answer(decision)
 
@@ -119,7 +119,7 @@ async def ask(
     """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
     question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
     began, patience = parts.clock(), timedelta(seconds=wait)
-    with parts.way.first():
+    with parts.way.first(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
         now = parts.clock()
@@ -147,8 +147,7 @@ def late(parts: Parts, since: str | None = None) -> list[render.Json]:
 @SERVICE_ROUTES.get("/metrics")
 def metrics(parts: Parts) -> Response:
     """What Prometheus scrapes."""
-    text = exposition(parts.current.board, parts.clock())
-    return Response(text, media_type=CONTENT_TYPE)
+    return Response(parts.scrape.text(), media_type=CONTENT_TYPE)
 
 
 @SERVICE_ROUTES.get("/livez")

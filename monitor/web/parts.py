@@ -18,6 +18,7 @@ from monitor.gate import Decision, Gate, GateQuestion
 from monitor.lineage import Lineage
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
+from monitor.web.scrape import Scrape
 from monitor.web.waiting_room import WaitingRoom
 from pipeline.errors import ConfigError
 from pipeline.sources.arrivals import SourceArrivals
@@ -44,6 +45,11 @@ class ApiParts:
     errors: ErrorTable | None = None
     links: Lineage | None = None
     arrivals: Mapping[str, SourceArrivals] = field(default_factory=dict)
+    scrape: Scrape = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the registry that Prometheus scrapes."""
+        object.__setattr__(self, "scrape", Scrape(self.current, self.clock))
 
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""
