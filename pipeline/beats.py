@@ -9,7 +9,7 @@ counts the more the sooner it follows, and not at all where it goes back to wher
 did, or further, for then all that came since comes again.  Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.model import Order
@@ -33,6 +33,21 @@ class LandedBeat:
     def partition_of(self) -> tuple[str, int]:
         """Where it came from; all of a source come from one, until its topic gets more of them."""
         return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRow:
+    """A row of the heartbeat table: ``number`` is -1 where another service wrote it.
+
+    ``read`` if a snapshot of the table read it, ``order`` is None where the row has none.
+    """
+
+    number: int
+    topic: str
+    partition: int
+    offset: int
+    order: Order | None
+    read: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +183,43 @@ def followed(
         trail = replace(trail.next(beat, batch), topic=beat.topic)
         doubtful = doubtful or trail.doubtful
     return None if trail is None else FollowedBeats(trail, tuple(skipped), doubtful)
+
+
+def missing_heartbeats(
+    highest: int, rows: Iterable[HeartbeatRow], offsets: Mapping[tuple[str, int], int]
+) -> tuple[tuple[SkippedBeats, Order], ...]:
+    """Return the numbers above *highest* that are missing, each with the order of the next row.
+
+    *rows* are a batch's rows of the heartbeat table, *offsets* the first offset that the batch read
+    of each partition.  A snapshot that read the table covers the numbers up to the one it read.
+    Where a partition has as many unused offsets as numbers are missing, compaction removed them.
+    Cannot detect: a single missing number where a transaction marker uses an offset.
+    """
+    every = list(rows)
+    taken: dict[tuple[str, int], list[HeartbeatRow]] = {}
+    for one in sorted(every, key=lambda one: one.offset):
+        taken.setdefault((one.topic, one.partition), []).append(one)
+    missing: list[tuple[SkippedBeats, Order]] = []
+    numbered = [one for one in every if one.number > highest]
+    for one in sorted(numbered, key=lambda one: (one.number, not one.read, one.offset)):
+        count = one.number - highest - 1
+        if count > 0 and not one.read and one.order is not None:
+            unused = _unused_offsets(one, taken[one.topic, one.partition], offsets)
+            if unused < count:
+                missing.append((SkippedBeats(highest + 1, one.number), one.order))
+        highest = max(highest, one.number)
+    return tuple(missing)
+
+
+def _unused_offsets(
+    row: HeartbeatRow, taken: Sequence[HeartbeatRow], offsets: Mapping[tuple[str, int], int]
+) -> int:
+    """Offsets between *row* and the numbered row before it, or the batch's start, without a row."""
+    before = [one for one in taken if one.offset < row.offset]
+    numbered = [one.offset for one in before if one.number >= 0]
+    start = offsets.get((row.topic, row.partition), row.offset)
+    last = numbered[-1] if numbered else start - 1
+    return row.offset - last - 1 - sum(one.offset > last for one in before)
 
 
 def arrived(beats: Iterable[LandedBeat]) -> list[LandedBeat]:

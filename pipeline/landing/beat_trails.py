@@ -1,18 +1,25 @@
-"""What do the heartbeats of a batch show of logs whose messages name no places?
+"""Detects missing and repeated heartbeats of a batch.
 
-Where changes bear no place in the log, nothing else tells that a piece of it was never sent, or
-that it is sent again, or by two at once.  A piece that is missing is a gap of all tables of the
-source, and so is what two have sent: see :mod:`pipeline.beats`.  Pure.
+A missing number is a part of the source log that was not sent: a gap of all tables of the source,
+whether its changes have log positions or not.  Repeated numbers are judged only where changes have
+no log positions: see :mod:`pipeline.beats`.  Pure.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.beats import BeatTrail, LandedBeat, SkippedBeats, followed
+from pipeline.beats import (
+    BeatTrail,
+    HeartbeatRow,
+    LandedBeat,
+    SkippedBeats,
+    followed,
+    missing_heartbeats,
+)
 from pipeline.landing.highest import highest_by_source
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
-from pipeline.model import Order, Ordering
+from pipeline.model import Order, Ordering, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
 
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
@@ -52,6 +59,60 @@ def with_beats(
         gaps |= {gap.id: tell_gap(gap) for gap in found if gap.shards}
     trails = {source: _settled(one, source, made, before) for source, one in trails.items()}
     return replace(made, beats=trails, gaps=gaps)
+
+
+def with_missing_heartbeats(
+    made: Mark,
+    before: Mark,
+    rows: Mapping[str, Sequence[HeartbeatRow]],
+    orderings: Mapping[str, Ordering],
+) -> Mark:
+    """Return *made* with a gap for each run of missing heartbeats of sources with log positions.
+
+    Numbers that land later close their gap: other partitions of the topic may be behind.  A base
+    from the next heartbeat on closes it, too.
+    """
+    offsets = {
+        (at.topic, at.partition): end.offset
+        for name, end in (before.offsets.items() if rows else ())
+        for at in (TopicPartition.parse(name),)
+    }
+    gaps = dict(made.gaps)
+    for source, own in rows.items():
+        if orderings.get(source, Ordering.LOG) is not Ordering.LOG:
+            continue
+        gaps = _without_arrived(source, gaps, own)
+        highest = before.heartbeats.get(source, -1)
+        for missing, above in missing_heartbeats(highest, own, offsets) if highest >= 0 else ():
+            gap = replace(_never_sent(source, made, missing, ""), above=above)
+            left = tuple(n for n in gap.shards if n not in made.bases or made.bases[n] < above)
+            if left:
+                gaps[gap.id] = tell_gap(replace(gap, shards=left))
+    return replace(made, gaps=gaps)
+
+
+def _without_arrived(
+    source: str, gaps: Mapping[str, str], rows: Iterable[HeartbeatRow]
+) -> dict[str, str]:
+    """*gaps* without those whose heartbeats have all landed; one that is partly there is cut."""
+    numbers = {one.number for one in rows if not one.read and one.number >= 0}
+    left = dict[str, str]()
+    for id_, text in gaps.items():
+        if not id_.startswith(f"beats:{source}:") or not numbers:
+            left[id_] = text
+            continue
+        gap = read_gap(text)
+        if gap.topic != f"beats:{source}":
+            left[id_] = text
+            continue
+        first, until = gap.first, gap.until
+        while first < until and first in numbers:
+            first += 1
+        while first < until and until - 1 in numbers:
+            until -= 1
+        if first < until:
+            left[id_] = tell_gap(replace(gap, first=first, until=until))
+    return left
 
 
 def _judged(trail: BeatTrail, top: Order | None, batch: int) -> BeatTrail:

@@ -7,7 +7,7 @@ from itertools import chain
 from operator import add
 from typing import Any, TypeVar
 
-from pipeline.beats import LandedBeat
+from pipeline.beats import HeartbeatRow, LandedBeat
 from pipeline.errors import FormatError
 from pipeline.landing.inversions import NO_FLOORS, order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
@@ -79,6 +79,7 @@ class Facts:
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``heartbeats``  source -> highest number.
     ``beats``       source -> each of its heartbeats that has an order.
+    ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
@@ -112,6 +113,7 @@ class Facts:
     hidden: frozenset[str] = frozenset()
     wholes: Mapping[str, Order] = field(default_factory=dict)
     beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
+    heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
 def gather(
@@ -148,6 +150,7 @@ def gather(
         doubted=doubted,
         wholes=_joined([one.wholes for one in told], max),
         beats=_beats(told),
+        heartbeat_rows=_joined([one.heartbeat_rows for one in told], add),
     )
 
 

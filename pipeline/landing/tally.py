@@ -5,14 +5,14 @@ up what is told here.  Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.beats import LandedBeat
+from pipeline.beats import HeartbeatRow, LandedBeat
 from pipeline.changelog.table import MIRROR_OPS
 from pipeline.formats.format import AROUND
 from pipeline.landing.grouping import Ints, grouped
@@ -97,6 +97,7 @@ class RunTally:
     ``firsts``      ``source/shard`` -> lowest order of such a row.
     ``heartbeats``  source -> highest number.
     ``beats``       source -> each of its heartbeats that has an order.
+    ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``statements``  schema changes of any kind, as rows of ``SLIM``.
@@ -117,6 +118,7 @@ class RunTally:
     around: Mapping[str, AroundRows]
     wholes: Mapping[str, Order]
     beats: Mapping[str, tuple[LandedBeat, ...]]
+    heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
 def tally(rows: pa.Table) -> RunTally:
@@ -141,6 +143,7 @@ def tally(rows: pa.Table) -> RunTally:
         ),
         wholes=_wholes(_of(rows, Op.HEARTBEAT)),
         beats=_beats(_of(rows, Op.HEARTBEAT)),
+        heartbeat_rows=_heartbeat_rows(_of(rows, Op.HEARTBEAT)),
     )
 
 
@@ -195,6 +198,20 @@ def _beats(beats: pa.Table) -> dict[str, tuple[LandedBeat, ...]]:
             place = (beat["topic"], beat["partition"], beat["offset"])
             one = LandedBeat(int(beat["note"]), *place, order_of(beat))
             result.setdefault(beat["source"], []).append(one)
+    return {source: tuple(own) for source, own in result.items()}
+
+
+def _heartbeat_rows(beats: pa.Table) -> dict[str, tuple[HeartbeatRow, ...]]:
+    result: dict[str, list[HeartbeatRow]] = {}
+    for row in beats.to_pylist():
+        if row["origin"] == int(Origin.REPLAY):
+            continue
+        beside = row["snapshot"] == INCREMENTAL
+        number = int(row["note"]) if (row["note"] or "").isdigit() and not beside else -1
+        order = None if row["log"] is None else order_of(row)
+        at = (row["topic"], row["partition"], row["offset"])
+        one = HeartbeatRow(number, *at, order, read=row["origin"] != int(Origin.LIVE))
+        result.setdefault(row["source"], []).append(one)
     return {source: tuple(own) for source, own in result.items()}
 
 

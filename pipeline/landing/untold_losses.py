@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from pipeline.landing.beat_backlogs import with_levels
-from pipeline.landing.beat_trails import with_beats
+from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
 from pipeline.landing.collector_lists import placed, with_lists
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.facts import Facts
@@ -37,4 +37,5 @@ def with_untold(
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)
     made = with_torn(with_again(made, before, facts.wholes, at), before, facts.snapshots)
+    made = with_missing_heartbeats(made, before, facts.heartbeat_rows, orderings)
     return with_levels(with_beats(made, before, facts.beats, orderings, listing.once), listing)

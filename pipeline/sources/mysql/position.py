@@ -49,7 +49,20 @@ class MySqlPositions:
         return None
 
     def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """Not told: what is sent again is recognised, what is missing is left to checks."""
+        """Only GTIDs show that another server has what the old one was last seen to have.
+
+        Redelivered changes are recognised.  After a reset of one server's log nothing is compared.
+        Cannot detect: transactions of the old server after it was seen last.
+        """
+        if known.identity == now.identity:
+            return None
+        if not (self.proper(known.position) and self.proper(now.position)):
+            return (
+                f"server {now.identity} replaced {known.identity} without GTIDs,"
+                " so it cannot show that it has the end of the old log"
+            )
+        if not gtid.contains(executed(now.position), executed(known.position)):
+            return f"server {now.identity} has not executed all transactions of {known.identity}"
         return None
 
     def beyond(self, said: Position, end: Position) -> str | None:

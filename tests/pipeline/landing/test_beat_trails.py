@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import pytest
 
+from pipeline.beats import HeartbeatRow
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import Format
-from pipeline.landing.beat_trails import with_beats
+from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Order, Ordering
+from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd
+from pipeline.report import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.desk import Server, Topics
 from tests.pipeline.reread.test_bases_without_places import CanalDesk, heartbeat
@@ -110,3 +112,66 @@ def test_what_was_sent_again_is_over_once_it_has_landed_from_all_partitions(
 
     assert tuple(found) == over
     assert mark.beats["a"].sure == 6
+
+
+SENT = Mark(
+    "main",
+    4,
+    offsets={"h:0": PartitionEnd(4)},
+    heartbeats={"a": 3},
+    shards={"a/d.t": "d.t", "a/d.ignored": None, "b/d.t": "d.t"},
+    bases={"a/d.t": Order(1, 1, 1), "b/d.t": Order(1, 1, 1)},
+)
+
+
+def row(number: int, offset: int, *, partition: int = 0, read: bool = False) -> HeartbeatRow:
+    return HeartbeatRow(number, "h", partition, offset, Order(1, 1, 100 + number), read)
+
+
+def with_rows(rows: list[HeartbeatRow], before: Mark = SENT, made: Mark | None = None) -> Mark:
+    """The mark of the next batch with those *rows* of a source with log positions."""
+    top = max(before.heartbeats.get("a", -1), *(one.number for one in rows))
+    made = made or replace(before, batch=before.batch + 1, heartbeats={"a": top})
+    return with_missing_heartbeats(made, before, {"a": rows}, {"a": Ordering.LOG})
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        pytest.param([row(4, 4), row(5, 5)], [], id="none is missing"),
+        pytest.param([row(2, 4), row(3, 5), row(4, 6)], [], id="redelivered after a restart"),
+        pytest.param([row(80, 4), row(81, 5)], [(4, 80)], id="skipped"),
+        pytest.param([row(4, 4), row(9, 5), row(12, 6)], [(5, 9), (10, 12)], id="skipped twice"),
+        pytest.param([row(80, 4, read=True), row(81, 5)], [], id="a snapshot read the table"),
+        pytest.param([row(80, 4, read=True), row(84, 5)], [(81, 84)], id="skipped after that"),
+        pytest.param([row(80, 80)], [], id="compaction removed as many records"),
+        pytest.param([row(-1, 4), row(-1, 5), row(6, 6)], [(4, 6)], id="another service's rows"),
+        pytest.param([row(5, 4), row(4, 0, partition=1)], [], id="in another partition"),
+    ],
+)
+def test_f101_a_missing_heartbeat_is_a_gap_also_with_log_positions(
+    rows: list[HeartbeatRow], missing: list[tuple[int, int]]
+) -> None:
+    gaps = [read_gap(text) for text in with_rows(rows).gaps.values()]
+
+    assert [(gap.first, gap.until) for gap in gaps] == missing
+    assert {gap.shards for gap in gaps} <= {("a/d.t",)}
+
+
+def test_f101_the_first_heartbeats_of_a_source_miss_nothing() -> None:
+    assert not with_rows([row(80, 4)], replace(SENT, heartbeats={})).gaps
+
+
+def test_f101_numbers_that_land_later_close_the_gap_and_a_part_of_them_cuts_it() -> None:
+    made = with_rows([row(9, 4)])
+    part = with_rows([row(4, 0, partition=1), row(5, 1, partition=1)], made)
+    whole = with_rows([row(n, n, partition=1) for n in (6, 7, 8)], part)
+
+    assert [(read_gap(one).first, read_gap(one).until) for one in part.gaps.values()] == [(6, 9)]
+    assert not whole.gaps
+
+
+def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> None:
+    made = replace(SENT, batch=5, bases={**SENT.bases, "a/d.t": Order(1, 1, 180)})
+
+    assert not with_rows([row(80, 4)], made=made).gaps

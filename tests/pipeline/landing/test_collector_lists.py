@@ -299,11 +299,11 @@ def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
         desk.topics.beat("a", beats, pos=10 + 10 * beats)
         desk.land()
     desk.topics.snapshot("a", 40, 2)
-    desk.topics.beat("a", 4, pos=50)
+    desk.topics.beat("a", 3, pos=50)
     desk.land()
     assert NAME in desk.loop.mark.bases
     later(desk, left_out=frozenset({"db.x"}))
-    desk.topics.beat("a", 5, pos=60)
+    desk.topics.beat("a", 4, pos=60)
 
     desk.land()
 

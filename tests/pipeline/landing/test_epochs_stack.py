@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 from demo.mysql import MySQL
 from demo.processes import wait_until
 from demo.servers import Servers
+from pipeline.report import read_gap
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
-from tests.pipeline.live import PATIENCE, Pipe
+from tests.pipeline.live import PATIENCE, Pipe, now
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80))"
@@ -77,3 +78,27 @@ def test_a_log_begun_anew_on_the_same_server_begins_an_epoch(
     assert pipe.pairs() == pipe.source_pairs()
     assert not {5, 6} & set(pipe.pairs())
     assert not [hold for landed in pipe.landed for hold in landed.holds]
+
+
+def test_f101_a_collector_that_starts_over_without_a_snapshot_leaves_a_gap(
+    pipe: Callable[..., Pipe],
+) -> None:
+    """Its offsets are lost, and snapshot.mode=no_data sends only what comes."""
+    made = pipe("skipped")
+    begin(made)
+    connect = made.servers.connect
+    connect.halt(made.name)
+    made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
+    last = [made.heart.beat(now).number for _ in range(3)][-1]
+    made.sql("FLUSH BINARY LOGS")
+    connect.forget_offsets(made.name)
+    connect.configure(made.name, {**connect.config(made.name), "snapshot.mode": "no_data"})
+    connect.resume(made.name)
+
+    made.until(lambda: made.lane.mark.heartbeats[made.name] > last)
+
+    gaps = [read_gap(text) for text in made.lane.mark.gaps.values()]
+    assert {gap.topic for gap in gaps} == {"beats:skipped"}
+    assert [gap.shards for gap in gaps] == [("skipped/skipped.t",)]
+    assert gaps[0].first <= last < gaps[0].until
+    assert made.pairs()[1] == "second"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.model import Position
+from pipeline.model import Head, Position
 from pipeline.sources.mysql.position import binlog_position as at
-from pipeline.sources.positions import beyond, may_hold, place, proper, reaches, reset
+from pipeline.sources.positions import beyond, lacks, may_hold, place, proper, reaches, reset
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 HEAD = at(5, 500)
@@ -115,3 +115,36 @@ def test_a_log_that_cannot_have_grown_from_what_it_was_is_another(
 
     assert (found is None) == (why is None)
     assert why is None or why in str(found)
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "why"),
+    [
+        pytest.param(Head("a", at(4, 90)), Head("b", at(4, 90)), "without GTIDs", id="none"),
+        pytest.param(
+            Head("a", at(4, 90, f"{OLD}:1-9")), Head("b", at(9, 4)), "without GTIDs", id="no more"
+        ),
+        pytest.param(
+            Head("a", at(4, 90, "0-1-5")), Head("b", at(4, 9, "0-1-9")), "without", id="MariaDB"
+        ),
+        pytest.param(
+            Head("a", at(4, 90, f"{OLD}:1-9")),
+            Head("b", at(1, 9, f"{OLD}:1-9,{NEW}:1")),
+            None,
+            id="has all",
+        ),
+        pytest.param(
+            Head("a", at(4, 90, f"{OLD}:1-9")),
+            Head("b", at(1, 9, f"{OLD}:1-8,{NEW}:1")),
+            "not executed",
+            id="was behind",
+        ),
+        pytest.param(Head("a", at(4, 90)), Head("a", at(1, 4)), None, id="the same, reset"),
+    ],
+)
+def test_f101_only_gtids_show_that_a_promoted_server_has_the_old_logs_end(
+    known: Head, now: Head, why: str | None
+) -> None:
+    found = lacks(known, now)
+
+    assert found is None if why is None else why in str(found)
