@@ -113,7 +113,8 @@ class PostgresDialect:
         return values.values(_own(column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """None: a snapshot sends what the log sends."""
+        """See :mod:`pipeline.sources.postgres.values`."""
+        return values.altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
         """NULL: no column is followed that may have held anything else."""

@@ -1,10 +1,12 @@
 """Each type's edges as a real server and connector tell them, against what the server says."""
 
+import json
 import math
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from demo.debezium import postgres_connector
@@ -15,7 +17,7 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Op, Order
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.typed import typed
-from pipeline.sources.postgres.column import CATALOGUE, columns, described
+from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, columns, described
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.typemap import unverifiable
 from tests.pipeline.every_postgres_type import CREATE, KINDS, MADE, insert
@@ -65,6 +67,80 @@ def test_each_type_arrives_as_the_server_tells_it(servers: Servers, postgres: Po
                 if _plain(told[row].as_py()) != _plain(server[row])
             }
     assert wrong == {}
+
+
+DAYS = (
+    *("0001-01-01", "1000-01-01", "1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14"),
+    *("1582-10-15", "1582-10-24", "1900-01-01", "9999-12-31", "infinity", "-infinity"),
+)
+MOMENTS = tuple(one if "inf" in one else f"{one} 23:59:59.999999" for one in DAYS)
+EDGES: dict[str, tuple[str, ...]] = {
+    "date": DAYS,
+    "timestamp": MOMENTS,
+    "timestamp(3)": DAYS,
+    "timestamptz": MOMENTS,
+    "time": ("00:00", "23:59:59.999999", "24:00"),
+    "timetz": ("00:00+14", "24:00-12"),
+    "interval": ("-178000000 years", "1 mon -1 day 00:00:00.000001", "0"),
+    "numeric": ("NaN", "1e-30", "9" * 38),
+    "numeric(10,2)": ("0", "-99999999.99"),
+    "float4": ("3.4028235e38", "1e-45", "NaN", "-0", "0.1", "16777217"),
+    "float8": ("1.7976931348623157e308", "5e-324", "NaN", "-infinity", "-0", "1e15", "1e16"),
+    "bigint": ("-9223372036854775808", "9223372036854775807"),
+    "char(4)": ("", "a  ", "ß€"),
+    "text": ("", "\n\\", "😀"),
+    "bytea": ("\\x", "\\x00ff"),
+    "bit(3)": ("000", "101"),
+    "bit varying": ("", "1" * 70),
+    "boolean": ("t", "f"),
+    "uuid": ("00000000-0000-0000-0000-000000000000",),
+    "json": ("{}", ' {"a" : 1.10}', "null"),
+    "jsonb": ("{}", '{"a" : 1.10}', "1e400"),
+    "int[]": ("{}", "{1,NULL}"),
+    "text[]": ("{}", '{"a,b",NULL,"NULL"}'),
+    "inet": ("::1", "10.0.0.0/8"),
+    "int4range": ("empty", "[1,5]", "(,)"),
+}
+
+
+def test_f116_the_edges_of_each_type_arrive_alike_from_a_snapshot_and_from_the_log(
+    servers: Servers, postgres: Postgres
+) -> None:
+    name, count = f"edges_{postgres.version}", max(map(len, EDGES.values()))
+    kinds = ", ".join(f"c{at} {kind}" for at, kind in enumerate(EDGES))
+    every = [[v[n] if n < len(v) else None for v in EDGES.values()] for n in range(count)]
+    values = [["NULL" if v is None else "'" + v.replace("'", "''") + "'" for v in r] for r in every]
+    inserts = [f"INSERT INTO t VALUES ({n}, {', '.join(row)})" for n, row in enumerate(values)]
+    postgres.create_database(name, f"CREATE TABLE t (id INT PRIMARY KEY, {kinds})", *inserts)
+    servers.connect.register(name, postgres_connector(postgres, name, prefix=name))
+
+    def images() -> dict[int, dict[str, Any]]:
+        sent = [
+            json.loads(one.value) for one in records(servers.kafka.bootstrap, topic) if one.value
+        ]
+        told = [one["payload"]["after"] for one in sent]
+        return {after["id"]: after for after in told if after}
+
+    topic = f"{name}.public.t"
+    wait_until(lambda: len(images()) == count, SOON, "the snapshot")
+    postgres.execute("UPDATE t SET id = id + 100", database=name)
+    wait_until(lambda: len(images()) == 2 * count, SOON, "the changes")
+    servers.connect.deregister(name)
+
+    found = images()
+    other = {
+        (kind, value): (found[n][f"c{at}"], found[n + 100][f"c{at}"])
+        for at, (kind, edges) in enumerate(EDGES.items())
+        for n, value in enumerate(edges)
+        if repr(found[n][f"c{at}"]) != repr(found[n + 100][f"c{at}"])
+    }
+    spelled = ("infinity", "-infinity")  # `values` reads both spellings
+    days = {value: pair for (kind, value), pair in other.items() if value not in spelled}
+    assert {kind for kind, _ in other} == {"date"}
+    assert days.keys() == {"1582-10-05", "1582-10-10", "1582-10-14"}
+    shifted = pa.array([read for read, _ in days.values()], pa.int32()).cast(pa.date32())
+    day = PostgresColumn("d", "date")
+    assert pc.all(POSTGRES.altered_by_snapshot(day, shifted)).as_py()
 
 
 def _catalogue(postgres: Postgres, name: str) -> list[Any]:
