@@ -7,9 +7,10 @@ on the publication under which names rows are sent: each leaf's own, or that of 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.model import Shard, ShardId
+from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, described
 from pipeline.sources.postgres.session import PostgresSession, Row
 
 TABLES = """\
@@ -40,6 +41,11 @@ SELECT attrelid::bigint AS oid, array_agg(attname::text ORDER BY attnum) AS colu
 FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
     AND attrelid = ANY(%s::oid[]) GROUP BY attrelid
 """
+TYPED = (
+    CATALOGUE.replace("SELECT a.attname", "SELECT a.attrelid::bigint AS oid, a.attname")
+    .replace("a.attrelid = %s", "a.attrelid = ANY(%s::oid[])")
+    .replace("ORDER BY a.attnum", "ORDER BY a.attrelid, a.attnum")
+)
 WHOLE, NOTHING = "f", "n"  # replica identities
 # A column that was added with a default keeps its value apart for the rows of before (``missing``);
 # where it differs from row to row all are written anew, and nothing tells it from an old column.
@@ -81,7 +87,8 @@ class PostgresShardFacts:
     n nothing; ``identified`` names these columns.  ``unique`` are the sets of columns that name one
     row, the primary key first; ``primary`` says whether there is one.  ``published`` is None where
     the publication does not hold it; ``rows`` None where nobody has counted yet.  ``filled`` are
-    columns whose addition may have given old rows values that no row tells of.
+    columns whose addition may have given old rows values that no row tells of.  ``typed`` are all
+    columns with their types.
     """
 
     shard: Shard
@@ -96,6 +103,7 @@ class PostgresShardFacts:
     published: PublishedFacts | None = PublishedFacts()
     rows: int | None = None
     filled: tuple[str, ...] = ()
+    typed: tuple[PostgresColumn, ...] = ()
 
 
 def shard_names(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
@@ -119,13 +127,19 @@ def shard_facts(
     for one in session.ask(FILLED, oids):
         if not is_told(str(one["type"]), one["default"], one["missing"]):
             filled[one["oid"]].append(one["name"])
+    typed = defaultdict(list)
+    for one in session.ask(TYPED, oids):
+        typed[one["oid"]].append(described(one))
     none = {"columns": (), "nullable": None}
     return tuple(
-        _facts(
-            Shard(source, str(name)),
-            {**row, **columns.get(row["oid"], none), "filled": filled[row["oid"]]},
-            indexes[row["oid"]],
-            sent.get(name),
+        replace(
+            _facts(
+                Shard(source, str(name)),
+                {**row, **columns.get(row["oid"], none), "filled": filled[row["oid"]]},
+                indexes[row["oid"]],
+                sent.get(name),
+            ),
+            typed=tuple(typed[row["oid"]]),
         )
         for name, row in sorted(chosen.items())
     )

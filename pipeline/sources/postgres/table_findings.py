@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from pipeline.finding import REFUSE, WARN, Finding
+from pipeline.finding import NOTE, REFUSE, WARN, Finding
 from pipeline.sources.findings import SHARD, Told, no_key, of_named_key, of_tables
 from pipeline.sources.postgres.description import unidentified, unsent
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PublicationFacts
 from pipeline.sources.postgres.session import spelled
 from pipeline.sources.postgres.shard_facts import NOTHING, WHOLE, PostgresShardFacts
+from pipeline.sources.postgres.typemap import unverifiable
 from pipeline.sources.scope import FoldedTable
 
 
@@ -33,6 +34,7 @@ def table_findings(
             *_sent(shard, publication, names),
             *_key(shard, into, topic_keys=topic_keys),
             *_identity(shard, into),
+            *_columns(shard),
         )
     )
 
@@ -84,3 +86,11 @@ def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
         return []
     what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
     return [(REFUSE, "replica_identity", what, fix)]
+
+
+def _columns(shard: PostgresShardFacts) -> list[Told]:
+    whys = [why for column in shard.typed if (why := unverifiable(column))]
+    if not whys:
+        return []
+    fix = "none: these columns are mirrored, but not compared"
+    return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]

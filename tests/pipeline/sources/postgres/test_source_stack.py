@@ -408,3 +408,18 @@ def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
         " under that one's name",
     }
     assert said.hidden == frozenset()
+
+
+def test_f187_the_doctor_names_columns_that_cannot_be_compared(postgres: Postgres) -> None:
+    postgres.create_database(
+        "uncompared",
+        "CREATE TABLE odd (id INT PRIMARY KEY, paid MONEY, at TIMESTAMPTZ, place POINT, name TEXT)",
+        "CREATE TABLE plain (id INT PRIMARY KEY, name TEXT)",
+    )
+    scope = ExaminationScope(FoldedTable, timedelta(days=1), timedelta(seconds=5))
+    with closing(PostgresSource(settings(postgres), "uncompared")) as source:
+        told = {one.where: one.what for one in source.examine(scope) if one.code == "unverifiable"}
+
+    assert list(told) == ["table public.odd"]
+    assert all(f"{name}: " in told["table public.odd"] for name in ("paid", "at", "place"))
+    assert "name: " not in told["table public.odd"]
