@@ -64,10 +64,12 @@ check-fast: setup
 # have servers of their own, beside the other servers.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
+	$(BIN)/python -m tests.proof.tally begin
 	$(MAKE) --no-print-directory test-fast
 	$(MAKE) --no-print-directory -j2 test-spark test-stack test-proof
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
+	$(BIN)/python -m tests.proof.tally
 
 test-fast: setup
 	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES)"

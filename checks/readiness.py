@@ -13,7 +13,7 @@ from checks.blocks import Inputs, blocks, loss_checks, unchecked, undecided
 from checks.certificate import Certificate, certify
 from checks.evidence import Evidence
 from checks.image_proof import doubted
-from checks.model import Reason
+from checks.model import Outcome, Reason
 from checks.ordering import weaker_proof
 from checks.pause import closed
 from checks.proof import Proof, landed_to, prove
@@ -275,11 +275,22 @@ def _certificate(
 
 
 def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple[Reason, ...]:
-    """Why an image may lack rows that its mirror has by now."""
-    if question.stage is not Stage.IMAGE:
-        return ()
+    """Why an image, or a mirror that was looked at too early, may lack rows that are there by now.
+
+    A version from before a FAIL ended still misses what was repaired.
+    """
     gating = {check: at for check, at in inputs.bad_until.items() if check in policy.gating}
-    return tuple(doubted(question.cut, inputs.samples, gating))
+    if question.stage is Stage.IMAGE:
+        return tuple(doubted(question.cut, inputs.samples, gating))
+    mirror = inputs.samples.mirror
+    if question.stage is Stage.LANDED or isinstance(mirror, Missing):
+        return ()
+    failing = {one.check for one in inputs.verdicts if one.ruling.outcome is Outcome.FAIL}  # waived
+    return tuple(
+        Reason("check_failed", f"{check} failed until {until:%H:%M:%S} UTC, after the last look")
+        for check, until in sorted(gating.items())
+        if mirror.at <= until and check not in failing
+    )
 
 
 def _sent_again(question: Question, inputs: Inputs) -> tuple[Reason, ...]:

@@ -19,9 +19,9 @@ from demo.shop.schema import MIRRORS
 
 STAGES = ("landed", "mirror")
 AGES = (0.0, 2.0, 5.0, 15.0)  # seconds that a new cut may lie back
-PAUSE = 1.0  # seconds between two passes
-NEW = 2  # passes between two new cuts
-PICKED = 4  # waiting questions of each stage that one pass asks again
+PAUSE = 0.5  # seconds between two passes
+NEW = 4  # passes between two new cuts
+PICKED = 8  # waiting questions of each stage that one pass asks again
 LATE = timedelta(seconds=30)
 
 
@@ -70,7 +70,7 @@ class Asker:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, stop: threading.Event) -> None:
-        """Ask until *stop*; at most 20 questions a second."""
+        """Ask until *stop*; at most 40 questions a second."""
         with self._client() as http:
             passes = 0
             while not stop.wait(PAUSE):

@@ -18,6 +18,7 @@ from monitor.store.schema import accounts
 from monitor.store.store import ServiceStore
 from tests.proof.judging import Tribunal, forgotten
 from tests.proof.stand import Stand
+from tests.proof.tally import SERVERS, judged
 from tests.proof.timetable import unrecorded
 
 ALL = 1_000_000
@@ -66,7 +67,9 @@ def examine(stand: Stand, findings: Findings) -> None:
             {one.id: one for one in store.certificates.list(limit=ALL)},
             stand.bases,
         )
-        findings.add("false READY", tribunal.false(stand.asker.decisions))
+        decisions = stand.asker.decisions
+        false = judged(SERVERS, len(decisions), tribunal.false(decisions))
+        findings.add("false READY", false)
         findings.add("judges asleep", tribunal.asleep(stand.asker.decisions))
         findings.add("forgotten READY", forgotten(stand.asker.decisions))
         findings.add("accounts off balance", _unbalanced(store))

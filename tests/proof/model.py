@@ -1,20 +1,23 @@
 """Landing and gate as they are, over a source, a collector and mirrors that a seed plays with.
 
 What a transaction wrote, and when, is known here; the service knows only its own clock.  Clocks go
-wrong, servers fail over, topics are made anew, mirrors are written to by others and rebuilt.  At
-most one of the two clocks is fast at a time: what both agree on nobody can know better.
+wrong, servers fail over, topics are made anew, mirrors are written to by others and rebuilt.  Rows
+are lost, found, waived in part and repaired, and the service restarts in between.  At most one of
+the two clocks is fast at a time: what both agree on nobody can know better.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from random import Random
 
 from checks.certificate import Certificate
+from checks.model import Outcome, Ruling
+from monitor.store.waivers import Waiver
 from pipeline.capture import Capture
 from pipeline.clocks import ClockReading
 from pipeline.model import Acknowledged, Fence, Head, Op, Stage
@@ -24,6 +27,7 @@ from tests.pipeline.landing.desk import Desk, Topics
 
 TABLE, TOPIC = "db.t", "shop.db.t"
 KEYS = 8
+CHECK = "range_counts"
 Contents = Mapping[int, int]
 """Key -> number of the last transaction that wrote it."""
 
@@ -125,6 +129,7 @@ class Version:
 
     batch: int
     deleted: frozenset[int] = frozenset()
+    waived: frozenset[int] = frozenset()  # of those, by a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +228,61 @@ class Model(Rig):
             super().intrude(table)
             self._note(frozenset({self.random.randrange(KEYS)}))
 
+    def lose(self, keys: Collection[int], *, named: int) -> bool:
+        """A merge loses rows; a check finds them at once, and names at most so many."""
+        if TABLE not in self.lake.mirrors:
+            return False
+        super().apply(TABLE)
+        self._note(frozenset(keys))
+        self._find(named)
+        return True
+
+    def waive(self) -> None:
+        """A person waives the first row that the check names."""
+        failed = self.rulings.newest(TABLE, CHECK)
+        if failed is None or failed.ruling.outcome is not Outcome.FAIL:
+            return
+        key = failed.ruling.keys[0]
+        self.store.waivers.add(Waiver(f"{CHECK}:{TABLE}:{key}", "a test row", "me", self.now))
+        self._excuse()
+
+    def withdraw(self) -> None:
+        """A person withdraws all waivers of rows; what was answered meanwhile was excused."""
+        for id_ in self.store.waivers.waived():
+            self.store.waivers.withdraw(id_, who="me", why="no test rows", at=self.now)
+        if TABLE in self.lake.mirrors and self._here().waived:
+            super().apply(TABLE)
+            self._note(frozenset())
+
+    def repair(self) -> None:
+        """Somebody repairs what is lost, and the check passes."""
+        self.withdraw()
+        if TABLE not in self.lake.mirrors:
+            return
+        super().apply(TABLE)
+        now = self.lake.mirrors[TABLE]
+        self.versions[now.mirror, now.version] = Version(now.batch)
+        self.say(TABLE, Ruling(Outcome.PASS, "all rows are on both sides"), CHECK)
+
+    def _find(self, named: int) -> None:
+        lost = sorted(self._here().deleted)
+        keys = tuple(f"shop/{TABLE}:{key}" for key in lost[:named])
+        ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", keys, len(lost[named:]))
+        self.say(TABLE, ruling, CHECK)
+
+    def _here(self) -> Version:
+        now = self.lake.mirrors[TABLE]
+        return self.versions.get((now.mirror, now.version), Version(-1))
+
+    def _excuse(self) -> None:
+        now = self.lake.mirrors[TABLE]
+        self.versions[now.mirror, now.version] = replace(self._here(), waived=self._waived())
+
+    def _waived(self) -> frozenset[int]:
+        """Keys that a waiver covers now, whatever was rebuilt since it was given."""
+        ids = (one for one in self.store.waivers.waived() if one.startswith(f"{CHECK}:"))
+        return frozenset(int(one.rpartition(":")[2]) for one in ids)
+
     def rebuild(self, table: str = TABLE) -> None:
         """The mirror is moved away; a new one has all of the change log."""
         if table in self.lake.mirrors:
@@ -231,7 +291,7 @@ class Model(Rig):
     def _note(self, deleted: frozenset[int]) -> None:
         now = self.lake.mirrors[TABLE]
         before = self.versions.get((now.mirror, now.version - 1), Version(-1))
-        version = Version(now.batch, before.deleted | deleted)
+        version = Version(now.batch, before.deleted | deleted, self._waived())
         self.versions[now.mirror, now.version] = version
 
     def violations(self, one: Certificate, landed: Mapping[int, Contents]) -> list[str]:
@@ -239,7 +299,7 @@ class Model(Rig):
         batch, deleted = one.evidence.batch, frozenset[int]()
         if one.stage is Stage.MIRROR:
             version = self.versions[one.evidence.mirror, one.evidence.version or 0]
-            batch, deleted = version.batch, version.deleted
+            batch, deleted = version.batch, version.deleted - version.waived
         holds = landed.get(batch, {})
         due: dict[int, int] = {}
         for each in self.database.written:

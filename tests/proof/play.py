@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from checks.readiness import ReadinessState
 from pipeline.lags.lag import MOVING
 from pipeline.model import Stage
-from tests.proof.model import TABLE, TOPIC, Model
+from tests.proof.model import KEYS, TABLE, TOPIC, Model
 
 SIZES = (-700.0, -40.0, -5.0, 3.0, 30.0, 720.0)  # of clock steps, in seconds
-ASKED = 4  # questions a second
+CUTS = 12  # new ones a second
+ASKED = 40  # questions a second
+WAITING = 80  # that are asked again
 
 
 @dataclass(eq=False)
@@ -59,8 +61,10 @@ class Play:
     def ask(self) -> None:
         """Old questions again, and new ones of cuts about now, by the time that is true."""
         random = self.model.random
-        ago = timedelta(seconds=random.choice((-2.0, 0.0, 0.3, 1.5, 4.0, 20.0)))
-        self._waiting += [(stage, self.model.truth - ago) for stage in MOVING]
+        for _ in range(CUTS):
+            ago = random.choice((-2.0, 0.0, 0.3, 1.5, 4.0, 20.0)) + random.random() / 2
+            cut = self.model.truth - timedelta(seconds=ago)
+            self._waiting += [(stage, cut) for stage in MOVING]
         asked = random.sample(self._waiting, min(ASKED, len(self._waiting)))
         for stage, cut in asked:
             (answer,) = self.model.gate.decide([TABLE], cut, stage).answers
@@ -68,7 +72,7 @@ class Play:
             if answer.certificate is not None:
                 self.certificates.add(answer.certificate.id)
                 self._waiting.remove((stage, cut))
-        self._waiting = self._waiting[-40:]
+        self._waiting = self._waiting[-WAITING:]
 
     def _happen(self) -> None:
         events: list[Callable[[], object]] = [
@@ -80,7 +84,8 @@ class Play:
             self.lose_statement,
             self.intrude,
             self.model.rebuild,
-            self.model.restart,
+            self.model.reload,
+            self.lose_rows,
             self.model.database.snapshot,
         ]
         event = self.model.random.choice(events)
@@ -141,6 +146,23 @@ class Play:
         if "shop:0" in self.model.desk.loop.mark.offsets:
             self.model.lose_statement()
             self._then(self.model.describe)
+
+    def lose_rows(self) -> None:
+        """A merge loses rows, and a check finds them; a finding may be cut off.
+
+        Somebody may waive some of them, and withdraw that.  Somebody repairs them all, and the
+        check passes; the service may be restarted between any two of these.
+        """
+        model, random = self.model, self.model.random
+        lost = random.sample(range(KEYS), random.randint(1, 3))
+        if not model.lose(lost, named=random.randint(1, len(lost))):
+            return
+        for act in (model.reload, model.waive, model.withdraw, model.reload):
+            if random.random() < 0.4:
+                self._then(act)
+        self._mends.append((self.seconds + random.randint(5, 12), model.repair))
+        if random.random() < 0.5:
+            self._mends.append((self.seconds + 13, model.reload))
 
     def intrude(self) -> None:
         """Somebody deletes a row of the mirror, and somebody rebuilds it."""

@@ -23,6 +23,7 @@ from monitor.store.store import ServiceStore
 from tests.proof.evidence import ALL, Findings, unequal
 from tests.proof.judging import Tribunal
 from tests.proof.stand import Stand
+from tests.proof.tally import SERVERS, judged
 from tests.proof.test_kill import FOLDER
 from tests.proof.trouble import LOST, Trouble
 
@@ -83,7 +84,8 @@ def examine(trouble: Trouble, findings: Findings, epochs: Sequence[int] = (1, 2)
         findings.add("no loss", ["all that the deleted topic held had landed: nothing was tried"])
     if (found := counted(stand)) != [*epochs]:
         findings.add("epochs", [f"the changes are of {found}, and not of {[*epochs]}"])
-    findings.add("false READY", tribunal.false(stand.asker.decisions))
+    decisions = stand.asker.decisions
+    findings.add("false READY", judged(SERVERS, len(decisions), tribunal.false(decisions)))
     findings.add("judges asleep", tribunal.asleep(stand.asker.decisions))
 
 
