@@ -140,7 +140,9 @@ def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
         return False
     if known is not None and known.order >= news.change.order:
         return False  # it was sent again
-    there = seen if known is None else known.there
+    if known is None and not seen:
+        return news.empty and news.new
+    there = known is None or known.there
     return news.over if there else news.empty
 
 

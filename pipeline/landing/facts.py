@@ -26,7 +26,8 @@ class News:
     """A schema change of a source; ``snapshot`` if it describes a table about to be read.
 
     ``captured`` if the collector sends the table's rows: it tells of those it leaves out, too.
-    ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was.
+    ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was,
+    ``new`` where it is unknown whether there was.
     """
 
     source: str
@@ -35,6 +36,7 @@ class News:
     captured: bool = True
     empty: bool = True
     over: bool = False
+    new: bool = True
 
     @property
     def name(self) -> str:
@@ -206,7 +208,7 @@ def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) 
     if news.snapshot or change.kind != "create":
         return news  # no birth of a table, so nobody asks how it begins
     anew = partial(reading.dialect.makes_anew, change.statement)
-    return replace(news, empty=anew(there=False), over=anew(there=True))
+    return replace(news, empty=anew(there=False), over=anew(there=True), new=anew(there=None))
 
 
 def _firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:

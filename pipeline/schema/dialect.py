@@ -36,8 +36,11 @@ class Dialect(Protocol):
         """
         ...
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
-        """Whether it makes a table that begins empty; *there* if there was one of its name."""
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
+        """Whether it makes a table that begins empty.
+
+        *there*: whether there was one of its name, None if that is unknown.
+        """
         ...
 
     def database_dropped(self, statement: str) -> str | None:

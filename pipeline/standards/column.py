@@ -64,7 +64,7 @@ class StandardDialect:
         """As the source's."""
         return self.own.follow(told, known)
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """As the source's."""
         return self.own.makes_anew(statement, there=there)
 

@@ -53,7 +53,7 @@ class ToyDialect:
                         based.add(shard)
         return tuple(found), KnownTables(known.captured, schemas, frozenset(based))
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         return not there
 
     def database_dropped(self, statement: str) -> str | None:

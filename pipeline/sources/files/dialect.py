@@ -71,7 +71,7 @@ class FileDialect:
                         based.add(shard)
         return tuple(found), replace(known, schemas=schemas, based=frozenset(based))
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """The first time that columns are told."""
         return not there
 

@@ -65,7 +65,7 @@ class MySqlDialect:
         """See :mod:`pipeline.sources.mysql.effects`."""
         return effects.follow(told, known)
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """See :mod:`pipeline.sources.mysql.moves`."""
         return moves.makes_anew(read(statement), there=there)
 

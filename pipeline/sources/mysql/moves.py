@@ -230,14 +230,17 @@ class Moves:
         return alike.pop() if len(alike) == 1 else exact
 
 
-def makes_anew(statement: Statement, *, there: bool) -> bool:
+def makes_anew(statement: Statement, *, there: bool | None) -> bool:
     """Whether it makes a table that begins empty; *there* if there was one of its name.
+
+    Where that is unknown (None), IF NOT EXISTS may have left an older table with its rows.
 
     Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists.
     """
     if not isinstance(statement, Created) or statement.selects:
         return False
-    return statement.replaces or not there
+    may_exist = statement.unless_there if there is None else there
+    return statement.replaces or not may_exist
 
 
 def _altered(there: Rows, schema: TableSchema | None, statement: Altered) -> Rows:

@@ -62,7 +62,7 @@ class PostgresDialect:
                     schemas[shard] = schema
         return tuple(found.values()), replace(known, schemas=schemas)
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """No statement is told."""
         return False
 

@@ -140,6 +140,7 @@ def told(kind: str, pos: int, *, shard: str = "t", snapshot: bool = False) -> Ne
 
 
 CREATE = told("create", 50)
+PERHAPS = replace(CREATE, new=False)
 SEEN = Mark("main", 4, shards={"shop/db.t": "db.t"})
 
 
@@ -153,6 +154,8 @@ def there(pos: int, *, there: bool) -> Mark:
     ("mark", "news", "born"),
     [
         pytest.param(Mark("main", 4), (CREATE,), 50, id="a shard never seen"),
+        pytest.param(Mark("main", 4), (PERHAPS,), None, id="IF NOT EXISTS, of one not described"),
+        pytest.param(there(9, there=False), (PERHAPS,), 50, id="IF NOT EXISTS, after its DROP"),
         pytest.param(SEEN, (CREATE,), None, id="IF NOT EXISTS, of one whose rows were seen"),
         pytest.param(there(9, there=True), (CREATE,), None, id="IF NOT EXISTS, of one there"),
         pytest.param(there(9, there=False), (CREATE,), 50, id="after its DROP, batches ago"),

@@ -208,7 +208,7 @@ class Noting:
         """All else is as it is."""
         return getattr(MYSQL, name)
 
-    def makes_anew(self, statement: str, *, there: bool) -> bool:
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """Noted."""
         self.asked.append(statement)
         return MYSQL.makes_anew(statement, there=there)
@@ -223,7 +223,7 @@ def test_how_a_table_begins_is_asked_of_statements_that_make_one_and_of_no_other
 
     gather(_tallied([[*rows, described_]]), {}, {"shop": replace(READING, dialect=dialect)})
 
-    assert dialect.asked == [created] * 2, "where there was none, and where there was one"
+    assert dialect.asked == [created] * 3, "where there was none, and where there was one"
 
 
 def test_the_first_row_of_an_altered_shard_says_nothing() -> None:

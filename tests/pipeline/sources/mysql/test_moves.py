@@ -187,12 +187,15 @@ def test_a_mirror_is_rebuilt_only_where_it_cannot_take_the_new_columns(
         ("CREATE TABLE t (id INT)", False, True),
         ("CREATE TABLE t (id INT)", True, False),
         ("CREATE OR REPLACE TABLE t (id INT)", True, True),
+        ("CREATE TABLE t (id INT)", None, True),
+        ("CREATE TABLE IF NOT EXISTS t (id INT)", False, True),
+        ("CREATE TABLE IF NOT EXISTS t (id INT)", None, False),
         ("CREATE TABLE t AS SELECT 1 AS id", False, False),
         ("DROP TABLE t", False, False),
         ("WOBBLE t", False, False),
     ],
 )
-def test_only_a_create_without_rows_of_its_own_makes_an_empty_table(
-    text: str, there: bool, anew: bool
+def test_f109_only_a_create_without_rows_of_its_own_makes_an_empty_table(
+    text: str, there: bool | None, anew: bool
 ) -> None:
     assert makes_anew(read(text), there=there) is anew
