@@ -1,6 +1,6 @@
 """What sends a real MySQL's log into topics as canal or Ctrip's collector does, and tells nobody?
 
-A stand-in for tests, where canal itself cannot be had: `python -m demo.canal SETTINGS.json`.  Like
+A stand-in for tests, where canal itself is not run: `python -m demo.canal SETTINGS.json`.  Like
 canal it takes a transaction from the log, sends all of it, waits until all is acknowledged, and
 then takes the next; it remembers where it is a few times a second at most, so what it sent since is
 sent again after a kill.  Where another server answers, its place is in no log of that one: it goes

@@ -49,6 +49,7 @@ class Program:
     def keep_classes(self) -> None:
         """Keep the archive that it left; call it when the program has ended by itself."""
         if self._left.exists() and not self._kept.exists():
+            self._kept.parent.mkdir(parents=True, exist_ok=True)
             whole = shutil.copyfile(self._left, self._kept.with_name(f"{self.home.name}.part"))
             whole.replace(self._kept)
         self._left.unlink(missing_ok=True)

@@ -7,7 +7,8 @@ Needs an HTTP connection named `sluice` (host and port of the service).  The gat
 * 409, blocked or revoked: the sensor fails at once, and a person must look;
 * 400, no such table or cut: it fails, too.
 
-Written for the HTTP provider 4.10 and later; tested against stand-ins, not a running Airflow.
+Written for the HTTP provider 4.10 and later; its calls are tested against
+small stand-ins for Airflow; Airflow itself runs airflow_image.py in a test.
 """
 
 from datetime import datetime, timedelta, timezone

@@ -2,7 +2,8 @@
 
 `jars.lock` is flat: nothing transitive is resolved, so a jar that is not listed is not there.
 The Ivy inside pyspark fetches, from where it does by itself; no host is named.  A file is moved
-into `build/jars/<folder>` only after its SHA-256 was seen to be right.
+into its folder only after its SHA-256 was seen to be right.  In a checkout the folders are in
+`build/jars`; an installed package has `jars.lock` among its data and keeps jars in the cache.
 """
 
 import hashlib
@@ -18,11 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from pipeline import installed
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "jars.lock"
-JARS = ROOT / "build" / "jars"
+LOCK = installed.data_file("jars.lock")
+JARS = ROOT / "build" / "jars" if installed.is_checkout() else installed.cache() / "jars"
 FETCHERS = 4  # Ivy asks for one jar after the other; four of them take half the time of one
 ATTEMPTS = 3
 SETTINGS = (  # Ivy's own, but for poms: the parent of one may be nowhere, and a flat list asks none
@@ -75,7 +77,8 @@ def files(folder: str) -> tuple[Path, ...]:
     paths = tuple(JARS / jar.folder / jar.file for jar in locked() if jar.folder == folder)
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
-        msg = f"{len(missing)} jars are not in build/jars/{folder}; run `make setup`"
+        command = "make setup" if installed.is_checkout() else f"python -m pipeline.jars {folder}"
+        msg = f"{len(missing)} jars are not in {JARS / folder}; run `{command}`"
         raise ConfigError(msg)
     return paths
 

@@ -1,6 +1,6 @@
 """The runbooks as pages of the service itself: who is woken follows a link, not a path.
 
-They are read from ``docs`` beside the program; where they are not there, nothing links to them.
+They are read from ``docs`` of the checkout or the installation; without it nothing links to them.
 """
 
 import re
@@ -13,7 +13,9 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 from markdown_it import MarkdownIt
 
-DOCS = Path(__file__).parents[2] / "docs"
+from pipeline import installed
+
+DOCS = installed.data_file("docs")
 FOLDER = "runbooks"
 RUNBOOK_ROUTES = APIRouter(include_in_schema=False)
 _PAGE = Environment(autoescape=True).from_string(
