@@ -34,6 +34,7 @@ from monitor.web.parts import ApiParts, Parts, Room
 from monitor.web.pauses import PAUSE_ROUTES
 from monitor.web.quarantine import QUARANTINE_ROUTES
 from monitor.web.repairs import REPAIR_ROUTES
+from monitor.web.request_rules import RequestRules, unknown_key
 from monitor.web.runbooks import RUNBOOK_ROUTES
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
@@ -58,6 +59,7 @@ def application(parts: ApiParts) -> FastAPI:
     routes = [route for router in routers for route in router.routes]
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()
+    app.add_middleware(RequestRules)  # inside of what follows
     app.add_middleware(TrustedOnly, names=parts.names)
     app.exception_handler(ConfigError)(_bad_request)
     app.exception_handler(RequestValidationError)(_bad_parameters)
@@ -211,10 +213,16 @@ async def _bad_request(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error)}, 400)
 
 
-async def _bad_parameters(_: Request, error: Exception) -> JSONResponse:
+async def _bad_parameters(request: Request, error: Exception) -> JSONResponse:
     faults: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
-    lines = [f"{_parameter(fault['loc'])}: {_must(fault['msg'])}" for fault in faults]
-    return JSONResponse({"error": "; ".join(lines)}, 400)
+    route = request.scope.get("route")
+    return JSONResponse({"error": "; ".join(_fault(one, route) for one in faults)}, 400)
+
+
+def _fault(one: Any, route: object) -> str:
+    if one["type"] == "extra_forbidden":
+        return unknown_key(route, one["loc"])
+    return f"{_parameter(one['loc'])}: {_must(one['msg'])}"
 
 
 def _parameter(loc: tuple[int | str, ...]) -> str:

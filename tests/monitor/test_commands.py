@@ -370,7 +370,7 @@ def test_waive_without_a_reason_is_refused(sluice: Callable[..., Result]) -> Non
 
 
 def test_what_answers_but_is_not_sluice_is_told(server: str) -> None:
-    result = CliRunner().invoke(status.COMMAND, ["--server", f"{server}/docs?"])
+    result = CliRunner().invoke(status.COMMAND, ["--server", f"{server}/docs#"])
 
     assert isinstance(result.exception, UnreachableError)
 

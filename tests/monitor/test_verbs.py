@@ -180,7 +180,7 @@ def test_f51_what_is_not_there_is_told_in_a_sentence(
         pytest.param("/v1/readiness/no.such", 400, "no table 'no.such'", id="a table"),
         pytest.param("/v1/gate?table=no.such", 400, "no table 'no.such'", id="a table at the gate"),
         pytest.param(f"/v1/gate?table={USERS}&cut=x", 400, "bad cut 'x'", id="a cut"),
-        pytest.param("/v1/incidents?state=none", 400, "should be 'pending'", id="a state"),
+        pytest.param("/v1/incidents?state=none", 400, "must be 'pending'", id="a state"),
         pytest.param("/v1/nothing", 404, "Not Found", id="a path"),
     ],
 )

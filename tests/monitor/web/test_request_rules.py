@@ -1,0 +1,85 @@
+"""A request that breaks a rule is refused on every route, and the answer says how to ask."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.routing import APIRoute
+
+from tests.monitor.rig import USERS, Rig
+
+
+def _reading(rig: Rig) -> Iterator[str]:
+    for route in rig.api().routes:
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            yield route.path.replace(":path", "").replace("{", "").replace("}", "")
+
+
+def test_f114_a_mistyped_parameter_of_the_gate_is_refused_with_the_nearest(rig: Rig) -> None:
+    rig.round()
+
+    answer = rig.client.get("/v1/gate", params={"table": USERS, "cutt": "2027-01-01"})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"] == (
+        "unknown parameter 'cutt' at /v1/gate, the nearest is cut; "
+        "known: copy, cut, patient, stage, table, wait"
+    )
+
+
+def test_f114_no_route_ignores_a_parameter(rig: Rig) -> None:
+    rig.round()
+    paths = [*_reading(rig), "/docs", "/openapi.json"]
+
+    answers = {path: rig.client.get(path, params={"frobnicate": "1"}) for path in paths}
+
+    assert len(paths) > 20
+    wrong = {path: one.text for path, one in answers.items() if one.status_code != 400}
+    assert wrong == {}
+    assert all("'frobnicate'" in one.json()["error"] for one in answers.values())
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        pytest.param("frobnicate", "unknown parameter 'frobnicate'", id="without a value"),
+        pytest.param("Cut=2027-01-01", "the nearest is cut", id="in capitals"),
+        pytest.param("cut=now&cut=2026-03-28", "'cut' is given 2 times", id="two cuts"),
+        pytest.param("wait=0&%63utt=now", "unknown parameter 'cutt'", id="encoded"),
+    ],
+)
+def test_f114_a_question_that_may_be_read_in_two_ways_is_refused(
+    rig: Rig, query: str, error: str
+) -> None:
+    rig.round()
+
+    answer = rig.client.get(f"/v1/gate?table={USERS}&{query}")
+
+    assert answer.status_code == 400
+    assert error in answer.json()["error"]
+
+
+def test_f114_what_is_declared_still_answers(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+
+    asked = {"table": [USERS, USERS], "cut": "2026-03-28", "stage": "mirror", "patient": "true"}
+    page = rig.client.get("/", params={"text": "shop", "state": "", "page": "1"})
+
+    assert rig.client.get("/v1/gate", params=asked).status_code == 200
+    assert page.status_code == 200
+
+
+def test_f114_post_parameters_and_unknown_body_keys_are_refused(rig: Rig) -> None:
+    rig.round()
+    body = {"tables": [USERS], "reason": "a", "who": "b"}
+
+    query = rig.client.post("/v1/pauses", json=body, params={"until": "4h"})
+    key = rig.client.post("/v1/pauses", json={**body, "untill": "4h"})
+
+    assert (query.status_code, key.status_code) == (400, 400)
+    assert query.json()["error"] == "unknown parameter 'until' at /v1/pauses, it takes none"
+    assert key.json()["error"] == (
+        "unknown key 'untill' in the request's body, the nearest is until; "
+        "known: reason, tables, until, who"
+    )
+    assert rig.store.pauses.list(rig.now, limit=10) == ()
