@@ -1,10 +1,11 @@
-"""Which texts does a message's key object hold?  One key exactly, or a whole column of them.
+"""Read the texts of a message's key object, for one key or for a whole column.
 
 The texts are the canonical ones of ``pipeline.formats.key``: two spellings of one key must meet.
-The column's way knows only keys that need no judgement (flat, no blanks, no escapes) and tells
-which rows it leaves to the exact way; on those it knows both say the same.  Pure.
+A column's flat keys without escapes are read by patterns, with white space or without.  Each other
+key is read alone, without its message; one that is broken is left to the exact decoder.  Pure.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -25,14 +26,19 @@ BARE = rf"(?:{NUMBER}|true|false)"
 VALUE = rf'(?:{BARE}|null|"[^"\\\x00-\x1f]*")'
 ONE_NUMBER = rf"\A\{{{NAME}:({NUMBER})\}}\z"
 FLAT = rf"\A\{{{NAME}:{VALUE}(?:,{NAME}:{VALUE})*\}}\z"
+SPACE = r"[ \t\r\n]*"
+PAIR = rf"{SPACE}{NAME}{SPACE}:{SPACE}{VALUE}{SPACE}"
+FLAT_WITH_SPACE = rf"\A{SPACE}\{{{PAIR}(?:,{PAIR})*\}}{SPACE}\z"
+TEXT_OR_SPACE = r'("[^"]*")|[ \t\r\n]+'
 LONGEST = canonical.LONGEST_NUMBER  # bytes of a key that cannot hold a number too long
 NOTHING = pa.scalar(None, pa.string())
 PAYLOAD = b'"payload":{'
+BEFORE_PAYLOAD = re.compile(rb'.*"payload"[ \t\r\n]*:[ \t\r\n]*(?=\{)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Key values of a column of keys; ``known`` says which rows need no exact look."""
+    """Key values of a column of keys; ``known`` is false where a key is broken."""
 
     values: pa.StringArray
     known: NDArray[np.bool_]
@@ -61,11 +67,22 @@ def values(fields: Fields) -> str | None:
 
 
 def column(keys: pa.BinaryArray) -> Keys:
-    """Read the key values of many keys; null where there is no key, or the row is not known."""
+    """Read the key values of many keys; null where a key is absent, empty or broken."""
     texts = _texts_or_null(keys)
-    found = _filled(_plain(texts), texts, _wrapped)
+    found = _filled(_unwrapped_texts(texts), texts, _wrapped)
     known = pc.or_(keys.is_null(), found.is_valid())
-    return Keys(found, known.to_numpy(zero_copy_only=False))
+    return _with_single(keys, Keys(found, known.to_numpy(zero_copy_only=False)))
+
+
+def _with_single(keys: pa.BinaryArray, found: Keys) -> Keys:
+    """Read each key that no pattern fits, alone."""
+    if found.known.all():
+        return found
+    fields = [read(key) for key in keys.filter(pa.array(~found.known)).to_pylist()]
+    known = found.known.copy()
+    known[~found.known] = [one is not None for one in fields]
+    texts = pa.array([values(one or ()) for one in fields], pa.string())
+    return Keys(pc.replace_with_mask(found.values, pa.array(~found.known), texts), known)
 
 
 def _unwrapped(key: Object) -> Object:
@@ -104,9 +121,27 @@ def _filled(
     return pc.replace_with_mask(found, left, step(texts.filter(left)))
 
 
+def _unwrapped_texts(texts: pa.StringArray) -> pa.StringArray:
+    """Values of flat keys without a schema around them; null for others."""
+    return _filled(_plain(texts), texts, _spaced)
+
+
 def _plain(texts: pa.StringArray) -> pa.StringArray:
-    """Values of keys without a schema around them; null for others."""
+    """Values of flat keys without a schema and without white space; null for others."""
     return _filled(_one_number(texts), texts, _flat)
+
+
+def _spaced(texts: pa.StringArray) -> pa.StringArray:
+    """Values of flat keys with white space between their signs; null for others.
+
+    It is removed only where the whole key is valid: ``1 2`` must not become ``12``.
+    """
+    flat = pc.match_substring_regex(texts, FLAT_WITH_SPACE)
+    nothing = pa.nulls(len(texts), pa.string())
+    if not pc.any(flat).as_py():
+        return nothing
+    compact = pc.replace_substring_regex(texts.filter(flat), TEXT_OR_SPACE, r"\1")
+    return pc.replace_with_mask(nothing, flat, _plain(compact))
 
 
 def _one_number(texts: pa.StringArray) -> pa.StringArray:
@@ -137,12 +172,21 @@ def _wrapped(texts: pa.StringArray) -> pa.StringArray:
     right with any object, so it is judged once and the payloads are read as keys of their own.
     """
     judged = cache(_is_wrapping)
-    payloads = []
-    for key in texts.cast(pa.binary()).to_pylist():
-        start = 0 if key is None else key.rfind(PAYLOAD) + len(PAYLOAD) - 1
-        fits = key is not None and key.endswith(b"}}") and judged(key[:start])
-        payloads.append(key[start:-1] if fits else None)
-    return _plain(pa.array(payloads, pa.binary()).cast(pa.string()))
+    payloads = [_payload(key, judged) for key in texts.cast(pa.binary()).to_pylist()]
+    return _unwrapped_texts(pa.array(payloads, pa.binary()).cast(pa.string()))
+
+
+def _payload(key: bytes | None, judged: Callable[[bytes], bool]) -> bytes | None:
+    """The payload of a wrapped key, with the white space behind it; None for another key."""
+    if key is None:
+        return None
+    start = key.rfind(PAYLOAD) + len(PAYLOAD) - 1
+    if key.endswith(b"}}") and judged(key[:start]):
+        return key[start:-1]
+    key = key.rstrip(canonical.BLANKS.encode())
+    before = BEFORE_PAYLOAD.match(key)
+    fits = before is not None and key.endswith(b"}") and judged(before[0])
+    return key[before.end() : -1] if before is not None and fits else None
 
 
 def _is_wrapping(before: bytes) -> bool:

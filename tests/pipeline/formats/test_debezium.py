@@ -297,10 +297,6 @@ def test_a_broken_key_is_an_error_of_its_message(key: bytes) -> None:
 def test_messages_without_any_odd_one_never_ask_the_exact_decoder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(*_: object) -> None:
-        msg = "asked for one message"
-        raise AssertionError(msg)
-
     usual: list[Raw] = [
         (b'{"id":1}', change(), "p.d.t"),
         (b'{"a":1,"b":"x"}', change(op="r", source={**SOURCE, "snapshot": "last"}), "p.d.t"),
@@ -312,9 +308,78 @@ def test_messages_without_any_odd_one_never_ask_the_exact_decoder(
         (None, b'{"schema":{},"payload":{"status":"END","id":"g:1"}}', "p.transaction"),
     ]
     exact = one_by_one(usual)
-    monkeypatch.setattr(envelope, "decode", refuse)
+    monkeypatch.setattr(envelope, "decode", _refuse)
 
     assert at_once(usual) == exact
+
+
+SPACED = pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        pytest.param('{"id": 17}', '["17"]', id="a blank"),
+        pytest.param(' \t{\r\n"id"\n:\t17 }\n', '["17"]', id="blanks of every kind"),
+        pytest.param('{"a": "x  y", "b": null}', '["x  y",null]', id="blanks in a text"),
+        pytest.param('{"a": "b, c", "d": ", :5"}', '["b, c",", :5"]', id="signs in a text"),
+        pytest.param('{"a b": 1,"a b" :2}', '["1","2"]', id="a doubled name with a blank"),
+        pytest.param('{"id": -0}', '["0"]', id="no zero is below zero"),
+        pytest.param('{"a": 1.50, "b": 1e2}', '["1.5","100.0"]', id="fractions"),
+        pytest.param('{"a": "\\u0031", "b": "\\/"}', '["1","/"]', id="escapes"),
+        pytest.param('{"\\u0061": 1}', '["1"]', id="an escape in a name"),
+        pytest.param('{"a:b": 1}', '["1"]', id="a colon in a name"),
+        pytest.param('{"a": {"b": [1, 2]}}', '["{\\"b\\":[1,2]}"]', id="an object"),
+        pytest.param('{"a": "\u00a0\u2028"}', '["\u00a0\u2028"]', id="blanks that JSON has not"),
+        pytest.param('{ "schema": {}, "payload": {"id": 1} }\n', '["1"]', id="wrapped"),
+        pytest.param('{"schema": {},"payload": {"a": "}"} }', '["}"]', id="wrapped, a brace"),
+        pytest.param('{"x": 1, "payload": {"id": 1}}', '["1","{\\"id\\":1}"]', id="half wrapped"),
+        pytest.param("{ }", None, id="empty"),
+        pytest.param('{"schema": {}, "payload": {}}', None, id="wrapped, empty"),
+    ],
+)
+
+
+@SPACED
+@pytest.mark.parametrize("others", [[], [b'{"id":1}', None]], ids=["alone", "among others"])
+def test_f145_a_valid_key_of_any_spelling_stays_on_the_fast_path(
+    monkeypatch: pytest.MonkeyPatch, key: str, values: str | None, others: list[bytes | None]
+) -> None:
+    sent: list[Raw] = [(one, change(), "p.d.t") for one in (*others, key.encode())]
+    exact = one_by_one(sent)
+    monkeypatch.setattr(envelope, "decode", _refuse)
+
+    found = at_once(sent)
+
+    assert found == exact
+    assert found[-1]["key_values"] == values
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param('{"id": 1 2}', id="two numbers"),
+        pytest.param('{"id": - 1}', id="a sign apart from its number"),
+        pytest.param('{"id": tr ue}', id="a word in two"),
+        pytest.param('{"id": 01}', id="a zero in front"),
+        pytest.param('{"a": "b" "c"}', id="two texts"),
+        pytest.param('{"a": 1, }', id="a comma too many"),
+        pytest.param('{"a": 1 "b": 2}', id="a comma too few"),
+        pytest.param('{"a": "b\tc"}', id="a tab in a text"),
+        pytest.param('{"a":\u00a01}', id="a blank that JSON has not"),
+        pytest.param('{"a":\x0b1}', id="a vertical tab"),
+        pytest.param('\ufeff{"a": 1}', id="a mark of byte order"),
+        pytest.param('{"schema": {}, "payload": {"id": 1} } }', id="wrapped, a brace too many"),
+        pytest.param('{"schema": {}, "payload": {"id": 1} x}', id="wrapped, a letter"),
+        pytest.param('{"schema": {} "payload": {"id": 1}}', id="wrapped, a comma too few"),
+    ],
+)
+def test_f145_blanks_make_no_broken_key_valid(key: str) -> None:
+    found = one(change(), key.encode())
+
+    assert (found["error"], found["key_values"]) == (envelope.BAD_KEY, None)
+
+
+def _refuse(*_: object) -> None:
+    msg = "asked for one message"
+    raise AssertionError(msg)
 
 
 def test_a_slice_of_a_batch_is_decoded_like_a_batch() -> None:

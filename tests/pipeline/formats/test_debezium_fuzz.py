@@ -4,10 +4,12 @@ import json
 import random
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.formats.debezium import keys
 from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium_json import FORMAT
 from tests.example_count import examples
@@ -149,6 +151,16 @@ WRAPPED = st.tuples(SCHEMAS, BARE).flatmap(
 )
 KEYS = named(id=SCALARS, b=SCALARS, serverName=words("p"))
 WRAPPED_KEYS = KEYS.flatmap(lambda inner: spelled([("schema", "{}"), ("payload", inner)]))
+CUT_KEYS = st.tuples(KEYS | WRAPPED_KEYS, st.integers(0, 99), st.integers(0, 2), BLANK).map(
+    lambda it: it[0][: it[1]] + it[3] + it[0][it[1] + it[2] :]
+)
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+    | st.sampled_from(['a,"b":', " :1", "{", "\\", "x y", "\u00a0"])
+)
 MESSAGES: st.SearchStrategy[Raw] = st.tuples(
     st.none() | (KEYS | WRAPPED_KEYS).map(str.encode),
     st.none() | (BARE | BARE | WRAPPED).map(str.encode),
@@ -159,6 +171,41 @@ MESSAGES: st.SearchStrategy[Raw] = st.tuples(
 @given(st.lists(MESSAGES | st.sampled_from(CORPUS), max_size=6))
 def test_a_batch_says_what_its_messages_say_alone(together: list[Raw]) -> None:
     assert at_once(together) == one_by_one(together)
+
+
+@given(st.lists(KEYS | WRAPPED_KEYS | CUT_KEYS, max_size=6))
+def test_f145_a_column_of_keys_knows_every_valid_key_and_no_other(spellings: list[str]) -> None:
+    exact = [keys.read(one.encode()) for one in spellings]
+
+    found = keys.column(pa.array([one.encode() for one in spellings], pa.binary()))
+
+    assert found.known.tolist() == [one is not None for one in exact]
+    assert found.values.to_pylist() == [keys.values(one or ()) for one in exact]
+
+
+@given(st.dictionaries(st.text(max_size=4), PLAIN, min_size=1, max_size=3), st.data())
+def test_f145_every_spelling_of_one_key_has_the_same_text(
+    key: dict[str, object], data: st.DataObject
+) -> None:
+    def blank() -> str:
+        return data.draw(st.text(" \t\r\n", max_size=2))
+
+    def spell(value: object) -> str:
+        text = json.dumps(value, ensure_ascii=data.draw(st.booleans()))
+        return f"{blank()}{text}{blank()}"
+
+    pairs = list(key.items())
+    spellings = [
+        f"{blank()}{{{','.join(f'{spell(n)}:{spell(v)}' for n, v in pairs)}}}{blank()}"
+        for _ in range(3)
+    ]
+    plain = json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+    wrapped = [f'{{"schema":{{}},"payload":{one}}}' for one in spellings]
+
+    found = keys.column(pa.array([one.encode() for one in (plain, *spellings, *wrapped)]))
+
+    assert found.known.all()
+    assert len(set(found.values.to_pylist())) == 1
 
 
 @given(
