@@ -55,8 +55,10 @@ from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import ServiceStore
 from monitor.web.api import application
 from monitor.web.parts import ApiParts
+from monitor.web.trusted import Access
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveWord
+from pipeline.authorities import is_loopback
 from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
 from pipeline.copies.copy import CopyTarget
 from pipeline.copies.copying import Copying
@@ -138,10 +140,12 @@ class App:
         )
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
+        token = "" if http.auth is None else http.auth.token
+        access = Access(names - {""}, token, beyond=not is_loopback(http.host))
         stopping, rows = self.stopping.is_set, self.census.rows
         return application(
             ApiParts(
-                *(gate, self.current, self.store, clock, stopping, names, self.way, rows),
+                *(gate, self.current, self.store, clock, stopping, access, self.way, rows),
                 errors=error_table(self.config, self.lake),
                 links=self.lake.links,
                 arrivals=self.arrivals,

@@ -1,5 +1,6 @@
 """How the verbs ask the running service; an answer is JSON, silence is one clear error."""
 
+import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -10,16 +11,36 @@ from pipeline.authorities import vouched
 from pipeline.errors import ConfigError, UnreachableError
 
 PATIENCE = 30.0
+REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+TOKEN = "SLUICE_TOKEN"  # noqa: S105  - the name of an environment variable
+
+
+class ServiceAddress(str):
+    """Where the service answers, with the token for it; the text is the address alone."""
+
+    __slots__ = ("token",)
+    token: str
 
 
 def address(server: str | None, config: Path) -> str:
-    """Where the service answers: *server*, or what the config says."""
-    return server.rstrip("/") if server else whereabouts(config).address
+    """Where the service answers: *server*, or what the config says.
+
+    The token of the config goes only to the address of the config.  Anywhere else, and where the
+    config has none that this user can read, it is the value of SLUICE_TOKEN.
+    """
+    if server:
+        return server.rstrip("/")
+    known = whereabouts(config)
+    found = ServiceAddress(known.address)
+    found.token = known.token
+    return found
 
 
 def listed(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
     """GET what is a list.  Raises what :func:`asked` raises."""
-    found = asked("GET", base + path, params=params)
+    found = asked("GET", base + path, params=params, **_bearer(base))
     if not isinstance(found, list):
         raise _stranger(base + path)
     return found
@@ -29,7 +50,8 @@ def told(
     base: str, path: str, key: str, params: Mapping[str, Any] | None = None, wait: float = 0.0
 ) -> dict[str, Any]:
     """GET what is a mapping with *key* in it.  Raises what :func:`asked` raises."""
-    return _with(key, asked("GET", base + path, wait, params=params), base + path)
+    found = asked("GET", base + path, wait, params=params, **_bearer(base))
+    return _with(key, found, base + path)
 
 
 def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,10 +68,16 @@ def deleted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str
 
 
 def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    found = asked(method, base + path, json=body)
+    found = asked(method, base + path, json=body, **_bearer(base))
     if isinstance(found, dict) and found.keys() == {"error"}:
         raise ConfigError(str(found["error"]))
     return _with(key, found, base + path)
+
+
+def _bearer(base: str) -> dict[str, Any]:
+    """The token as a header; nothing where there is none."""
+    token = getattr(base, "token", "") or os.environ.get(TOKEN, "")
+    return {"headers": {"Authorization": f"Bearer {token}"}} if token else {}
 
 
 def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
@@ -79,7 +107,7 @@ def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     except ValueError as error:
         raise _stranger(url) from error
     said = str(found.get("error", found) if isinstance(found, dict) else found)
-    if answer.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN):
+    if answer.status_code in REFUSED:
         raise ConfigError(said)
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise UnreachableError(f"{url}: {said}")

@@ -1,9 +1,28 @@
-"""Must a client know who vouches for servers?  To read all authorities takes a tenth of a second.
+"""Facts about a host that is asked: whether it is this machine, and whether it must be verified.
 
-Pure.
+To read all authorities takes a tenth of a second.  Pure.
 """
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
 def vouched(url: str) -> bool:
     """Whether the server at *url* has to show a certificate."""
     return url.startswith("https:")
+
+
+def address_of(text: str) -> IPv4Address | IPv6Address | None:
+    """The address that *text* writes, as IPv4 where it can be; None if it is a name."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether *host* is this machine and no network reaches it so; the DNS is not asked."""
+    if host.lower() == "localhost":
+        return True
+    address = address_of(host)
+    return address is not None and address.is_loopback

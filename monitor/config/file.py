@@ -12,7 +12,7 @@ from alerts import channel as channels
 from checks import run as probes
 from monitor.config import copies, invariants, standards
 from monitor.config.mistakes import mistakes, securities
-from monitor.config.model import Config
+from monitor.config.model import Config, HttpAuth
 from monitor.config.names import elsewhere, strangers
 from monitor.config.openlineage import OpenLineageSettings
 from monitor.config.places import misplaced
@@ -100,7 +100,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
 def schema() -> dict[str, Any]:
     """The JSON Schema of the whole file, for editors."""
     whole = Config.model_json_schema()
-    for kind in (SourceSettings, KafkaSecurity, OpenLineageSettings):
+    for kind in (SourceSettings, KafkaSecurity, OpenLineageSettings, HttpAuth):
         for name in sorted(secret_fields(kind)):
             whole["$defs"][kind.__name__]["properties"][name] = SECRET_SCHEMA
     needed = whole["$defs"]["SourceSettings"]["required"]
@@ -133,6 +133,11 @@ def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], li
     known, faults = _security(raw, "", folder)
     if isinstance(section := raw.get("openlineage"), Mapping):
         known["openlineage"], wrong = resolve(section, OpenLineageSettings, "openlineage", folder)
+        faults += wrong
+    http = raw.get("http")
+    if isinstance(http, Mapping) and isinstance(auth := http.get("auth"), Mapping):
+        read, wrong = resolve(auth, HttpAuth, "http.auth", folder)
+        known["http"] = {**http, "auth": read}
         faults += wrong
     sources = raw.get("sources")
     if isinstance(sources, list):

@@ -9,7 +9,8 @@ from datetime import timedelta
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from monitor.config.model import Config
+from monitor.config.model import Config, HttpSettings
+from pipeline.authorities import is_loopback
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
 from pipeline.transports.security import contradictions
 
@@ -20,6 +21,7 @@ _LONGEST_HOST = 253
 _BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
 _LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
+_TOKEN, _SHORTEST_TOKEN = re.compile(r"[!-~]+"), 16
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
 
 
@@ -219,6 +221,7 @@ def _places(config: Config) -> Iterator[str]:
             yield f"{at}: {fault}"
     if config.http.host and not is_host(config.http.host):
         yield f"http.host: {config.http.host!r} is no host; write a name or an address"
+    yield from _of_token(config.http)
     if not config.kafka and config.transport == TRANSPORT and config.settings.carried:
         yield "kafka: is required; write host:port, with commas between several"
     ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
@@ -230,6 +233,21 @@ def _places(config: Config) -> Iterator[str]:
     if not _MASTER.fullmatch(config.pipeline.master):
         known = "local[4], local[*], yarn, spark://host:port or k8s://address"
         yield f"pipeline.master: {config.pipeline.master!r} is no Spark; write {known}"
+
+
+def _of_token(http: HttpSettings) -> Iterator[str]:
+    """A token that protects nothing, and a bind that needs one; the token is never shown."""
+    if http.auth is None:
+        if not is_loopback(http.host):
+            yield (
+                f"http.host: other machines reach {http.host!r} and there is no token; set"
+                " http.auth: {token: {file: PATH}}, or bind to 127.0.0.1"
+            )
+    elif len(http.auth.token) < _SHORTEST_TOKEN or not _TOKEN.fullmatch(http.auth.token):
+        yield (
+            f"http.auth.token: needs at least {_SHORTEST_TOKEN} characters, ASCII and without"
+            " spaces; make one with `openssl rand -hex 32`"
+        )
 
 
 def _brokers(config: Config) -> list[tuple[str, str]]:

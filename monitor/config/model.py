@@ -82,16 +82,27 @@ class ReadinessSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpAuth:
+    """The bearer token that a request must bring: ``{env: NAME}`` or ``{file: PATH}``."""
+
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Where the API and the status page are served.
 
-    ``names`` are those by which it is reached, beside addresses and this machine's own name: what
-    changes something (a waiver) is taken under no other, so that no foreign page can send it.
+    ``names`` are the host names and addresses by which clients call the service, in addition to
+    loopback, the address that it listens on and this machine's name.  A request under another
+    ``Host`` is refused.  ``auth`` is the token that every POST and DELETE needs.  A ``host``
+    that other machines reach is refused without it; reading needs the token there, too, except
+    ``/livez``, ``/readyz`` and ``/metrics``.
     """
 
     host: str = "127.0.0.1"
     port: int = 8088
     names: tuple[str, ...] = ()
+    auth: HttpAuth | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ elsewhere in a file that is just being edited keeps nobody from asking.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from monitor.config.secret import expand
+from monitor.config.secret import expand, resolve
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.cut import no_zone
 
@@ -21,11 +21,22 @@ EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  - not bound here
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """The address without a slash at its end, the store's file, and where a business day ends."""
+    """The address without a slash at its end, the store's file, and where a business day ends.
+
+    ``token`` is empty where the config names none, or one that this user cannot read.
+    """
 
     address: str
     store: Path
     zone: ZoneInfo
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What is read of ``http.auth``."""
+
+    token: str = field(default="", repr=False)
 
 
 def whereabouts(path: Path) -> Whereabouts:
@@ -36,7 +47,12 @@ def whereabouts(path: Path) -> Whereabouts:
     """
     text = read_text(path)
     raw = mapping(text, path)
-    known, unset = expand({name: raw[name] for name in SECTIONS if name in raw}, "")
+    kept = {name: raw[name] for name in SECTIONS if name in raw}
+    token = ""
+    if isinstance(section := kept.get("http"), Mapping):
+        token = _token(section.get("auth"), path)
+        kept["http"] = {key: value for key, value in section.items() if key != "auth"}
+    known, unset = expand(kept, "")
     http, store = known.get("http", {}), known.get("store", STORE)
     zone = known.get("time_zone", ZONE)
     faults = unset or [*_no_server(http), *_no_file(store), *_no_zone(zone)]
@@ -45,7 +61,15 @@ def whereabouts(path: Path) -> Whereabouts:
     host, port = http.get("host", HOST), http.get("port", PORT)
     host = HOST if host in EVERYWHERE else host
     name = f"[{host}]" if ":" in host else host
-    return Whereabouts(f"http://{name}:{port}", Path(placed(store, path)), ZoneInfo(zone))
+    return Whereabouts(f"http://{name}:{port}", Path(placed(store, path)), ZoneInfo(zone), token)
+
+
+def _token(auth: Any, path: Path) -> str:
+    """The token, or nothing: without it the verbs that read go on, and the service refuses."""
+    if not isinstance(auth, Mapping):
+        return ""
+    known, _ = resolve({"token": auth.get("token")}, Secret, "http.auth", path.parent)
+    return str(known.get("token", ""))
 
 
 def _no_server(http: Any) -> list[str]:

@@ -38,7 +38,7 @@ from monitor.web.request_rules import RequestRules, unknown_key
 from monitor.web.runbooks import RUNBOOK_ROUTES
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
-from monitor.web.trusted import refusal
+from monitor.web.trusted import TOKEN_NEEDED, Access, refusal
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, HeldError, ProofError, UnreachableError
 from pipeline.model import Stage
@@ -60,7 +60,7 @@ def application(parts: ApiParts) -> FastAPI:
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()
     app.add_middleware(RequestRules)  # inside of what follows
-    app.add_middleware(TrustedOnly, names=parts.names)
+    app.add_middleware(TrustedOnly, access=parts.access)
     app.exception_handler(ConfigError)(_bad_request)
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(UnreachableError)(_unreachable)
@@ -72,19 +72,24 @@ def application(parts: ApiParts) -> FastAPI:
 
 @dataclass(frozen=True, slots=True)
 class TrustedOnly:
-    """Let through who may change something, or see values; see `monitor.web.trusted`."""
+    """Answers only requests that `monitor.web.trusted` accepts."""
 
     app: ASGIApp
-    names: frozenset[str]
+    access: Access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer instead of the application what is refused."""
+        """Answer instead of the application what is refused: 403, or 401 without the token."""
         if scope["type"] == "http":
             told = HTTPConnection(scope).headers
             host, origin = told.get("host", ""), told.get("origin", "")
-            why = refusal(scope["method"], scope["path"], host, origin, self.names)
-            if why:
+            bound = (scope.get("server") or ("", 0))[0]
+            if why := refusal(host, origin, self.access.names, bound):
                 await JSONResponse({"error": why}, 403)(scope, receive, send)
+                return
+            sent = told.get("authorization", "")
+            if self.access.unauthorized(scope["method"], scope["path"], sent):
+                asked = {"WWW-Authenticate": "Bearer"}
+                await JSONResponse({"error": TOKEN_NEEDED}, 401, asked)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

@@ -19,6 +19,7 @@ from monitor.lineage import Lineage
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.scrape import Scrape
+from monitor.web.trusted import Access
 from monitor.web.waiting_room import WaitingRoom
 from pipeline.errors import ConfigError
 from pipeline.sources.arrivals import SourceArrivals
@@ -39,7 +40,7 @@ class ApiParts:
     store: ServiceStore
     clock: Callable[[], datetime]
     stopping: Callable[[], bool]
-    names: frozenset[str] = frozenset()
+    access: Access = field(default_factory=Access)
     way: RightOfWay = field(default_factory=RightOfWay)
     estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
     errors: ErrorTable | None = None

@@ -1,42 +1,66 @@
-"""May this request change something, or see values?  Only under our name, from no foreign page.
+"""Decides whether a request may be answered: by its Host, its Origin and its token.
 
 A page whose name is made to lead to this service (DNS rebinding) sends its own name as Host; a
-browser adds the Origin of the page to whatever changes something.  Programs send no Origin.  Pure.
+browser adds the Origin of the page to a request that writes.  Programs send no Origin.  Pure.
 """
 
+import hmac
 from collections.abc import Collection
-from ipaddress import ip_address
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-LOCAL = frozenset({"localhost"})
+from pipeline.authorities import address_of, is_loopback
+
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-SHOWING = frozenset({"/v1/quarantine/message", "/v1/bootstraps", "/v1/rereads"})
-"""What tells values of rows to whoever reads it."""
+OPEN = frozenset({"/livez", "/readyz", "/metrics"})
+"""Paths that may be read without a token from any machine: they show no row."""
+
+TOKEN_NEEDED = (
+    "this request needs the token of http.auth; "  # noqa: S105  - not a token
+    "set SLUICE_TOKEN, or send 'Authorization: Bearer TOKEN'"
+)
 
 
-def refusal(method: str, path: str, host: str, origin: str, names: Collection[str]) -> str:
-    """Why it is refused, with what to do; empty if it may go on.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the service may be asked.
+
+    ``names`` are its host names, ``token`` is what a request must bring, empty where none is set.
+    ``beyond``: other machines reach it, so the token is needed for reading, too.
+    """
+
+    names: frozenset[str] = frozenset()
+    token: str = ""
+    beyond: bool = False
+
+    def unauthorized(self, method: str, path: str, authorization: str) -> bool:
+        """Whether the request lacks the token that it needs; compared in constant time."""
+        needed = method not in READING or (self.beyond and path not in OPEN)
+        if not self.token:
+            return self.beyond and needed
+        scheme, _, sent = authorization.partition(" ")
+        same = hmac.compare_digest(sent.strip().encode(), self.token.encode())
+        return needed and not (same and scheme.lower() == "bearer")
+
+
+def refusal(host: str, origin: str, names: Collection[str], bound: str = "") -> str:
+    """Why a request is refused, with the fix; empty if it is accepted.
 
     *host* and *origin* are the request's headers, empty where it has none; *names* are ours.
+    *bound* is the address at which this connection arrived.
     """
-    if method in READING and path not in SHOWING:
-        return ""
-    name = _name(f"//{host}")
-    if not _is_ours(name, names):
+    if not _is_ours(_name(f"//{host}"), names, bound):
         return f"Host {host!r} is no name of this service; if it is, list it in http.names"
     if origin and origin.partition("://")[2] != host:
-        return f"a page of {origin!r} may change nothing here"
+        return f"a page of {origin!r} may ask nothing here"
     return ""
 
 
-def _is_ours(name: str, names: Collection[str]) -> bool:
-    if name in LOCAL or name in {one.lower() for one in names}:
+def _is_ours(name: str, names: Collection[str], bound: str) -> bool:
+    if is_loopback(name) or name in {one.lower() for one in names}:
         return True
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+    address = address_of(name)
+    return address is not None and address in {address_of(bound), *map(address_of, names)}
 
 
 def _name(address: str) -> str:

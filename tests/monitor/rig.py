@@ -44,6 +44,7 @@ from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.parts import ApiParts
+from monitor.web.trusted import Access
 from pipeline.apply.commits import Commit
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState
@@ -293,6 +294,7 @@ class Rig:
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
         self.whole, self.arrivals = frozenset[str](), dict[str, SourceArrivals]()
+        self.token, self.beyond = "", False
         self.restart()
 
     def restart(self) -> None:
@@ -393,8 +395,8 @@ class Rig:
 
     def api_parts(self) -> ApiParts:
         """What the API answers from."""
-        names = frozenset({"sluice"})
-        known = (self.gate, self.current, self.store, self.clock, lambda: False, names)
+        access = Access(frozenset({"sluice"}), self.token, self.beyond)
+        known = (self.gate, self.current, self.store, self.clock, lambda: False, access)
         return ApiParts(*known, arrivals=self.arrivals)
 
     def clock(self) -> datetime:

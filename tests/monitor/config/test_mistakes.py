@@ -304,6 +304,7 @@ def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> No
 def test_a_host_is_a_name_or_an_address_wherever_it_stands(host: str, *, fine: bool) -> None:
     told = faults(MINIMAL.replace("host: 127.0.0.1", f"host: '{host}'"))
     bound = faults(MINIMAL + f"http: {{host: '{host}'}}")
+    bound = [line for line in bound if "other machines reach" not in line]
 
     write = "is no host; write a name or an address"
     assert told == ([] if fine else [f"sources[0].host: {host!r} {write}, the port by `port`"])
@@ -322,3 +323,47 @@ def test_bases_that_are_to_be_made_and_never_may_are_a_fault() -> None:
     text = MINIMAL + "rebootstrap: [{tables: 'shop.*', how: auto, at_once: 0}]\n"
 
     assert faults(text) == ["rebootstrap[0].at_once: must be 1 or more; how: ask begins none"]
+
+
+AUTH = "http: {host: '%s', auth: {token: {env: SLUICE_TEST_TOKEN}}}"
+
+
+@pytest.mark.parametrize(
+    ("host", "fine"),
+    [
+        *((name, True) for name in ("127.0.0.1", "127.0.0.2", "::1", "localhost", "LOCALHOST")),
+        *((name, False) for name in ("", "0.0.0.0", "::", "10.0.0.7", "sluice.example.org")),  # noqa: S104
+    ],
+)
+def test_f161_a_host_that_other_machines_reach_needs_a_token(
+    monkeypatch: pytest.MonkeyPatch, host: str, *, fine: bool
+) -> None:
+    monkeypatch.setenv("SLUICE_TEST_TOKEN", "0123456789abcdef")
+
+    told = faults(MINIMAL + f"http: {{host: '{host}'}}")
+
+    assert fine == (not told)
+    assert all("set http.auth: {token: {file: PATH}}" in line for line in told)
+    assert faults(MINIMAL + AUTH % host) == []
+
+
+@pytest.mark.parametrize("token", ["", "short", "0123456789 abcdef", "0123456789abcdef\u00e9"])
+def test_f161_a_token_that_protects_little_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("SLUICE_TEST_TOKEN", token)
+
+    (told,) = faults(MINIMAL + AUTH % "10.0.0.7")
+
+    assert told.startswith("http.auth.token: needs at least 16 characters")
+    assert not token or token not in told
+
+
+def test_f161_a_token_is_never_written_in_the_config() -> None:
+    (told,) = faults(MINIMAL + "http: {auth: {token: 0123456789abcdef}}")
+
+    assert told.startswith("http.auth.token: a secret is never written here")
+    assert "0123456789abcdef" not in told
+    assert faults(MINIMAL + "http: {auth: {token: {file: /no/such}}}") == [
+        "http.auth.token: cannot read /no/such: No such file or directory"
+    ]

@@ -79,3 +79,17 @@ def test_what_is_no_address_is_told_with_its_place(tmp_path: Path, text: str, sa
 def test_a_file_that_is_not_there_is_told() -> None:
     with pytest.raises(ConfigError, match="sluice init"):
         whereabouts(Path("/no/such.yaml"))
+
+
+def test_f161_the_token_is_read_and_one_that_cannot_be_keeps_nobody_from_asking(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+
+    found = whereabouts(_written(tmp_path, "http: {auth: {token: {file: token}}}\n"))
+    unread = whereabouts(_written(tmp_path, "http: {port: 9, auth: {token: {env: NOT_SET}}}\n"))
+    odd = whereabouts(_written(tmp_path, "http: {auth: [1]}\n"))
+
+    assert found.token == "0123456789abcdef"
+    assert "0123456789abcdef" not in repr(found)
+    assert (unread.token, unread.address, odd.token) == ("", "http://127.0.0.1:9", "")

@@ -1,9 +1,22 @@
+"""Who may ask: by Host, Origin and token.
+
+Covers monitor/web/trusted.py, api.py (TrustedOnly), monitor/client.py (the token).
+"""
+
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 
-from monitor.web.trusted import refusal
+from monitor.__main__ import sluice as program
+from monitor.web.trusted import Access, refusal
+from tests.monitor.rig import USERS, Rig
+from tests.monitor.serving import serving
 
-NAMES = frozenset({"Sluice.example.org"})
-ANY, SHOWN = "/v1/tables", ("/v1/quarantine/message", "/v1/bootstraps", "/v1/rereads")
+NAMES = frozenset({"Sluice.example.org", "10.0.0.7"})
+TOKEN = "0123456789abcdef"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+WAIVER = {"id": f"gap:{USERS}", "who": "ann", "reason": "a test"}
 
 
 @pytest.mark.parametrize(
@@ -12,12 +25,14 @@ ANY, SHOWN = "/v1/tables", ("/v1/quarantine/message", "/v1/bootstraps", "/v1/rer
         pytest.param("127.0.0.1:8088", "", id="a program on this machine"),
         pytest.param("[::1]:8088", "", id="an address of the sixth version"),
         pytest.param("localhost:8088", "http://localhost:8088", id="the service's own page"),
-        pytest.param("10.0.0.9:8088", "", id="an address"),
+        pytest.param("10.0.0.9:8088", "", id="the address that it listens on"),
+        pytest.param("[::ffff:10.0.0.9]:8088", "", id="the same within the sixth version"),
+        pytest.param("10.0.0.7", "", id="an address of ours"),
         pytest.param("sluice.example.org", "https://sluice.example.org", id="a name of ours"),
     ],
 )
-def test_f35_who_calls_it_by_its_name_may_change_something(host: str, origin: str) -> None:
-    assert refusal("POST", ANY, host, origin, NAMES) == ""
+def test_f35_a_request_under_our_name_is_accepted(host: str, origin: str) -> None:
+    assert refusal(host, origin, NAMES, "10.0.0.9") == ""
 
 
 @pytest.mark.parametrize(
@@ -31,19 +46,97 @@ def test_f35_who_calls_it_by_its_name_may_change_something(host: str, origin: st
         pytest.param("127.0.0.1.evil.example", "", id="a name that looks like an address"),
         pytest.param("", "", id="no name"),
         pytest.param("[::1", "", id="no name that can be read"),
+        pytest.param("10.0.0.8:8088", "", id="an address of another machine"),
+        pytest.param("0.0.0.0:8088", "", id="no address of a machine"),
     ],
 )
-def test_f35_a_foreign_name_or_page_changes_nothing(host: str, origin: str) -> None:
-    assert refusal("POST", ANY, host, origin, NAMES) != ""
-    assert refusal("DELETE", ANY, host, origin, NAMES) != ""
-    assert refusal("GET", ANY, host, origin, NAMES) == ""
+def test_f161_a_request_under_a_foreign_name_or_from_a_foreign_page_is_refused(
+    host: str, origin: str
+) -> None:
+    assert refusal(host, origin, NAMES, "10.0.0.9") != ""
 
 
 def test_f35_the_refusal_says_what_to_do() -> None:
-    assert "list it in http.names" in refusal("POST", ANY, "sluice.internal:8088", "", NAMES)
+    assert "list it in http.names" in refusal("sluice.internal:8088", "", NAMES)
 
 
-@pytest.mark.parametrize("shown", SHOWN)
-def test_what_shows_values_is_not_read_under_a_foreign_name(shown: str) -> None:
-    assert refusal("GET", shown, "evil.example:8088", "", NAMES) != ""
-    assert refusal("GET", shown, "sluice.example.org", "", NAMES) == ""
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/livez", "/v1/incidents", "/v1/tables", "/v1/bootstraps", "/docs"]
+)
+def test_f161_no_route_is_read_under_a_foreign_name(rig: Rig, path: str) -> None:
+    answer = rig.client.get(path, headers={"Host": "evil.example"})
+
+    assert answer.status_code == 403
+    assert rig.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param("", id="none"),
+        pytest.param("Bearer ", id="an empty one"),
+        pytest.param(f"Bearer {TOKEN[:-1]}", id="a part of it"),
+        pytest.param(f"Bearer {TOKEN}0", id="more than it"),
+        pytest.param(f"Basic {TOKEN}", id="another scheme"),
+        pytest.param(TOKEN, id="no scheme"),
+        pytest.param("Bearer \u00e9", id="no ASCII"),
+    ],
+)
+def test_f161_without_the_token_nothing_is_written(sent: str) -> None:
+    near, far = Access(NAMES, TOKEN), Access(NAMES, TOKEN, beyond=True)
+
+    for method in ("POST", "DELETE", "PUT", "PATCH", "ODD"):
+        assert near.unauthorized(method, "/v1/waivers", sent)
+        assert far.unauthorized(method, "/livez", sent)
+    assert not near.unauthorized("GET", "/v1/incidents", sent)
+    assert far.unauthorized("GET", "/v1/incidents", sent)
+    assert far.unauthorized("GET", "/metrics/", sent)
+    assert not any(far.unauthorized("GET", one, sent) for one in ("/livez", "/readyz", "/metrics"))
+
+
+def test_f161_with_the_token_all_is_accepted() -> None:
+    for sent in (f"Bearer {TOKEN}", f"bearer  {TOKEN} "):
+        for beyond in (False, True):
+            access = Access(NAMES, TOKEN, beyond=beyond)
+            assert not access.unauthorized("POST", "/v1/waivers", sent)
+            assert not access.unauthorized("GET", "/v1/incidents", sent)
+
+
+def test_f161_beyond_this_machine_nothing_is_answered_while_no_token_is_set() -> None:
+    assert Access(NAMES, "", beyond=True).unauthorized("GET", "/v1/tables", "Bearer ")
+    assert not Access(NAMES).unauthorized("POST", "/v1/waivers", "")
+
+
+def test_f161_one_post_without_the_token_waives_nothing(rig: Rig) -> None:
+    rig.token = TOKEN
+
+    refused = rig.client.post("/v1/waivers", json=WAIVER)
+    ended = rig.client.delete("/v1/waivers/any", headers={"Authorization": "Bearer x"})
+
+    assert (refused.status_code, ended.status_code) == (401, 401)
+    assert refused.headers["WWW-Authenticate"] == "Bearer"
+    assert "SLUICE_TOKEN" in refused.json()["error"]
+    assert rig.client.get("/v1/waivers").json() == []
+    assert rig.client.post("/v1/waivers", json=WAIVER, headers=BEARER).status_code != 401
+
+
+@pytest.mark.parametrize("way", ["config", "environment", "neither"])
+def test_f161_the_verbs_send_the_token(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    rig.token, rig.beyond = TOKEN, True
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    monkeypatch.delenv("SLUICE_TOKEN", raising=False)
+    with serving(rig.api()) as server:
+        named = tmp_path / "sluice.yaml"
+        port = server.rpartition(":")[2]
+        named.write_text(f"http: {{port: {port}, auth: {{token: {{file: token}}}}}}\n")
+        where = ("--config", str(named)) if way == "config" else ("--server", server)
+        if way == "environment":
+            monkeypatch.setenv("SLUICE_TOKEN", TOKEN)
+        result = CliRunner().invoke(program, ["status", *where])
+
+    said = f"{result.output}{result.exception}"
+    assert TOKEN not in said
+    assert ("needs the token of http.auth" in said) == (way == "neither")
+    assert (result.exit_code == 0) == (way != "neither")
