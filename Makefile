@@ -32,13 +32,17 @@ setup: .venv/.locked build/jars/.locked
 
 # A virtual environment that holds exactly the locked versions.
 .venv/.locked: requirements.lock requirements-build.lock pyproject.toml | basics
-	if ! test -x $(BIN)/python; then python=$$(./python.sh); "$$python" -m venv .venv; fi
+	if ! test -x $(BIN)/python; then
+		echo "setup: the first run takes 1 to 6 minutes: Python packages, then jars" >&2
+		python=$$(./python.sh)
+		./step.sh "virtual environment in .venv" "$$python" -m venv .venv
+	fi
 	if ! test -x $(BIN)/uv; then
 		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-build.lock
+		./step.sh "installer of packages" $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-build.lock
 	fi
-	$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes --build-constraints requirements-build.lock -r requirements.lock
-	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --build-constraints requirements-build.lock -e .
+	./step.sh "$$(grep -c == requirements.lock) Python packages of requirements.lock" $(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes --build-constraints requirements-build.lock -r requirements.lock
+	./step.sh "Sluice itself" $(BIN)/uv pip install -q --python $(BIN)/python --no-deps --build-constraints requirements-build.lock -e .
 	touch $@
 
 build/jars/.locked: jars.lock .venv/.locked

@@ -61,3 +61,4 @@ for package in "${missing[@]}"; do
     chosen+=("$(available "$package")")  # again: a bare machine knew no package before
 done
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${chosen[@]}" >/dev/null
+echo "system packages: installed in $SECONDS s" >&2

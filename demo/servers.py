@@ -4,7 +4,7 @@ A running set is known by `servers.json` in its folder, so that another process 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,18 +59,27 @@ class Servers:
             getattr(servers, name).daemon.process = Process(**process)
         return servers
 
-    def start(self) -> None:
-        """Start all three; returns when all are ready, or stops what began and raises."""
+    def start(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Start all three; returns when all are ready, or stops what began and raises.
+
+        *say* gets a line for each that is ready.
+        """
         try:
             with ThreadPoolExecutor(1) as beside:
-                mysql = beside.submit(self.mysql.start)
+                mysql = beside.submit(self._start_mysql, say)
                 self.kafka.start()
+                say(f"Kafka is ready at {self.kafka.bootstrap}")
                 self.connect.start()
+                say(f"Connect is ready at {self.connect.url}")
                 mysql.result()
             self.record()
         except BaseException:
             self.stop()
             raise
+
+    def _start_mysql(self, say: Callable[[str], None]) -> None:
+        self.mysql.start()
+        say(f"MySQL is ready at port {self.mysql.port}")
 
     def stop(self) -> None:
         """Stop all three, those that read before those that are read."""

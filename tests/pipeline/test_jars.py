@@ -65,6 +65,32 @@ def test_a_file_that_cannot_be_had_is_named(
         jars.fetch(home=tmp_path / "jars", lock=lock)
 
 
+def test_f183_progress_is_reported_while_jars_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, told = tmp_path / "jars", tmp_path / "told"
+    script = f"""
+        place=$(dirname "${{@: -1}}"); mkdir -p "$place/cache/org.x/thing/jars"
+        touch "$place/thing-1.0.jar" "$place/cache/org.x/thing/jars/thing-1.0.jar"
+        until grep -q '1 of 1,' {told}; do read -r -t 0.02 < <(:) || true; done
+    """
+    pretend_java(tmp_path, monkeypatch, script)
+    monkeypatch.setattr(jars, "PACE", 0.05)
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    told.touch()
+
+    def report(line: str) -> None:
+        with told.open("a") as stream:
+            stream.write(f"{line}\n")
+
+    assert jars.fetch(home=home, lock=lock, report=report) == 1
+
+    lines = told.read_text().splitlines()
+    assert lines[0] == f"jars: fetched 0 of 1 into {home}"
+    assert any(line.startswith("jars: fetched 1 of 1, ") for line in lines)
+    assert lines[-1].startswith("jars: fetched 1 of 1 in ")
+
+
 def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
