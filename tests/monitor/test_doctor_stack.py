@@ -161,7 +161,12 @@ def test_a_user_without_rights_is_told_the_statements(clinic: Servers, folder: P
     result = asked(clinic, folder, user="nobody")
 
     assert result.exit_code == 1, result.output
-    assert codes(result, "refuse").keys() == {"grant_log", "grant_heartbeat", "grant_select"}
+    assert codes(result, "refuse").keys() == {
+        "grant_log",
+        "grant_heartbeat",
+        "grant_select",
+        "grant_xa",
+    }
 
 
 def test_what_does_not_answer_is_no_clean_bill(clinic: Servers, folder: Path) -> None:

@@ -30,8 +30,8 @@ def healthy(rig: Rig) -> Rig:
 
 
 def test_places_in_the_log_are_named_and_need_no_word_more(healthy: Rig) -> None:
-    assert asked(healthy, EARLIER) == (200, [], "log_position")
-    assert asked(healthy, EARLIER) == (200, ["certified"], "log_position")
+    assert asked(healthy, EARLIER) == (200, ["unchecked"], "log_position")
+    assert asked(healthy, EARLIER) == (200, ["certified", "unchecked"], "log_position")
 
 
 def test_offsets_open_the_gate_only_if_they_are_asked_for_and_are_named(rig: Rig) -> None:
@@ -41,7 +41,7 @@ def test_offsets_open_the_gate_only_if_they_are_asked_for_and_are_named(rig: Rig
     assert asked(rig, DAY) == (404, ["weak_order"], None)
 
     rig.assessor.orderings = {"shop": OFFSET}
-    assert asked(rig, DAY) == (200, ["weaker_proof"], "partition_offset")
+    assert asked(rig, DAY) == (200, ["weaker_proof", "unchecked"], "partition_offset")
     _, answer = rig.ask(cut=DAY)
     kept = rig.client.get(f"/v1/certificates/{answer['tables'][0]['certificate']}").json()
     assert kept["order"] == "partition_offset"

@@ -128,4 +128,4 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
         _, answer = rig.ask(cut=EARLIER)
         seen[name] = [reason["code"] for reason in answer["tables"][0]["reasons"]]
 
-    assert seen == {"old": ["unlisted"], "new": []}
+    assert seen == {"old": ["unlisted"], "new": ["unchecked"]}

@@ -55,7 +55,7 @@ def _parts() -> list[str]:
         jobs=[SimpleNamespace(name="watch")], ailments={}, overdue=lambda _: dict[str, datetime]()
     )
     state = ServiceState(
-        store=cast(Any, None),
+        store=cast(Any, SimpleNamespace(database=SimpleNamespace(ailment=""))),
         heartbeats=cast(Any, [heart]),
         requests=cast(Any, SimpleNamespace(ailment="")),
         supervisor=cast(Any, None),
@@ -65,7 +65,7 @@ def _parts() -> list[str]:
     )
     look = cast(Any, SimpleNamespace(sources=["shop"], troubles={}))
     found = state.parts(look, [cast(Any, SimpleNamespace(name="log", ailment=""))], NOON)
-    assert len(found) == 6
+    assert len(found) == 7
     return [part.name for part in found]
 
 

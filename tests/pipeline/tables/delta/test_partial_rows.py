@@ -17,7 +17,7 @@ from pipeline.apply.turn import decided
 from pipeline.errors import HeldError
 from pipeline.model import Op
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from tests.pipeline.tables.delta.turns import ID, NAME, B, TurnBench, change, table
+from tests.pipeline.tables.delta.turns import ID, NAME, A, B, TurnBench, change, table
 
 BIG, LONG = Column("big", "LONGTEXT"), Column("long", "LONGTEXT")
 COLUMNS = (ID, NAME, BIG, LONG)
@@ -63,6 +63,17 @@ def test_values_come_from_the_mirror_and_from_older_changes(bench: TurnBench) ->
     )
 
     assert told(bench) == {1: ("c", "A", "X"), 2: ("e", "D", "Y"), 3: ("g", "F", "Z")}
+
+
+def test_f113_values_never_come_from_the_row_of_another_shard(tmp_path: Path) -> None:
+    """Keys are unique across the shards of the table; the key's row in the mirror is shard a's."""
+    bench = TurnBench(tmp_path, (A, B), COLUMNS, spanning=True)
+    bench.play(whole(Op.CREATE, 1, 1, "a", "A", "X"))
+
+    with pytest.raises(HeldError, match="big, long"):
+        bench.play(some(Op.UPDATE, 2, 1, name="c") | {"shard": B.name, "topic": f"s.{B.name}"})
+
+    assert told(bench) == {1: ("a", "A", "X")}
 
 
 def test_a_row_that_took_another_key_has_the_values_of_its_old_one(bench: TurnBench) -> None:
