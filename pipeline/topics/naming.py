@@ -7,14 +7,16 @@ from pipeline.model import ShardId
 
 
 def spelled(shard: str) -> str:
-    """*shard* (``database.table``) with what a topic's name may not hold: collectors put ``_``.
+    """*shard* (``database.table``, or one name alone) as collectors write it in a topic's name.
 
-    The names themselves count, without the quotes in which ours stand where they hold a dot.
+    They put ``_`` for what a topic's name may not hold.  The names themselves count, without the
+    quotes that ours have where a name holds a dot.
 
     Two shards may be spelled alike, and then share a topic.
     """
     own = ShardId.read(shard)
-    return re.sub(r"[^\w.-]", "_", f"{own.database}.{own.relation}", flags=re.ASCII)
+    text = f"{own.database}.{own.relation}" if own.relation else own.database
+    return re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)
 
 
 def endings(topic: str) -> Iterator[str]:

@@ -39,3 +39,7 @@ def test_f115_a_shard_has_both_its_names_whatever_they_hold(
 
 def test_f115_a_text_that_is_not_canonical_is_parted_at_its_first_dot() -> None:
     assert ShardId.read("shop.a.b") == ShardId("shop", "a.b")
+
+
+def test_a_name_alone_is_written_without_a_dot() -> None:
+    assert spelled("heart beat") == "heart_beat"
