@@ -14,7 +14,7 @@ from monitor.config.model import Config
 from monitor.interpreter import prefer_answers
 from monitor.spark.supervise import COMMAND
 from monitor.store.store import ServiceStore
-from monitor.web.server import HttpServer
+from monitor.web.server import HttpServer, raise_open_files
 
 REMEMBERED = timedelta(days=40)
 SPARK_PATIENCE = timedelta(seconds=8)
@@ -31,6 +31,7 @@ def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = C
     """
     limit_arenas()
     prefer_answers()
+    raise_open_files()
     http = HttpServer(config.http.host, config.http.port)
     app = App(config, ServiceStore.open(config.store, service=True), spark)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
 """Rules that each HTTP request keeps, whatever its route is.
 
 A parameter that a route does not declare is refused: `cutt=2027-01-01` would otherwise be ignored,
-and the answer would be about another cut.
+and the answer would be about another cut.  A body beyond a limit is refused before it is read.
 """
 
 from collections import Counter
@@ -9,15 +9,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import get_origin
 
+from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.nearest import nearest
+
+LARGEST_BODY = 2**20
+LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
+"""Bytes of a request's body, by path; a corrected message has 16 Mi letters at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,34 @@ class RequestRules:
             if fault:
                 await JSONResponse({"error": fault}, 400)(scope, receive, send)
                 return
+        if scope["type"] == "http":
+            most = LARGEST_BODIES.get(scope["path"], LARGEST_BODY)
+            length = Headers(scope=scope).get("content-length", "0")
+            if length.isdecimal() and int(length) > most:
+                answer = JSONResponse({"error": _too_large(most)}, 413, {"Connection": "close"})
+                await answer(scope, receive, send)
+                return
+            receive = _limited(receive, most)
         await self.app(scope, receive, send)
+
+
+def _too_large(most: int) -> str:
+    return f"the request's body is larger than {most} bytes; send less"
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    """Receive that fails with 413 after *most* bytes: a chunked body has no length in front."""
+    taken = 0
+
+    async def receive_some() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise HTTPException(413, _too_large(most), {"Connection": "close"})
+        return message
+
+    return receive_some
 
 
 def parameter_fault(route: BaseRoute, query: bytes) -> str:

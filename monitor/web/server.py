@@ -1,13 +1,109 @@
 """The API in a thread of its own; its port is bound before anything else is started."""
 
+import asyncio
+import resource
 import socket
 import threading
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+import h11
+import structlog
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.errors import ConfigError
+
+HEADER_TIME, BODY_TIME = 10.0, 60.0  # s until the header of a request is complete, and its body
+MOST_CONNECTIONS, FEWEST_CONNECTIONS = 2_000, 64
+OTHER_FILES = 300  # what store, sources, Kafka and the lake keep open
+ENOUGH_FILES, MOST_FILES = 4_096, 65_536
+log = structlog.get_logger(__name__)
+
+
+def raise_open_files() -> int:
+    """Raise the limit of open files to the hard limit; the limit from now on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    found = MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    if found < ENOUGH_FILES:
+        said = f"open files are limited to {found}; raise the hard limit to {ENOUGH_FILES}"
+        log.warning(said, command=f"ulimit -Hn {ENOUGH_FILES}")
+    return found
+
+
+def most_connections() -> int:
+    """How many connections are kept: the rest of the open files is for everything else."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    return max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, files - OTHER_FILES))
+
+
+class LimitedProtocol(H11Protocol):
+    """One connection; closed when its request is not complete in time.
+
+    Where there are too many, the one that has waited longest for its request is closed for a new
+    one: half-open connections never keep a health check out.
+    """
+
+    most: ClassVar[int] = MOST_CONNECTIONS
+    header_time: ClassVar[float] = HEADER_TIME
+    body_time: ClassVar[float] = BODY_TIME
+    _timer: asyncio.TimerHandle | None = None
+    _timed: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Make room for it, and begin to wait for its header."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            # the set keeps no order: a timer's time is that of the connection's last step
+            idle = [one for one in self.connections if one is not self and _is_idle(one)]
+            oldest = min(idle, key=_due, default=self)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take some bytes of a request, and wait for the rest only for so long."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        state = self.conn.their_state
+        if state not in (h11.IDLE, h11.SEND_BODY):
+            self._forget()
+        elif self._timer is None or self._timed is not state:
+            self._forget()
+            time = self.header_time if state is h11.IDLE else self.body_time
+            self._timer, self._timed = self.loop.call_later(time, self._end), state
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self._timer = None
+        self.transport.abort()
+
+
+def _is_idle(one: Any) -> bool:
+    """Whether no complete request is being answered on it."""
+    return one.cycle is None or one.cycle.response_complete or one.cycle.more_body
+
+
+def _due(one: Any) -> float:
+    timer = one._timer or one.timeout_keep_alive_task
+    return 0.0 if timer is None else float(timer.when())
 
 
 @dataclass(eq=False)
@@ -52,8 +148,14 @@ class HttpServer:
 
     def start(self, app: FastAPI) -> None:
         """Begin to answer."""
+        limits = {"most": most_connections()}
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, timeout_graceful_shutdown=3, lifespan="off"
+            app,
+            http=type("Connection", (LimitedProtocol,), limits),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=3,
+            lifespan="off",
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

@@ -1,13 +1,18 @@
 """The API's own socket."""
 
+import contextlib
+import resource
 import socket
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.web import api
+from monitor.web import server as web_server
 from monitor.web.metrics import CONTENT_TYPE
-from monitor.web.server import HttpServer
+from monitor.web.server import HttpServer, LimitedProtocol, raise_open_files
 from tests.monitor.rig import USERS, Rig
 
 
@@ -35,3 +40,87 @@ def test_prometheus_gets_the_newest_board_in_its_own_format(rig: Rig) -> None:
     families = {one.name: one for one in text_string_to_metric_families(answer.text)}
     tables = {sample.labels["table"] for sample in families["sluice_readiness"].samples}
     assert USERS in tables
+
+
+@contextlib.contextmanager
+def _served(rig: Rig) -> Iterator[HttpServer]:
+    rig.round()
+    server = HttpServer("127.0.0.1", 0)
+    server.start(api.application(rig.api_parts()))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def test_f142_half_open_connections_keep_no_health_check_out(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_server, "most_connections", lambda: 64)
+    with _served(rig) as server, contextlib.ExitStack() as stack:
+        opened = []
+        for _ in range(300):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            one.sendall(b"GET /livez HTTP/1.1\r\n")
+            opened.append(one)
+
+        answers = [httpx.get(f"{server.address}/livez", trust_env=False) for _ in range(5)]
+
+        assert [one.status_code for one in answers] == [200] * 5
+        assert server._server is not None
+        assert len(server._server.server_state.connections) <= 64
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"GET /livez HTTP/1.1\r\nHost: x\r\n", id="half a header"),
+        pytest.param(
+            b"POST /v1/pauses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+            id="half a body",
+        ),
+    ],
+)
+def test_f142_a_request_that_is_not_complete_in_time_is_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(LimitedProtocol, "header_time", 0.3)
+    monkeypatch.setattr(LimitedProtocol, "body_time", 0.3)
+    with (
+        _served(rig) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as half,
+    ):
+        half.sendall(begun)
+        try:
+            rest = half.recv(1)
+        except ConnectionResetError:
+            rest = b""
+
+    assert rest == b""
+
+
+def test_f142_a_body_beyond_its_limit_is_413(rig: Rig) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 2**16
+
+    small = {"tables": [USERS], "reason": "a", "who": "b"}
+    known = rig.client.post("/v1/pauses", content=b" " * (2**20 + 1))
+    chunked = rig.client.post("/v1/pauses", content=chunks())
+
+    assert (known.status_code, chunked.status_code) == (413, 413)
+    assert "larger than 1048576 bytes" in known.json()["error"]
+    assert rig.client.post("/v1/pauses", json=small).status_code != 413
+
+
+def test_f142_open_files_are_raised_to_the_hard_limit() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+
+        found = raise_open_files()
+
+        assert found == resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
