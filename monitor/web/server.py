@@ -46,7 +46,7 @@ def most_connections() -> int:
 class LimitedProtocol(H11Protocol):
     """One connection; closed when its request is not complete in time.
 
-    Where there are too many, the one that has waited longest for its request is closed for a new
+    Where there are too many, the idle one whose time ends first is closed for a new
     one: half-open connections never keep a health check out.
     """
 
