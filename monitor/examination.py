@@ -127,8 +127,7 @@ class Examination:
             self.findings += [one for one in differences if one.code not in told]
             collected = CollectedSource(source, examined, asked.captures())
             if source.follow_collector:
-                host, port = asked.address()
-                collected = replace(collected, server=replace(source, host=host, port=port))
+                collected = replace(collected, server=source.at(*asked.address()))
         return collected
 
     def _configured(self, source: SourceSettings, asked: SourceSettings) -> None:

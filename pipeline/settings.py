@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pipeline.archive import ArchiveRule
+from pipeline.authorities import address_of, is_loopback
+from pipeline.errors import UnreachableError
 from pipeline.model import Ordering, ShardId
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
@@ -87,6 +89,10 @@ class SourceSettings:
     ``prefix.<database>.<table>``); the format knows of more, such as one for transactions.
     ``follow_collector``: ask the server the collector is connected to, even if its address is not
     the one given here (a fail-over); turn it off when the two see different networks.
+    It is followed only to ``host``, at any port, and to those of ``follow_hosts``: ``host``, or
+    ``host:port``.  The password is sent nowhere else.
+    ``tls``: whether the server must speak TLS and show a certificate that the system trusts; by
+    default it must, except on loopback and at a Unix socket.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
@@ -111,8 +117,9 @@ class SourceSettings:
     transport: str = ""
     topics: str = ""
     heartbeat: str = "sluice.heartbeat"
-    tls: bool = False
+    tls: bool | None = None
     follow_collector: bool = True
+    follow_hosts: tuple[str, ...] = ()
     mirrored: MirrorSettings | None = None
     weakest_order: Ordering = Ordering.LOG
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -135,10 +142,60 @@ class SourceSettings:
             return self.prefix
         return self.prefix.removeprefix(f"{self.mirrored.alias}.")
 
+    @property
+    def secured(self) -> bool:
+        """Whether the server must speak TLS; `tls` as written, else by where it is."""
+        if self.tls is not None:
+            return self.tls
+        return not (is_loopback(self.host) or self.host.startswith("/"))
+
+    def tls_advice(self, said: str) -> str:
+        """What to do where the server *said* that TLS failed; empty where it is not about TLS."""
+        if not self.secured or not re.search("SSL|TLS|certificate", said):
+            return ""
+        return (
+            f"; source {self.name} needs TLS with a certificate that the system trusts:"
+            " add the certificate's authority to the system's, or set tls: false"
+        )
+
+    def at(self, host: str, port: int) -> Self:
+        """The same at the server that the collector reads.
+
+        Raises:
+            UnreachableError: the config does not name that server, so it gets no password.
+        """
+        if not self._may_follow(host, port):
+            text = f"{host}:{port}"
+            msg = (
+                f"source:{self.name}: the collector reads {text}, which the config does not name;"
+                f" if it is this source's server, add it to follow_hosts of {self.name}"
+            )
+            raise UnreachableError(msg)
+        return replace(self, host=host, port=port)
+
+    def _may_follow(self, host: str, port: int) -> bool:
+        asked = _plain_host(host)
+        if asked == _plain_host(self.host) or (is_loopback(host) and is_loopback(self.host)):
+            return True
+        for listed in self.follow_hosts:
+            if asked == _plain_host(listed):
+                return True
+            name, _, number = listed.rpartition(":")
+            is_one = address_of(listed) is None and number == str(port)  # no bare IPv6 address
+            if is_one and name and asked == _plain_host(name):
+                return True
+        return False
+
     def every_topic(self, added: Iterable[str]) -> str:
         """The same for all its topics: rows, schema changes, and those that its format *added*."""
         names = (re.escape(name) for name in (self.prefix, *added))
         return f"(?:{'|'.join((self.topic_pattern, *names))})"
+
+
+def _plain_host(text: str) -> str:
+    """One spelling of a host: names in small letters, addresses as they are written usually."""
+    bare = text.strip().removeprefix("[").removesuffix("]").removesuffix(".").lower()
+    return str(address_of(bare) or bare)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,11 @@ def _of_servers(config: Config) -> Iterator[str]:
             yield f"{at}.collector.connector: is empty; write the connector's name"
         if not _BEAT.fullmatch(source.heartbeat):
             yield f"{at}.heartbeat: {source.heartbeat!r} names no table; write database.table"
+        for number, listed in enumerate(source.follow_hosts):
+            name, _, port = listed.rpartition(":")
+            if not is_host(listed) and not (is_host(name) and port.isdecimal()):
+                fault = f"{listed!r} is no server; write host or host:port"
+                yield f"{at}.follow_hosts[{number}]: {fault}"
 
 
 def _of_numbers(config: Config) -> Iterator[str]:

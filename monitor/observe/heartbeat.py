@@ -205,9 +205,11 @@ class HeartbeatWriter:
             return known
         self._asked = now
         try:
-            return self.collected_from()
+            host, port = self.collected_from()
         except SluiceError:
             return known
+        found = self.settings.at(host, port)
+        return found.host, found.port
 
 
 def thinned(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:

@@ -19,7 +19,8 @@ _NOTE = (
     "# add `tier: 0`.  Where a key is unique across all shards of a table, add",
     "# `unique_across_shards: true`; else the shard is a part of it.",
 )
-ADDRESS = "KIND://USER@HOST:PORT[/DATABASE]"
+ADDRESS = "KIND://USER@HOST:PORT[/DATABASE][?tls=false]"
+TLS = {"": None, "tls=true": True, "tls=false": False}  # by an address's query
 ALIASES = {"postgresql": "postgres"}  # schemes that others write, and the kind that they mean
 NAMED = 20  # tables named in one comment
 _TABLES = "# tables:\n"
@@ -53,6 +54,9 @@ def addressed(
     A kind whose source is one database needs its name; other kinds refuse one, see
     :func:`require_database`.
 
+    ``?tls=false`` behind it reads a server that speaks no TLS, or shows a certificate that the
+    system does not trust.
+
     Raises:
         ConfigError: it is none, or the password is not where it should be.
     """
@@ -73,6 +77,7 @@ def addressed(
             password=environment[variable],
             prefix=name,
             collector=CollectorSettings("http://127.0.0.1:8083", name),
+            tls=TLS[parts.query],
             options={"database": database} if (database := unquote(parts.path[1:])) else {},
         ),
         variable,
@@ -109,7 +114,7 @@ def _split(address: str) -> SplitResult:
             "--from-source: a password in it would stay in the shell's history;"
             " export it, and name the variable by --password-env"
         )
-    if parts.query or parts.fragment or "/" in parts.path[1:]:
+    if parts.query not in TLS or parts.fragment or "/" in parts.path[1:]:
         raise ConfigError(
             f"--from-source: {address!r} has more than an address; {usage}, and set the rest"
             " in the file that is written"
@@ -142,6 +147,8 @@ def _source(source: AddressedSource) -> str:
         "      url: http://127.0.0.1:8083",
         f"      connector: {name}",
     ]
+    if its.tls is not None:
+        lines.append(f"    tls: {str(its.tls).lower()}")
     if its.options:
         told = ", ".join(f"{one}: {_scalar(str(value))}" for one, value in its.options.items())
         lines.append(f"    options: {{{told}}}")

@@ -22,7 +22,7 @@ import pyarrow.csv as pcsv
 from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
-from pipeline.sources.postgres.session import PatientConnection, spelled
+from pipeline.sources.postgres.session import NO_CLEAR_TEXT, PatientConnection, spelled
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = {SOURCE: "text", SHARD: "text", RANK: "bigint[]", VERSION: "bigint"}
@@ -299,6 +299,7 @@ class PostgresTarget:
             autocommit=True,
             **BLACK_HOLE,
             sslmode="verify-full" if own.tls else "disable",
+            require_auth=None if own.tls else NO_CLEAR_TEXT,
             sslrootcert=(ssl.get_default_verify_paths().cafile or "system") if own.tls else None,
         )
         link.patience = own.patience.total_seconds()

@@ -131,21 +131,24 @@ class Feed:
         """The settings with the address of the connected server; UnreachableError if untold."""
         if not self.settings.follow_collector:
             return self.settings
-        host, port = self.collector.address()
-        return replace(self.settings, host=host, port=port)
+        return self.settings.at(*self.collector.address())
 
     def server(self) -> Source:
-        """A client of the connected server, kept while its address stays."""
+        """A client of the connected server, kept while its address stays.
+
+        Raises:
+            UnreachableError: the collector reads a server that the config does not name.
+        """
         address = (self.settings.host, self.settings.port)
         if self.settings.follow_collector:
             try:
                 address = self.collector.address()
             except UnreachableError:
                 address = next(iter(self._servers), address)
+        settings = self.settings.at(*address)
         if address not in self._servers:
             for left in self._servers.values():
                 left.close()
             self._servers.clear()
-            host, port = address
-            self._servers[address] = self.connect(replace(self.settings, host=host, port=port))
+            self._servers[address] = self.connect(settings)
         return self._servers[address]

@@ -48,6 +48,7 @@ sources:
     user: sluice
     prefix: shop
     collector: {url: "http://127.0.0.1:9", connector: shop}
+    follow_hosts: [db]
 tables:
   - {shards: 'tmp\\..*', table: tmp, ignore: true}
 """

@@ -28,7 +28,9 @@ Ask = Callable[..., list[Row]]
 TOO_SLOW = {1969, 3024, 3168}  # the server ended the statement at its time limit
 REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
 ABSENT = {1049, 1054, 1146}
+CR_AUTH_PLUGIN = 2059
 LISTLESS = 1401  # XA RECOVER of a user without XA_RECOVER_ADMIN
+CLEAR_TEXT = ("mysql_clear_password", "dialog", "mysql_old_password")  # the password, or nearly so
 LOST = 2013  # while a statement ran
 RECEIVED = 2**20  # bytes at once
 MOST = 2**30  # bytes of an answer, all of which are held
@@ -191,9 +193,9 @@ class Session:
         return connection
 
     def _tls(self) -> dict[str, Any]:
-        if self.settings.tls:
+        if self.settings.secured:
             return {"ssl": ssl.create_default_context()}
-        return {"ssl_disabled": True}
+        return {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(CLEAR_TEXT, RefusedPlugin)}
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -214,11 +216,25 @@ class Session:
             return DeniedListError(f"{self._where}: {said}")
         if code in ABSENT or code in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
-        return UnreachableError(f"{self._where}: down: {said}")
+        return UnreachableError(f"{self._where}: down: {said}{self.settings.tls_advice(said)}")
 
     @property
     def _where(self) -> str:
         return f"source:{self.settings.name}"  # checks take it for the cause that tables share
+
+
+class RefusedPlugin:
+    """Answers a server that asks for the password itself over a connection without TLS."""
+
+    def __init__(self, connection: Any) -> None:
+        """PyMySQL makes one for each *connection*."""
+
+    def authenticate(self, packet: Any) -> Any:
+        """Send nothing.  Raises OperationalError."""
+        said = (
+            "the server asks for the password in clear text; set tls: true, or use another plugin"
+        )
+        raise pymysql.OperationalError(CR_AUTH_PLUGIN, said)
 
 
 def quoted(name: str) -> str:

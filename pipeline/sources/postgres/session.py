@@ -30,6 +30,7 @@ REFUSED = {"42501", "28000", "28P01", "0LP01", "3D000"}
 ABSENT = {"42P01", "42703", "3F000", "42704", "42883", "22P02"}
 MEANINGLESS = {"22003", "22007", "22008", "22025"}  # no day, time, number or pattern
 READ_ONLY = "25006"
+NO_CLEAR_TEXT = "!password"  # libpq: any method but the password itself
 # Before anybody is signed in there is no SQLSTATE, only words.
 LOGIN = ("password authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
 WAITED = ("timeout expired", "timed out")
@@ -152,8 +153,8 @@ class PostgresSession:
         return connection
 
     def _tls(self) -> dict[str, Any]:
-        if not self.settings.tls:
-            return {"sslmode": "disable"}
+        if not self.settings.secured:
+            return {"sslmode": "disable", "require_auth": NO_CLEAR_TEXT}
         known = ssl.get_default_verify_paths().cafile or "system"
         return {"sslmode": "verify-full", "sslrootcert": known}
 
@@ -176,7 +177,7 @@ class PostgresSession:
             return ConfigError(f"{self._where}: {said}; grant it, or name another user")
         if state in ABSENT or state in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
-        return UnreachableError(f"{self._where}: down: {said}")
+        return UnreachableError(f"{self._where}: down: {said}{self.settings.tls_advice(said)}")
 
     @property
     def _where(self) -> str:

@@ -367,3 +367,20 @@ def test_f161_a_token_is_never_written_in_the_config() -> None:
     assert faults(MINIMAL + "http: {auth: {token: {file: /no/such}}}") == [
         "http.auth.token: cannot read /no/such: No such file or directory"
     ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "fine"),
+    [
+        *(("db2", True), ("db2:3306", True), ("10.0.0.7", True)),
+        *(("", False), ("a b", False), ("db2:x", False), ("mysql://db2", False)),
+    ],
+)
+def test_f160_a_server_to_follow_is_a_host_or_a_host_and_a_port(listed: str, *, fine: bool) -> None:
+    told = faults(MINIMAL.rstrip() + f"\n    follow_hosts: ['{listed}']\n")
+
+    assert told == (
+        []
+        if fine
+        else [f"sources[0].follow_hosts[0]: {listed!r} is no server; write host or host:port"]
+    )

@@ -19,7 +19,9 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Beat, Source
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
-SETTINGS = SourceSettings("shop", "a", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
+SETTINGS = SourceSettings(
+    *("shop", "a", 3306, "u", CollectorSettings("http://c", "shop"), "shop"), follow_hosts=("b",)
+)
 
 
 @dataclass
@@ -132,6 +134,24 @@ def test_the_pulse_follows_the_collector_to_another_server(store: ServiceStore) 
     assert [(one.number, one.head.identity) for one in fences] == [(0, "a"), (1, "b")]
     assert heartbeat.followed().host == "b"
     assert way.servers["a"].closed
+
+
+def test_f160_no_heartbeat_goes_to_a_server_that_the_config_does_not_name(
+    store: ServiceStore,
+) -> None:
+    way = Way()
+    heartbeat = _pulse(store, way)
+    heartbeat.beat()
+    way.host = "rogue"
+    way.now += FOLLOW
+
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match="reads rogue:3306"):
+            heartbeat.beat()
+
+    assert "add it to follow_hosts of shop" in heartbeat.ailment
+    assert heartbeat.followed().host == "a"
+    assert set(way.servers) == {"a"}
 
 
 def test_a_silent_collector_leaves_the_pulse_where_it_is(store: ServiceStore) -> None:

@@ -19,7 +19,10 @@ from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
 
-SOURCE = SourceSettings("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop")
+SOURCE = SourceSettings(
+    *("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop"),
+    follow_hosts=("one", "two", "db", "down"),
+)
 HERE = binlog_position(1, 100)
 
 
@@ -109,7 +112,9 @@ def test_while_the_collector_is_silent_the_server_that_was_asked_last_is() -> No
 )
 def test_where_the_head_is_asked_for(*, follow: bool, host: str, identity: str | None) -> None:
     settings = SourceSettings(
-        "shop", "set", 1, "u", SOURCE.collector, "shop", follow_collector=follow
+        *("shop", "set", 1, "u", SOURCE.collector, "shop"),
+        follow_collector=follow,
+        follow_hosts=("down",),
     )
 
     found = Site(host).feed(settings).head()
@@ -164,3 +169,29 @@ def test_a_collector_that_has_just_said_nothing_is_not_asked_for_its_lists() -> 
     assert isinstance(feed.captures(), Missing)
     feed.acknowledged()
     assert isinstance(feed.captures(), Capture)
+
+
+def test_f160_a_server_that_the_config_does_not_name_is_never_dialled() -> None:
+    site = Site("rogue")
+    feed = site.feed()
+
+    told = feed.captures()
+
+    assert isinstance(told, Missing)
+    assert "reads rogue:3306" in told.why
+    assert "add it to follow_hosts of shop" in told.why
+    assert feed.head() is None
+    with pytest.raises(UnreachableError, match="follow_hosts"):
+        feed.connected()
+    assert site.servers == []
+
+
+def test_f160_a_collector_that_moves_to_an_unnamed_server_makes_its_source_unknown() -> None:
+    site = Site("one")
+    feed = site.feed()
+    feed.head()
+    site.host = "rogue"
+
+    assert feed.head() is None
+    assert isinstance(feed.captures(), Missing)
+    assert [one.host for one in site.servers] == ["one"]

@@ -1,0 +1,170 @@
+"""No password leaves for a server that the config does not name, or in clear text.
+
+Covers pipeline/settings.py; pipeline/sources/mysql/session.py, postgres/session.py.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from pipeline.errors import UnreachableError
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.session import CLEAR_TEXT, Session
+from pipeline.sources.postgres.session import PostgresSession
+
+PASSWORD = "s3cret-of-the-source"
+SOURCE = SourceSettings(
+    *("shop", "127.0.0.1", 1, "u", CollectorSettings("http://c", "shop"), "shop"),
+    password=PASSWORD,
+)
+MYSQL_FLAGS = 0x0008_8200 | 0x1  # PLUGIN_AUTH, SECURE_CONNECTION, PROTOCOL_41
+
+
+def _mysql_packet(number: int, body: bytes) -> bytes:
+    return struct.pack("<I", len(body))[:3] + bytes([number]) + body
+
+
+def _mysql(asked: str) -> Callable[[socket.socket], Iterator[bytes]]:
+    """A MySQL server that wants the password by the plug-in *asked*."""
+
+    def speak(link: socket.socket) -> Iterator[bytes]:
+        low, high = MYSQL_FLAGS & 0xFFFF, MYSQL_FLAGS >> 16
+        hello = b"\x0a8.0.36\0" + struct.pack("<I", 7) + b"12345678\0"
+        hello += struct.pack("<HBHHB", low, 45, 2, high, 21) + bytes(10)
+        hello += b"123456789012\0mysql_native_password\0"
+        link.sendall(_mysql_packet(0, hello))
+        yield link.recv(4096)
+        prompt = b"\x04Password: " if asked == "dialog" else b"12345678901234567890\0"
+        link.sendall(_mysql_packet(2, b"\xfe" + asked.encode() + b"\0" + prompt))
+        yield link.recv(4096)
+
+    return speak
+
+
+def _postgres(link: socket.socket) -> Iterator[bytes]:
+    """A Postgres server that wants the password itself."""
+    yield link.recv(4096)
+    link.sendall(b"R" + struct.pack(">II", 8, 3))
+    yield link.recv(4096)
+
+
+@dataclass(eq=False)
+class Rogue:
+    """Listens on a port of its own, and keeps all that it is sent."""
+
+    speak: Callable[[socket.socket], Iterator[bytes]]
+    heard: list[bytes] = field(default_factory=list)
+    listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.listener.getsockname()[1])
+
+    def serve(self) -> None:
+        """Speak to one client."""
+        link, _ = self.listener.accept()
+        with closing(link):
+            link.settimeout(10)
+            self.heard.extend(self.speak(link))
+
+
+@contextmanager
+def rogue(speak: Callable[[socket.socket], Iterator[bytes]]) -> Iterator[Rogue]:
+    """It, until its one client has hung up."""
+    made = Rogue(speak)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    try:
+        yield made
+    finally:
+        thread.join(20)
+        made.listener.close()
+
+
+@pytest.mark.parametrize("plugin", CLEAR_TEXT)
+def test_f160_a_mysql_server_that_asks_for_the_password_itself_gets_none(plugin: str) -> None:
+    with rogue(_mysql(plugin)) as server:
+        session = Session(replace(SOURCE, port=server.port))
+        with closing(session), pytest.raises(UnreachableError, match="clear text"):
+            session.ask("SELECT 1")
+
+    assert len(server.heard) == 2
+    assert server.heard[1] == b""
+    assert PASSWORD.encode() not in b"".join(server.heard)
+
+
+def test_f160_a_postgres_server_that_asks_for_the_password_itself_gets_none() -> None:
+    with rogue(_postgres) as server:
+        session = PostgresSession(replace(SOURCE, port=server.port), "shop")
+        with closing(session), pytest.raises(UnreachableError, match="cleartext password"):
+            session.ask("SELECT 1")
+
+    assert server.heard[1:] == [b""]
+    assert PASSWORD.encode() not in b"".join(server.heard)
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "secured"),
+    [
+        ("10.0.0.7", None, True),
+        ("db.example", None, True),
+        ("db.example", False, False),
+        ("127.0.0.1", None, False),
+        ("::1", None, False),
+        ("localhost", None, False),
+        ("/run/postgresql", None, False),
+        ("127.0.0.1", True, True),
+    ],
+)
+def test_f160_tls_is_required_where_a_network_lies_between(
+    host: str, *, tls: bool | None, secured: bool
+) -> None:
+    assert replace(SOURCE, host=host, tls=tls).secured is secured
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "followed"),
+    [
+        pytest.param("DB1.example.", 3307, True, id="its own host, at any port"),
+        pytest.param("db2.example", 5, True, id="a listed host, at any port"),
+        pytest.param("db3.example", 3306, True, id="a listed port"),
+        pytest.param("db3.example", 3307, False, id="another port"),
+        pytest.param("2001:db8:0::1", 1, True, id="an address in another spelling"),
+        pytest.param("2001:db8::2", 3306, True, id="an address with its port"),
+        pytest.param("2001:db8::2", 1, False, id="an address at another port"),
+        pytest.param("db1.example.evil.example", 3306, False, id="a name that begins alike"),
+        pytest.param("127.0.0.1", 3306, False, id="this machine, which is not named"),
+        pytest.param("", 3306, False, id="no host"),
+    ],
+)
+def test_f160_only_servers_that_the_config_names_are_followed(
+    host: str, port: int, *, followed: bool
+) -> None:
+    listed = ("DB2.example", "db3.example:3306", "2001:db8::1", "[2001:db8::2]:3306")
+    source = replace(SOURCE, host="db1.example", follow_hosts=listed)
+
+    if followed:
+        assert source.at(host, port) == replace(source, host=host, port=port)
+        return
+    with pytest.raises(UnreachableError, match="add it to follow_hosts") as told:
+        source.at(host, port)
+    assert f"reads {host}:{port}" in str(told.value)
+
+
+def test_f160_loopback_has_many_spellings() -> None:
+    assert SOURCE.at("localhost", 3307).port == 3307
+
+
+def test_f160_a_server_without_tls_gets_nothing_where_tls_is_needed_and_the_fix_is_told() -> None:
+    with rogue(_mysql("mysql_clear_password")) as server:
+        session = Session(replace(SOURCE, port=server.port, tls=True))
+        with closing(session), pytest.raises(UnreachableError, match="set tls: false"):
+            session.ask("SELECT 1")
+
+    assert b"".join(server.heard) == b""
