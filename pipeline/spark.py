@@ -1,12 +1,15 @@
 """The one Spark session, built here and nowhere else; each setting with its reason."""
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.errors import UnreachableError
@@ -38,6 +41,7 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
 _GIVING_WAY = "5"  # a third of the driver's share of a core that both want
+_SECRET = re.compile(r"secret|password|token|credential", re.IGNORECASE)
 # A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
 _ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -52,7 +56,8 @@ def open_session(
     Raises:
         UnreachableError: the cluster did not take it.
     """
-    builder = SparkSession.builder.appName(f"sluice:{settings.lane}").master(settings.master)
+    name = f"sluice:{settings.lane}"
+    builder = SparkSession.builder.appName(name).master(settings.master)
     options = {
         **_SETTINGS,
         **(_ALONE if alone(settings.master) else {}),
@@ -66,9 +71,10 @@ def open_session(
     # Workers run what the service runs, not whatever python3 comes first on the PATH: PySpark asks
     # this variable, and the setting of that name only where spark-submit started the program.
     os.environ["PYSPARK_PYTHON"] = options.get("spark.pyspark.python", sys.executable)
-    for name, value in options.items():
-        builder = builder.config(name, value)
+    for key, value in options.items():
+        builder = builder.config(key, value)
     try:
+        _start_java(name, settings.master, options)
         session = builder.getOrCreate()
     except Py4JError as error:
         told = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
@@ -78,6 +84,22 @@ def open_session(
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
+    """Start Spark's process, and hand secrets to it once it runs.
+
+    PySpark writes each setting that it knows beforehand into the process's command line, which
+    every user of the machine may read.
+    """
+    if SparkContext._gateway is not None:
+        return
+    every = {"spark.app.name": name, "spark.master": master, **options}
+    plain = {key: value for key, value in every.items() if not _SECRET.search(key)}
+    gateway = launch_gateway(  # type: ignore[no-untyped-call]
+        SparkConf().setAll(list(plain.items()))
+    )
+    SparkContext(gateway=gateway, conf=SparkConf().setAll(list(every.items())))
 
 
 def alone(master: str) -> bool:

@@ -5,9 +5,10 @@ reads first and writes later would fail at once when another has written in betw
 busy timeout.  Writers of this process queue on a lock, those of others on the busy timeout.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from monitor.store.upgrade import upgrade
 from pipeline.errors import ConfigError, UnreachableError
 
 _BUSY_MILLISECONDS = 15_000
+PRIVATE = 0o600
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -44,13 +46,18 @@ class Database:
     def open(cls, path: Path, *, service: bool) -> "Database":
         """Open or create the file at *path*; *service* takes the lock that only one may hold.
 
+        Only its owner may read it, whatever the umask: it can hold corrected messages.  The lock
+        is that of the file itself, whatever symbolic link names it.
+
         Raises:
             ConfigError: it cannot be opened, belongs to another service, or is too new.
         """
+        path = path.resolve()
         if path.is_dir():
             raise ConfigError(f"store {path}: it is a folder; set the path of a file")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _keep_private(path)
             lock = Lock.take(path) if service else None
         except OSError as error:
             raise ConfigError(
@@ -143,6 +150,23 @@ class Database:
             raise UnreachableError(self.ailment) from error
         if writes:
             self.ailment = ""
+
+
+def _keep_private(path: Path) -> None:
+    """Create the file for its owner alone, or take from others what they may do with it.
+
+    SQLite gives its two files beside it the rights that it has.
+
+    Raises:
+        ConfigError: the file has a second name, by which another service could open it unseen.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
+    if (links := path.stat().st_nlink) > 1:
+        raise ConfigError(f"store {path}: {links} names (hard links) lead to it; keep one")
+    for name in (path.name, *(f"{path.name}{end}" for end in ("-wal", "-shm", ".lock"))):
+        with suppress(FileNotFoundError, PermissionError):  # another user's stays as it is
+            path.with_name(name).chmod(PRIVATE)
 
 
 def _engine(path: Path) -> Engine:

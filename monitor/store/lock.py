@@ -23,7 +23,7 @@ class Lock:
             ConfigError: another service is; the message names its process.
         """
         path = database.with_name(database.name + ".lock")
-        file = path.open("a+", encoding="utf-8")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -34,3 +35,33 @@ def test_a_worker_begins_with_what_its_tasks_need_imported(spark: SparkSession) 
 
 def test_f57_time_stamps_are_written_so_that_every_reader_reads_them(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+
+
+SECRETS = """
+from pathlib import Path
+from pipeline import jars
+from pipeline.settings import PipelineSettings
+from pipeline.spark import open_session
+
+key = "spark.executorEnv.AWS_SECRET_ACCESS_KEY"
+settings = PipelineSettings("lake", "k:1", (), spark={key: "s3cret-of-the-bucket"})
+session = open_session(settings, jars.spark())
+lines = [one.read_bytes() for one in Path("/proc").glob("[0-9]*/cmdline")]
+java = [one for one in lines if b"org.apache.spark.deploy.SparkSubmit" in one]
+print(len(java) > 0, any(b"s3cret-of-the-bucket" in one for one in java))
+print(session.sparkContext.getConf().get(key))
+session.stop()
+"""
+
+
+def test_f165_no_key_of_a_bucket_stands_in_a_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=SECRETS,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+
+    assert done.stdout.splitlines()[-2:] == ["True False", "s3cret-of-the-bucket"]

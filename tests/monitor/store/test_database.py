@@ -1,4 +1,6 @@
+import os
 import sqlite3
+import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -8,6 +10,7 @@ import pytest
 from sqlalchemy import event, update
 
 from checks.model import Outcome, Ruling, Verdict
+from monitor.store.database import Database
 from monitor.store.schema import version
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
@@ -188,3 +191,41 @@ def test_f105_a_store_of_the_version_before_is_read(store: ServiceStore) -> None
     assert [one.ruling.more for one in again.verdicts.list()] == [0, 0, 1]
     assert again.verdicts.fail_ends() == {("shop.t", "range_counts"): NOW + SECOND}
     again.close()
+
+
+def test_f165_only_its_owner_may_read_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.db"
+    before = os.umask(0)
+    try:
+        path.touch(0o666)
+        database = Database.open(path, service=True)
+        with database.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE seen (n)")
+        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        database.close()
+    finally:
+        os.umask(before)
+
+    assert modes.keys() == {f"sluice.db{end}" for end in ("", "-wal", "-shm", ".lock")}
+    assert set(modes.values()) == {0o600}
+
+
+def test_f165_a_symbolic_link_leads_to_the_same_lock(tmp_path: Path) -> None:
+    path, link = tmp_path / "sluice.db", tmp_path / "elsewhere" / "other.db"
+    link.parent.mkdir()
+    database = Database.open(path, service=True)
+    link.symlink_to(path)
+
+    with pytest.raises(ConfigError, match="in use by another service"):
+        Database.open(link, service=True)
+
+    database.close()
+
+
+def test_f165_a_second_name_of_the_file_is_refused(tmp_path: Path) -> None:
+    path, second = tmp_path / "sluice.db", tmp_path / "second.db"
+    Database.open(path, service=False).close()
+    second.hardlink_to(path)
+
+    with pytest.raises(ConfigError, match="2 names"):
+        Database.open(second, service=True)
