@@ -69,7 +69,8 @@ def _with_own(view: TableView) -> TableView:
         "cache", HopLag(Hop.COPY, timedelta(seconds=2), _now(), timedelta()), view.day[Stage.MIRROR]
     )
     more = (*view.verdicts, *own)
-    return replace(view, lags=lags, verdicts=more, images=(image,), copies=(copy,))
+    budget = timedelta(minutes=5)
+    return replace(view, lags=lags, verdicts=more, images=(image,), copies=(copy,), budget=budget)
 
 
 class _Scraped(BaseHTTPRequestHandler):
