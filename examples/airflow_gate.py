@@ -5,7 +5,9 @@ Needs an HTTP connection named `sluice` (host and port of the service).  The gat
 * 200, complete: the sensor succeeds and passes on the version of each mirror;
 * 404, not yet or unknown: the sensor goes on waiting;
 * 409, blocked or revoked: the sensor fails at once, and a person must look;
-* 400, no such table or cut: it fails, too.
+* 400, no such table, cut or path: it fails, too, so a mistyped endpoint does not wait for hours.
+
+Each answer of the gate has a header, ``Sluice-Gate``, with the state.
 
 Written for the HTTP provider 4.10 and later; its calls are tested against
 small stand-ins for Airflow; Airflow itself runs airflow_image.py in a test.

@@ -1,19 +1,22 @@
 """The HTTP face: gate and readiness for programs, metrics for Prometheus, a page for people.
 
 Answers of the gate: 200 ready, 404 not yet or unknown, 409 blocked or revoked, 400 no such table
-or cut.  Nothing is asked of a source or the lake here but by the gate and for waivers, within
-their samples' age.
+or cut.  A path that no route has is 400, too.  Nothing is asked of a source or the lake here but
+by the gate and for waivers, within their samples' age.
 """
 
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -35,7 +38,7 @@ from monitor.web.pauses import PAUSE_ROUTES
 from monitor.web.quarantine import QUARANTINE_ROUTES
 from monitor.web.repairs import REPAIR_ROUTES
 from monitor.web.request_rules import RequestRules, unknown_key
-from monitor.web.runbooks import RUNBOOK_ROUTES
+from monitor.web.runbooks import RUNBOOK_ROUTES, reference_page
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
 from monitor.web.trusted import TOKEN_NEEDED, Access, refusal
@@ -44,6 +47,7 @@ from pipeline.errors import ConfigError, HeldError, ProofError, UnreachableError
 from pipeline.model import Stage
 
 LONGEST_WAIT = 300.0
+GATE_HEADER = "Sluice-Gate"
 
 Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
 Wait = Annotated[float, BeforeValidator(seconds), Query(ge=0, le=LONGEST_WAIT)]
@@ -53,11 +57,11 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
     told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES)
-    asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)
+    asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)  # runbooks last: they take any name.md
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
-    app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
+    app = FastAPI(title="Sluice", docs_url=None, redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()
     app.add_middleware(RequestRules)  # inside of what follows
     app.add_middleware(TrustedOnly, access=parts.access)
@@ -66,7 +70,7 @@ def application(parts: ApiParts) -> FastAPI:
     app.exception_handler(UnreachableError)(_unreachable)
     app.exception_handler(ProofError)(_unreachable)
     app.exception_handler(HeldError)(_unreachable)
-    app.exception_handler(HTTPException)(_not_there)
+    app.exception_handler(HTTPException)(_refused)
     return app
 
 
@@ -123,7 +127,11 @@ async def ask(
     wait: Wait = 0.0,
     patient: bool = False,
 ) -> JSONResponse:
-    """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
+    """One answer for all tables; *wait* seconds at most for it to become 200 or 409.
+
+    The header ``Sluice-Gate`` has the state in small letters, so that "not yet" is told from the
+    404 of something else.
+    """
     question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
     began, patience = parts.clock(), timedelta(seconds=wait)
     with parts.way.first(), parts.scrape.gate_latency.time():
@@ -136,7 +144,8 @@ async def ask(
         if later is None:
             break  # "not yet" is never wrong
         decision = later
-    return JSONResponse(_answer(decision), decision.status(patient=patient))
+    headers = {GATE_HEADER: decision.state.value}
+    return JSONResponse(_answer(decision), decision.status(patient=patient), headers)
 
 
 @GATE_ROUTES.get("/late")
@@ -177,6 +186,18 @@ def service(parts: Parts) -> render.Json:
     first = [render.first_line(one) for one in first_lines(board, now)]
     state = {"turning": not _stalled(board, now), "why": _stalled(board, now)}
     return {**state, "first": first, **_parts(board)}
+
+
+@SERVICE_ROUTES.get("/docs", response_class=HTMLResponse)
+def reference(request: Request) -> str:
+    """Every route with its parameters, for people; for programs there is /openapi.json."""
+    return reference_page(request.app.openapi())
+
+
+@SERVICE_ROUTES.get("/tables/{table:path}", include_in_schema=False)
+def table_page(table: str) -> RedirectResponse:
+    """The page with this table alone."""
+    return RedirectResponse(f"/?{urlencode({'text': table})}")
 
 
 @SERVICE_ROUTES.get("/", response_class=HTMLResponse)
@@ -239,10 +260,19 @@ def _must(said: str) -> str:
     return re.sub(r"^Input should be", "must be", said)
 
 
-async def _not_there(_: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    said = error.detail if isinstance(error, HTTPException) else str(error)
-    return JSONResponse({"error": said}, status)
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    """What a route or the router refuses; 400 for a path that no route has.
+
+    A sensor reads 404 as "not yet", and would wait for a mistyped path.
+    """
+    if not isinstance(error, HTTPException):
+        return JSONResponse({"error": str(error)}, 500)
+    if error.status_code == 404 and "endpoint" not in request.scope:
+        paths = {route.path for route in request.app.routes if isinstance(route, APIRoute)}
+        near = get_close_matches(request.url.path, sorted(paths), n=1, cutoff=0.5)
+        fix = f"the nearest is {near[0]}" if near else "see /docs"
+        return JSONResponse({"error": f"no path {request.url.path}; {fix}"}, 400)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 async def _unreachable(_: Request, error: Exception) -> JSONResponse:

@@ -2,6 +2,7 @@
 
 A parameter that a route does not declare is refused: `cutt=2027-01-01` would otherwise be ignored,
 and the answer would be about another cut.  A body beyond a limit is refused before it is read.
+HEAD is answered as GET, without the body.  A page may load nothing from elsewhere.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,6 +24,11 @@ from monitor.nearest import nearest
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
 """Bytes of a request's body, by path; a corrected message has 16 Mi letters at most."""
+
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class RequestRules:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the parameters of one request."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server sends no body for it
         if scope["type"] == "http" and scope["query_string"]:
             route = _route(scope, scope["app"].routes)
             fault = "" if route is None else parameter_fault(route, scope["query_string"])
@@ -40,6 +48,7 @@ class RequestRules:
                 await JSONResponse({"error": fault}, 400)(scope, receive, send)
                 return
         if scope["type"] == "http":
+            send = _confined(send)
             most = LARGEST_BODIES.get(scope["path"], LARGEST_BODY)
             length = Headers(scope=scope).get("content-length", "0")
             if length.isdecimal() and int(length) > most:
@@ -48,6 +57,20 @@ class RequestRules:
                 return
             receive = _limited(receive, most)
         await self.app(scope, receive, send)
+
+
+def _confined(send: Send) -> Send:
+    """Send that lets the pages among the answers load nothing, from here or elsewhere."""
+
+    async def send_some(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.setdefault("X-Content-Type-Options", "nosniff")
+            if headers.get("content-type", "").startswith("text/html"):
+                headers.setdefault("Content-Security-Policy", PAGE_POLICY)
+        await send(message)
+
+    return send_some
 
 
 def _too_large(most: int) -> str:

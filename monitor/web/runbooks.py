@@ -4,9 +4,11 @@ They are read from ``docs`` of the checkout or the installation; without it noth
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse
@@ -35,6 +37,32 @@ td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; verti
 </body></html>
 """
 )
+
+_ROUTES = Environment(autoescape=True).from_string(
+    """<h1>Routes</h1>
+<p>Times are RFC 3339, durations <code>30s</code>, <code>5m</code> or ISO 8601.
+For programs: <a href="openapi.json">openapi.json</a>.</p>
+<table><tr><th>route</th><th>parameters</th><th>what it does</th></tr>
+{% for one in routes %}<tr><td><code>{{ one.method }} {{ one.path }}</code></td>
+<td>{% for name in one.parameters %}<code>{{ name }}</code> {% endfor %}</td>
+<td>{{ one.text }}</td></tr>
+{% endfor %}</table>"""
+)
+
+
+def reference_page(openapi: Mapping[str, Any]) -> str:
+    """Every route of an OpenAPI document as a page that loads nothing from elsewhere."""
+    routes = [
+        {
+            "method": method.upper(),
+            "path": path,
+            "parameters": [one["name"] for one in route.get("parameters", ())],
+            "text": route.get("description") or route.get("summary", ""),
+        }
+        for path, methods in openapi["paths"].items()
+        for method, route in methods.items()
+    ]
+    return _PAGE.render(name="routes", body=_ROUTES.render(routes=routes), home="./")
 
 
 def link(runbook: str) -> str:

@@ -181,7 +181,7 @@ def test_f51_what_is_not_there_is_told_in_a_sentence(
         pytest.param("/v1/gate?table=no.such", 400, "no table 'no.such'", id="a table at the gate"),
         pytest.param(f"/v1/gate?table={USERS}&cut=x", 400, "bad cut 'x'", id="a cut"),
         pytest.param("/v1/incidents?state=none", 400, "must be 'pending'", id="a state"),
-        pytest.param("/v1/nothing", 404, "Not Found", id="a path"),
+        pytest.param("/v1/gates", 400, "no path /v1/gates; the nearest is /v1/gate", id="a path"),
     ],
 )
 def test_f51_programs_are_told_in_a_sentence_under_error(
@@ -191,6 +191,16 @@ def test_f51_programs_are_told_in_a_sentence_under_error(
 
     assert answer.status_code == status
     assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/", "/livez", f"/v1/gate?table={USERS}&cut=2026-03-28"])
+def test_f191_head_is_answered_as_get_without_the_body(path: str, server: str) -> None:
+    head = httpx.head(server + path, trust_env=False)
+    get = httpx.get(server + path, trust_env=False)
+
+    assert head.status_code == get.status_code == 200
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert head.content == b""
 
 
 def test_f51_every_verb_is_asked() -> None:

@@ -1,5 +1,7 @@
 """A request that breaks a rule is refused on every route, and the answer says how to ask."""
 
+import html
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -83,3 +85,68 @@ def test_f114_post_parameters_and_unknown_body_keys_are_refused(rig: Rig) -> Non
         "known: reason, tables, until, who"
     )
     assert rig.store.pauses.list(rig.now, limit=10) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/v1/gates?table=a.b", "the nearest is /v1/gate"),
+        ("/v1/table", "the nearest is /v1/tables"),
+        ("/nothing-of-the-kind", "see /docs"),
+    ],
+)
+def test_f184_a_path_that_no_route_has_is_400_and_names_the_nearest(
+    rig: Rig, path: str, near: str
+) -> None:
+    answer = rig.client.get(path)
+
+    assert answer.status_code == 400
+    assert near in answer.json()["error"]
+
+
+def test_f184_not_yet_is_told_from_any_other_404(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+
+    ready = rig.client.get(f"/v1/gate?table={USERS}&cut=2026-03-28")
+    later = rig.client.get(f"/v1/gate?table={USERS}&cut=2027-01-01")
+    other = rig.client.get("/v1/certificates/none")
+
+    assert (ready.status_code, ready.headers["Sluice-Gate"]) == (200, "ready")
+    assert (later.status_code, later.headers["Sluice-Gate"]) == (404, "not_ready")
+    assert other.status_code == 404
+    assert "Sluice-Gate" not in other.headers
+
+
+def test_f184_a_method_that_a_route_has_not_says_which_it_has(rig: Rig) -> None:
+    answer = rig.client.post("/v1/gate")
+
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/runbooks/lost.md"])
+def test_f162_a_page_loads_nothing_from_elsewhere(rig: Rig, path: str) -> None:
+    rig.round()
+    answer = rig.client.get(path)
+
+    policy = answer.headers["Content-Security-Policy"]
+    assert answer.status_code == 200
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert not re.findall(r"<(?:script|link|img|iframe)[^>]*(?:https?:)?//", answer.text)
+
+
+def test_f162_the_page_of_routes_names_each_with_its_parameters(rig: Rig) -> None:
+    text = rig.client.get("/docs").text
+
+    paths = list(rig.client.get("/openapi.json").json()["paths"])
+    assert [path for path in paths if path not in html.unescape(text)] == []
+    assert "<code>patient</code>" in text
+
+
+def test_f191_a_table_has_a_page(rig: Rig) -> None:
+    rig.round()
+
+    answer = rig.client.get(f"/tables/{USERS}", follow_redirects=True)
+
+    assert answer.status_code == 200
+    assert USERS in answer.text
