@@ -30,6 +30,7 @@ body { max-width: 48rem; margin: 1rem auto; padding: 0 1rem; overflow-wrap: anyw
   font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; }
 pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886; border-radius: .4rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
+th { white-space: nowrap; }
 td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
 :target { background: #fdf0d3; color: #16202a; }
 </style></head><body><p><a href="{{ home }}">Sluice</a></p>
@@ -57,7 +58,7 @@ def reference_page(openapi: Mapping[str, Any]) -> str:
             "method": method.upper(),
             "path": path,
             "parameters": [one["name"] for one in route.get("parameters", ())],
-            "text": route.get("description") or route.get("summary", ""),
+            "text": re.sub(r"``|\*", "", route.get("description") or route.get("summary", "")),
         }
         for path, methods in openapi["paths"].items()
         for method, route in methods.items()
