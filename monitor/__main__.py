@@ -12,6 +12,7 @@ import click
 
 from monitor import commands
 from monitor.nearest import nearest
+from monitor.terminal import say
 from pipeline.errors import SluiceError
 
 USAGE = 2
@@ -33,7 +34,7 @@ class Verbs(click.Group):
         except (SluiceError, click.ClickException) as error:
             if ctx.meta[JSON]:
                 told = error.format_message() if isinstance(error, click.ClickException) else error
-                click.echo(json.dumps({"error": str(told)}))
+                say(json.dumps({"error": str(told)}))
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -83,7 +84,7 @@ def main() -> None:
     try:
         sluice(prog_name="sluice")
     except SluiceError as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         sys.exit(USAGE)
 
 

@@ -6,10 +6,13 @@ Libraries log through the standard library; their lines go the same way.
 import logging
 import secrets
 import sys
+from io import StringIO
 from typing import TextIO
 
 import structlog
 from structlog.contextvars import get_contextvars, merge_contextvars
+
+from monitor.terminal import visible, visible_in
 
 CHATTY = ("apscheduler", "kafka", "httpx", "httpcore", "uvicorn.access", "py4j", "sqlalchemy")
 
@@ -59,5 +62,15 @@ def current_run() -> str:
 def _rendering(*, json: bool, colours: bool) -> list[structlog.typing.Processor]:
     if json:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    plain = structlog.dev.plain_traceback  # the default one prints local variables: rows, secrets
-    return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=plain)]
+    return [_visible, structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=_traceback)]
+
+
+def _visible(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return visible_in(dict(event))
+
+
+def _traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+    """Without local variables, which the default one prints: rows, secrets."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write(visible(text.getvalue()))

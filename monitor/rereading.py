@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from monitor.client import listed, posted
+from monitor.terminal import say, visible
 
 PACE = 1.0  # seconds between two looks
 FAILED = 4
@@ -37,14 +38,12 @@ def _ids(base: str, path: str, body: Mapping[str, Any]) -> set[str]:
 def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
     found = _watched(base, ids, quiet=as_json) if wait else _told(base, ids)
     if as_json:
-        click.echo(json.dumps(found))
+        say(json.dumps(found))
     elif not wait:
         for one in found:
-            click.echo(_line(one))
+            say(_line(one))
     if gone := len(ids) - len(found):
-        click.echo(
-            f"{gone} more are too old to be listed, so how they ended is not known", err=True
-        )
+        say(f"{gone} more are too old to be listed, so how they ended is not known", err=True)
     well = {one["id"] for one in found if one["done"] and not one["unchecked"]}
     if wait and well != ids:
         sys.exit(FAILED)
@@ -81,7 +80,7 @@ def _goes_on(one: Mapping[str, Any]) -> bool:
 def _show(line: str, *, moving: bool) -> None:
     """On a terminal the line of one that goes on is written over."""
     live = sys.stdout.isatty()
-    click.echo(f"\r\x1b[K{line}" if live else line, nl=not (live and moving))
+    click.echo(f"\r\x1b[K{visible(line)}" if live else visible(line), nl=not (live and moving))
 
 
 def _line(one: Mapping[str, Any]) -> str:

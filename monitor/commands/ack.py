@@ -8,6 +8,7 @@ import click
 
 from monitor.client import address, posted
 from monitor.options import asks_service, names_who
+from monitor.terminal import say
 
 
 @click.command("ack")
@@ -21,7 +22,7 @@ def ack(*, incident: str, who: str, config: Path, server: str | None, as_json: b
     """
     path = f"/v1/incidents/{quote(incident, safe='')}/acknowledgement"
     answer = posted(address(server, config), path, "acknowledged", {"who": who})
-    click.echo(json.dumps(answer) if as_json else f"{incident} is in the hands of {who}")
+    say(json.dumps(answer) if as_json else f"{incident} is in the hands of {who}")
 
 
 COMMAND = ack

@@ -10,6 +10,7 @@ import click
 
 from monitor.client import address, listed, posted
 from monitor.options import Length, asks_service, names_who
+from monitor.terminal import say
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def keep(
     body |= {"column": column, "before": before}
     answer = posted(address(server, config), "/v1/archives", "window", body)
     if as_json:
-        click.echo(json.dumps(answer))
+        say(json.dumps(answer))
         return
     again = "" if answer["new"] else "; that was said before"
-    click.echo(f"{_line(answer['window'])}{again}")
+    say(f"{_line(answer['window'])}{again}")
 
 
 @archive.command("list")
@@ -65,12 +66,12 @@ def registered(*, config: Path, server: str | None, as_json: bool) -> None:
     """List the windows that were registered, newest first."""
     windows = listed(address(server, config), "/v1/archives")
     if as_json:
-        click.echo(json.dumps(windows))
+        say(json.dumps(windows))
         return
     for one in windows:
         taken = one["withdrawn"]
         end = f"; withdrawn by {taken['who']}: {taken['reason']}" if taken else ""
-        click.echo(f"{one['id']} {_line(one)}, by {one['who']}: {one['reason']}{end}")
+        say(f"{one['id']} {_line(one)}, by {one['who']}: {one['reason']}{end}")
 
 
 @archive.command("withdraw")
@@ -87,7 +88,7 @@ def withdraw(
     """
     body = {"id": number, "reason": reason, "who": who}
     answer = posted(address(server, config), "/v1/archives/withdrawals", "window", body)
-    click.echo(json.dumps(answer) if as_json else f"withdrawn: {_line(answer['window'])}")
+    say(json.dumps(answer) if as_json else f"withdrawn: {_line(answer['window'])}")
 
 
 @archive.command("backtest")
@@ -128,16 +129,16 @@ def backtest(
         registered = windows(listed(address(server, config), "/v1/archives"))
     except UnreachableError as error:
         registered = ()
-        click.echo(f"{error}; only windows of the config count", err=True)
+        say(f"{error}; only windows of the config count", err=True)
     found = backtests(load(config), tables, registered, trial)
     told = [{"table": table, **_day(day)} for table, days in found for day in days]
     if as_json:
-        click.echo(json.dumps(told))
+        say(json.dumps(told))
         return
     for one in told:
-        click.echo(_tested(one))
+        say(_tested(one))
     if not told:
-        click.echo("no delete is in the change log, or no rule speaks of its table")
+        say("no delete is in the change log, or no rule speaks of its table")
 
 
 def _day(day: "BacktestDay") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from monitor.config.file import load, schema
 from monitor.config.plug_ins import mistaken, unbuilt
 from monitor.config.text import located, read_text, refusal
 from monitor.config.warnings import warnings
+from monitor.terminal import say
 
 
 @click.command("check-config")
@@ -18,7 +19,7 @@ from monitor.config.warnings import warnings
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     """Read the config and say what is wrong with it; exit status 2 if anything is."""
     if as_schema:
-        click.echo(json.dumps(schema(), indent=2))
+        say(json.dumps(schema(), indent=2))
         return
     found = load(config, unbuilt)
     text = read_text(config)
@@ -35,13 +36,13 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         "warnings": doubts,
     }
     if as_json:
-        click.echo(json.dumps(facts))
+        say(json.dumps(facts))
         return
     for doubt in facts.pop("warnings"):
-        click.echo(f"warning: {doubt}", err=True)
-    click.echo(f"{config} is fine" if not doubts else f"{config} can be used; see the warnings")
+        say(f"warning: {doubt}", err=True)
+    say(f"{config} is fine" if not doubts else f"{config} can be used; see the warnings")
     for name, value in list(facts.items())[1:]:
-        click.echo(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
+        say(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
 
 
 COMMAND = check_config

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from monitor.terminal import say
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
         registration = asked.registration(collection_scope(found.settings, every[source]))
         if registration is None:
             raise ConfigError(f"the collector of source {source!r} is not set up from here")
-        click.echo(
+        say(
             "\n".join(_applied(registration, as_json=as_json) if applies else _wanted(registration))
         )
 

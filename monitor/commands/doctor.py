@@ -12,6 +12,7 @@ import click
 from monitor.config.file import load
 from monitor.config.plug_ins import unbuilt
 from monitor.options import Length
+from monitor.terminal import say
 from pipeline.errors import ConfigError
 from pipeline.finding import FindingSeverity
 
@@ -61,9 +62,9 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
     if as_json:
         unasked = [asdict(one) for one in examination.unasked]
         findings = [asdict(finding) for finding in examination.findings]
-        click.echo(json.dumps({"findings": findings, "unasked": unasked}))
+        say(json.dumps({"findings": findings, "unasked": unasked}))
     else:
-        click.echo("\n".join(_lines(examination)))
+        say("\n".join(_lines(examination)))
     sys.exit(REFUSED if examination.refused else UNASKED if examination.unasked else 0)
 
 

@@ -12,6 +12,7 @@ import click
 from monitor import copy_lines
 from monitor.client import address, listed, told
 from monitor.options import about_cut, asked_cut, asks_service
+from monitor.terminal import say
 
 
 @click.command("explain")
@@ -33,16 +34,16 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     rows = [one for one in listed(base, "/v1/tables") if one["table"] == table]
     if as_json:
         copies = {name: told for one in rows for name, told in one["copies"].items()}
-        click.echo(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
+        say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
         return
     for answer in answers:
         for line in _answer(answer, _repairs(incidents, table)):
-            click.echo(line)
+            say(line)
     for line in (line for one in rows for line in copy_lines.of_table(one)):
-        click.echo(line)
-    click.echo("checks:" if verdicts else "checks: none has ruled yet")
+        say(line)
+    say("checks:" if verdicts else "checks: none has ruled yet")
     for one in verdicts:
-        click.echo(_check(one, history))
+        say(_check(one, history))
 
 
 def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:

@@ -14,6 +14,7 @@ from monitor.client import address, told
 from monitor.config.whereabouts import whereabouts
 from monitor.last_words import last_words, lines
 from monitor.options import Length, about_cut, asked_cut, asks_service
+from monitor.terminal import say
 from pipeline.errors import UnreachableError
 
 LONGEST, YEAR = 60.0, timedelta(days=365)
@@ -61,14 +62,14 @@ def gate(
     try:
         answer = _wait(address(server, config), question, wait.total_seconds(), patient=patient)
     except UnreachableError as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         _understood(cut, whereabouts(config).zone if server is None else ZoneInfo("UTC"))
         if server is None:
             _unwatched(last_words(config, stage, tables), as_json=as_json)
         elif as_json:
-            click.echo(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
+            say(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
         sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
-    click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
+    say(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
     sys.exit(EXITS[answer["state"]])
 
 
@@ -101,9 +102,9 @@ def _understood(cut: str | None, zone: ZoneInfo) -> None:
 
 def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"state": "unknown", "ready": False, "last_known": known}))
+        say(json.dumps({"state": "unknown", "ready": False, "last_known": known}))
         return
-    click.echo("\n".join(["UNKNOWN: nobody looks at the tables", *lines(known)]))
+    say("\n".join(["UNKNOWN: nobody looks at the tables", *lines(known)]))
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

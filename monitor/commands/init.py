@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from monitor.terminal import say
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def init(config: Path, address: str | None, name: str, password_env: str | None)
     except OSError as error:
         msg = f"cannot write {config}: {error.strerror}"
         raise ConfigError(msg) from None
-    click.echo(f"{config} written; edit it, then: sluice check-config --config {config}")
+    say(f"{config} written; edit it, then: sluice check-config --config {config}")
 
 
 def _proposed(text: str, address: str, name: str, password_env: str | None) -> str:
@@ -63,7 +64,7 @@ def _proposed(text: str, address: str, name: str, password_env: str | None) -> s
     require_database(source.settings, source_options(source.settings))
     proposal = propose(survey(source.settings, _progress))
     folded = sum(len(one.of) for one in proposal.rules)
-    click.echo(
+    say(
         f"{folded + len(proposal.alone)} tables: {len(proposal.rules)} rules for {folded} of them,"
         f" {len(proposal.keyless)} without a key",
         err=True,

@@ -8,6 +8,7 @@ import click
 
 from monitor.client import address, listed
 from monitor.options import asks_service
+from monitor.terminal import say
 
 
 @click.command("late")
@@ -21,12 +22,12 @@ def late(since: str | None, config: Path, server: str | None, as_json: bool) -> 
     params = {} if since is None else {"since": since}
     found = listed(address(server, config), "/v1/late", params)
     if as_json:
-        click.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     for one in found:
-        click.echo(_line(one))
+        say(_line(one))
     if not found:
-        click.echo("nothing came too late for an image that is kept, or for its partition")
+        say("nothing came too late for an image that is kept, or for its partition")
 
 
 def _line(one: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import click
 
 from monitor.client import address, listed
 from monitor.options import asks_service
+from monitor.terminal import say
 
 
 @click.command("lineage")
@@ -21,10 +22,10 @@ def lineage(name: str, config: Path, server: str | None, as_json: bool) -> None:
     """
     found = listed(address(server, config), "/v1/lineage", {"name": name})
     if as_json:
-        click.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     for one in found:
-        click.echo(_line(one))
+        say(_line(one))
 
 
 def _line(one: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import click
 
 from monitor.client import address, posted
 from monitor.options import asks_service, names_who
+from monitor.terminal import say
 
 
 @click.command("pause")
@@ -32,11 +33,11 @@ def pause(
     body = {"tables": list(tables), "reason": reason, "who": who, "until": until}
     answer = posted(address(server, config), "/v1/pauses", "pauses", body)
     if as_json:
-        click.echo(json.dumps(answer["pauses"]))
+        say(json.dumps(answer["pauses"]))
         return
     for one in answer["pauses"]:
         until_then = f", until {one['until']}" if one["until"] else ""
-        click.echo(f"{one['table']}: paused since {one['since']}{until_then}")
+        say(f"{one['table']}: paused since {one['since']}{until_then}")
 
 
 COMMAND = pause

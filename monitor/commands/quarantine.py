@@ -13,6 +13,7 @@ import msgspec
 
 from monitor.client import address, posted, told
 from monitor.options import asks_service, names_who
+from monitor.terminal import say
 from pipeline.errors import ConfigError
 
 PACE = 1.0  # seconds between two looks
@@ -47,17 +48,17 @@ def list_(
     asked = {"limit": limit, "every": every} | ({} if table is None else {"table": table})
     found = told(address(server, config), "/v1/quarantine", "changes", asked)
     if as_json:
-        click.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     for one in found["changes"]:
         _say(_line(one))
     more = sum(found["open"].values()) - sum(one["state"] == "open" for one in found["changes"])
     if more > 0:
-        click.echo(f"and {more} more are open")
+        say(f"and {more} more are open")
     for one in found["tables"]:
         _say(_book(one))
     if not found["changes"] and not found["open"]:
-        click.echo("nothing is open that could not be read")
+        say("nothing is open that could not be read")
 
 
 @quarantine.command("show")
@@ -84,20 +85,20 @@ def show(
         _write(out, found)
         return
     if as_json:
-        click.echo(json.dumps(found))
+        say(json.dumps(found))
         return
     _say(_line(found))
     for name in ("key", "schema_id", "unread"):
         if found[name] is not None:
             _say(f"{name}: {found[name]}")
     if not found["kept"]:
-        click.echo("no byte of it was kept: it was empty, or a standard keeps it out of the lake")
+        say("no byte of it was kept: it was empty, or a standard keeps it out of the lake")
     elif not found["in_topic"]:
-        click.echo("its topic has it no more: say its key, if it had one, to send it again")
+        say("its topic has it no more: say its key, if it had one, to send it again")
     if letters and found["kept"]:
         _say(found["text"] or f"base64: {found['value']}")
     if 0 < letters < found["letters"]:
-        click.echo(f"... {found['letters'] - letters} more letters (--letters, or --out FILE)")
+        say(f"... {found['letters'] - letters} more letters (--letters, or --out FILE)")
 
 
 @quarantine.command("resend")
@@ -182,7 +183,7 @@ def _ended(base: str, id_: str) -> dict[str, Any]:
 def _say(text: str) -> None:
     """Print *text*, of which nothing acts on the terminal: it may hold whatever was sent."""
     shown = (x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in text)
-    click.echo("".join(shown))
+    say("".join(shown))
 
 
 def _write(out: Path, found: Mapping[str, Any]) -> None:
@@ -195,7 +196,7 @@ def _write(out: Path, found: Mapping[str, Any]) -> None:
     except OSError as error:
         raise ConfigError(f"cannot write {out}: {error}") from error
     kind = "text" if text else "bytes"
-    click.echo(f"{out}: send it again with `sluice quarantine resend {found['id']} --{kind} {out}`")
+    say(f"{out}: send it again with `sluice quarantine resend {found['id']} --{kind} {out}`")
 
 
 def _laid_out(text: str) -> bytes:

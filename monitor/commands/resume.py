@@ -7,6 +7,7 @@ import click
 
 from monitor.client import address, posted
 from monitor.options import asks_service, names_who
+from monitor.terminal import say
 
 
 @click.command("resume")
@@ -20,10 +21,10 @@ def resume(
     body = {"tables": list(tables), "who": who}
     answer = posted(address(server, config), "/v1/pauses/ended", "pauses", body)
     if as_json:
-        click.echo(json.dumps(answer["pauses"]))
+        say(json.dumps(answer["pauses"]))
         return
     for one in answer["pauses"]:
-        click.echo(f"{one['table']}: goes on; it was paused since {one['since']}")
+        say(f"{one['table']}: goes on; it was paused since {one['since']}")
 
 
 COMMAND = resume

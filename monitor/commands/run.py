@@ -11,6 +11,7 @@ from monitor.config.plug_ins import unbuilt
 from monitor.config.text import located, read_text
 from monitor.config.warnings import warnings
 from monitor.logs import configure
+from monitor.terminal import say
 
 
 @click.command("run")
@@ -31,7 +32,7 @@ def run(config: Path, log_format: str | None, log_level: str) -> None:
         structlog.get_logger().warning("config", doubt=doubt)
     from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs
 
-    sys.exit(service.run(found, lambda address: click.echo(f"status page: {address}/")))
+    sys.exit(service.run(found, lambda address: say(f"status page: {address}/")))
 
 
 COMMAND = run

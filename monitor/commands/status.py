@@ -11,6 +11,7 @@ from monitor import copy_lines
 from monitor.client import address, listed, told
 from monitor.last_words import last_words, lines
 from monitor.options import asks_service
+from monitor.terminal import say, visible_in
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 UNWATCHED = 3
 SHOWN = 40
+UNLIMITED = 10_000  # columns where nobody has a screen: in a pipe whole names count
 
 
 @click.command("status")
@@ -34,12 +36,13 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
         _unwatched(str(error), last_words(config, "mirror"), as_json=as_json)
         sys.exit(UNWATCHED)
     if as_json:
-        click.echo(json.dumps({"service": turning, "tables": tables, "incidents": incidents}))
+        say(json.dumps({"service": turning, "tables": tables, "incidents": incidents}))
         return
     from rich.console import Console  # noqa: PLC0415  - help draws no table
     from rich.text import Text  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    tables, incidents, turning = visible_in(tables), visible_in(incidents), visible_in(turning)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else UNLIMITED)
     if not turning["turning"]:
         why = f"nothing below can be believed: {turning['why']}"
         console.print(Text(why, style="bold red"))  # a name in it may look like markup
@@ -55,10 +58,10 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
 
 def _unwatched(why: str, known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"service": {"turning": False, "why": why}, "last_known": known}))
+        say(json.dumps({"service": {"turning": False, "why": why}, "last_known": known}))
         return
     for line in (why, *lines(known), *map(_incident, known["incidents"])):
-        click.echo(line)
+        say(line)
 
 
 def _first(one: dict[str, Any]) -> str:
@@ -77,11 +80,13 @@ def _incident(one: dict[str, Any]) -> str:
 
 
 def _tables(rows: list[dict[str, Any]]) -> "Table":
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Column, Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table("table", "state", "yesterday", "recent", "lag", "why")
     waits_first = sorted(rows, key=lambda row: (_ready(row), row["table"]))
+    longest = max(len(row["table"]) for row in waits_first[:SHOWN])
+    names = Column("table", no_wrap=True, min_width=longest)  # whole: people copy them
+    table = Table(names, "state", "yesterday", "recent", "lag", "why")
     for row in waits_first[:SHOWN]:
         day, recent = row["day"]["mirror"], row["recent"]["mirror"]
         lag = "unknown" if row["lag_seconds"] is None else f"{row['lag_seconds']:.1f} s"

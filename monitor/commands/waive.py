@@ -8,6 +8,7 @@ import click
 
 from monitor.client import address, deleted, posted
 from monitor.options import asks_service, names_who
+from monitor.terminal import say
 
 
 @click.command("waive")
@@ -37,16 +38,16 @@ def waive(
             raise click.UsageError("--until ends a waiver later, --withdraw now; give one of them")
         body = {"reason": reason, "who": who}
         answer = deleted(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
-        click.echo(json.dumps(answer) if as_json else f"{id_} is waived no more")
+        say(json.dumps(answer) if as_json else f"{id_} is waived no more")
         return
     body = {"id": id_, "reason": reason, "who": who}
     if until is not None:
         body["until"] = until
     answer = posted(base, "/v1/waivers", "new", body)
     if as_json:
-        click.echo(json.dumps(answer))
+        say(json.dumps(answer))
         return
-    click.echo(f"{id_} waived" if answer["new"] else f"{id_} had been waived before")
+    say(f"{id_} waived" if answer["new"] else f"{id_} had been waived before")
 
 
 COMMAND = waive

@@ -182,6 +182,26 @@ def test_status_of_thousands_of_tables_fits_a_screen() -> None:
     assert len(result.output.splitlines()) < 60
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        pytest.param(f"shop.{'orders_' * 20}", f"shop.{'orders_' * 20}", id="longer than a line"),
+        pytest.param("shop.\x1b[2Jt", "shop.\\x1b[2Jt", id="an escape"),
+    ],
+)
+def test_f191_f163_status_in_a_pipe_shows_a_name_whole_and_harmless(name: str, shown: str) -> None:
+    service, state = FastAPI(), {"state": "ready", "reasons": []}
+    row = {"table": name, "lag_seconds": 1, "day": {"mirror": state}, "recent": {"mirror": state}}
+    service.get("/v1/tables")(lambda: [row])
+    service.get("/v1/incidents")(lambda: [])
+    service.get("/v1/service")(lambda: {"turning": True, "why": "", "first": []})
+    with serving(service) as address:
+        result = CliRunner().invoke(status.COMMAND, ["--server", address])
+
+    assert shown in result.output
+    assert "\x1b" not in result.output
+
+
 @pytest.mark.parametrize("name", ["[red]", "shop.[/]", "a[bold]b", ":cat:.t"])
 def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) -> None:
     service, waits = FastAPI(), {"state": name, "reasons": [{"text": name}]}
