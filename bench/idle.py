@@ -84,7 +84,6 @@ class MirroredLake:
 @click.option("--dir", "folder", default=Path("build/bench/idle"), type=Path)
 def main(*, sizes: Sequence[int], folder: Path) -> None:
     """Measure the service at these numbers of tables: idle, and with one change a second."""
-    configure(json=True, level="CRITICAL")
     for size in sizes:
         home = folder.resolve() / str(size)
         shutil.rmtree(home, ignore_errors=True)
@@ -150,4 +149,5 @@ def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> floa
 
 
 if __name__ == "__main__":
+    configure(json=True, level="CRITICAL")
     main()

@@ -18,7 +18,7 @@ import pytest
 from pipeline import jars
 
 PARTS = ("pipeline", "checks", "alerts", "monitor", "demo", "bench", "tests", "docs", "grafana")
-CARRIED = {"anyio", "py4j", "starlette"}  # parts of what fastapi and pyspark offer
+CARRIED = {"anyio", "h11", "py4j", "starlette"}  # parts of what fastapi, uvicorn and pyspark offer
 BEHIND = {"crc32c"}  # kafka-python imports it where it is installed
 FILES = ("pyproject.toml", "README.md", "LICENSE", "jars.lock")
 

@@ -125,7 +125,7 @@ def test_bounds_of_instants_enclose_every_instant(times: list[datetime]) -> None
     low, high = bounds(times, INSTANT)
 
     assert datetime.fromisoformat(low) <= min(times)
-    assert datetime.fromisoformat(low) > min(times) - timedelta(milliseconds=1)
+    assert datetime.fromisoformat(low) + timedelta(milliseconds=1) > min(times)
     assert high is None or datetime.fromisoformat(high) > max(times)
 
 
