@@ -6,6 +6,7 @@ import pytest
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.rulings import Rulings
+from monitor.store.waivers import Waiver
 from tests.monitor.rig import USERS, Rig
 
 CHECK = "range_counts"
@@ -72,3 +73,35 @@ def test_of_a_pass_that_lasts_few_are_kept(rig: Rig, whole: bool, kept: list[int
         said.append(say(rig, Outcome.PASS))
 
     assert said == kept
+
+
+KEYS = ("[1, 2)", "[2, 3)")
+
+
+def named(*keys: str) -> tuple[str, ...]:
+    """Waiver ids of ranges that the check found wrong."""
+    return tuple(f"{CHECK}:{USERS}:{key}" for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("waived", "holds"),
+    [
+        pytest.param((), False, id="none is waived"),
+        pytest.param(KEYS[:1], False, id="one of two is waived"),
+        pytest.param(KEYS[1:], False, id="the other of two is waived"),
+        pytest.param(KEYS, True, id="both are waived"),
+    ],
+)
+def test_f113_a_fail_of_two_keys_revokes_until_both_are_waived(
+    rig: Rig, waived: tuple[str, ...], holds: bool
+) -> None:
+    status, answer = rig.ask(cut=(rig.now - timedelta(seconds=2)).isoformat())
+    for id_ in named(*waived):
+        rig.store.waivers.add(Waiver(id_, "the rows are known", "ann", rig.now))
+
+    rig.say(USERS, Ruling(Outcome.FAIL, "two ranges differ", "", KEYS))
+
+    issued = rig.store.certificates.get(answer["tables"][0]["certificate"])
+    assert status == 200
+    assert issued is not None
+    assert (issued.revoked is None) is holds
