@@ -4,7 +4,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 import structlog
 
@@ -15,10 +18,14 @@ from monitor.interpreter import prefer_answers
 from monitor.spark.supervise import COMMAND
 from monitor.store.store import ServiceStore
 from monitor.web.server import HttpServer, raise_open_files
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
+from pipeline.lake.lease import RENEWED_EVERY, Holder, Lease
+from pipeline.lake.store import open_store
 
 REMEMBERED = timedelta(days=40)
 SPARK_PATIENCE = timedelta(seconds=8)
 JOBS_PATIENCE = timedelta(seconds=3)
+LEASE_PATIENCE = timedelta(seconds=2)
 LAST_RESORT = 18.0  # seconds from the order to stop until the process ends, whatever still hangs
 log = structlog.get_logger(__name__)
 
@@ -27,7 +34,7 @@ def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = C
     """Serve until SIGTERM or SIGINT; *ready* is told the address; exit status 0 after the stop.
 
     Raises:
-        ConfigError: the port or the store is taken; nothing was started.
+        ConfigError: the port, the store or the lane is taken; nothing was started.
     """
     limit_arenas()
     prefer_answers()
@@ -36,10 +43,76 @@ def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = C
     app = App(config, ServiceStore.open(config.store, service=True), spark)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: app.stopping.set())
+    try:
+        lease = _lease(app)
+    except ConfigError:
+        app.close()
+        raise
+    if app.stopping.is_set():
+        app.close()
+        return 0
+    held = _Held(app, lease)
     _start(app, http)
+    held.start()
     ready(http.address)
     _watch(app, http)
-    return _stop(app, http)
+    status = _stop(app, http, held)
+    return 1 if held.lost else status
+
+
+def _lease(app: App) -> Lease:
+    """The lease of the lane; not held yet where the lake does not answer.
+
+    Raises:
+        ConfigError: another service lands this lane.
+    """
+    settings = app.config.settings
+    holder = Holder.here(str(Path(app.config.store).resolve()), clock())
+    lease = Lease(open_store(settings.changes), settings.lane, holder)
+    try:
+        lease.take(app.stopping.wait)
+    except UnreachableError as error:
+        log.warning("lease_unknown", lane=settings.lane, error=str(error))
+    return lease
+
+
+@dataclass(eq=False)
+class _Held:
+    """Renews the lease until the service stops; stops the service when another has the lease."""
+
+    app: App
+    lease: Lease
+    lost: bool = False
+    _spark_ended: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Begin to renew, in a thread that may hang with the lake."""
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+
+    def release(self, within: timedelta) -> None:
+        """Let another service land the lane, now that Spark has ended."""
+        self._spark_ended.set()
+        self._thread.join(within.total_seconds())
+
+    def _renew(self) -> None:
+        stopping, lease = self.app.stopping, self.lease
+        while not stopping.wait(RENEWED_EVERY.total_seconds()):
+            try:
+                if lease.number:
+                    lease.renew()
+                else:
+                    lease.take(stopping.wait)
+            except ConfigError as error:
+                log.critical("the lane has another service; this one stops", error=str(error))
+                self.lost = True
+                stopping.set()
+            except UnreachableError as error:
+                log.warning("lease_not_renewed", lane=lease.lane, error=str(error))
+        self._spark_ended.wait()
+        if not self.lost:
+            with suppress(SluiceError):  # it expires
+                lease.release()
 
 
 def _start(app: App, http: HttpServer) -> None:
@@ -65,7 +138,7 @@ def _watch(app: App, http: HttpServer) -> None:
             app.stopping.set()
 
 
-def _stop(app: App, http: HttpServer) -> int:
+def _stop(app: App, http: HttpServer, held: _Held) -> int:
     """End every part; a client that hangs past all patience ends with the process."""
     log.info("stopping")
     resort = threading.Timer(LAST_RESORT, os._exit, [1])
@@ -73,6 +146,7 @@ def _stop(app: App, http: HttpServer) -> int:
     resort.start()
     app.schedule.stop()
     app.supervisor.stop(SPARK_PATIENCE)
+    held.release(LEASE_PATIENCE)
     http.stop()
     clean = app.schedule.wait(JOBS_PATIENCE)
     app.close()

@@ -13,6 +13,7 @@ import pytest
 
 from demo.web import LOCAL
 from monitor.store.store import ServiceStore
+from pipeline.lake.folder import Folder
 
 pytestmark = pytest.mark.stack  # processes of several seconds
 
@@ -35,19 +36,28 @@ schedule: {{land: PT1S, merge: PT1S, watch: PT1S}}
 class Service:
     """One life of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = "s.yaml", *, wait: bool = True) -> None:
         self.folder = folder
-        self.log = folder / "log"
-        told = folder / "address"
+        self.log = folder / f"log-{config}"
+        self.told = told = folder / f"address-{config}"
         told.unlink(missing_ok=True)
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.monitor.fake_service", folder / "s.yaml", told],
+                [sys.executable, "-m", "tests.monitor.fake_service", folder / config, told],
                 stderr=log,
                 stdout=log,
             )
-        _wait_for(lambda: (told.exists() and told.read_text()) or self.process.poll() is not None)
-        self.address = told.read_text() if told.exists() else ""
+        if wait:
+            self.wait()
+
+    @property
+    def address(self) -> str:
+        """Where it answers; empty if it was refused."""
+        return self.told.read_text() if self.told.exists() else ""
+
+    def wait(self) -> None:
+        """Until it serves, or is refused."""
+        _wait_for(lambda: self.address or self.process.poll() is not None)
 
     def get(self, path: str) -> tuple[int, Any]:
         """Ask it."""
@@ -69,11 +79,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(folder: Path) -> Iterator[Callable[[], Service]]:
+def start(folder: Path) -> Iterator[Callable[..., Service]]:
     lives: list[Service] = []
 
-    def begin() -> Service:
-        lives.append(Service(folder))
+    def begin(config: str = "s.yaml", *, wait: bool = True) -> Service:
+        lives.append(Service(folder, config, wait=wait))
         return lives[-1]
 
     yield begin
@@ -124,6 +134,59 @@ def test_a_second_service_on_the_same_store_is_refused(start: Callable[[], Servi
 
     assert second.process.wait(timeout=240) != 0
     assert "ConfigError" in second.log.read_text()
+
+
+def with_store(folder: Path, name: str) -> str:
+    """The config of a service with another store, on the same lane of the same lake."""
+    text = (folder / "s.yaml").read_text()
+    (folder / f"{name}.yaml").write_text(text.replace("s.db", f"{name}.db"))
+    return f"{name}.yaml"
+
+
+def test_f166_a_second_service_with_another_store_on_the_same_lane_is_refused_until_it_is_free(
+    folder: Path, start: Callable[..., Service]
+) -> None:
+    first, other = start(), with_store(folder, "other")
+
+    second = start(other)
+    assert second.process.wait(timeout=240) != 0
+    refused = second.log.read_text()
+    first.end(signal.SIGKILL)
+    third = start(other)
+    assert third.end(signal.SIGTERM) == 0
+    fourth = start()
+
+    assert f"process {first.process.pid}, store {folder / 's.db'}, since " in refused
+    assert "lease_waits" not in third.log.read_text()
+    assert fourth.get("/livez")[0] == 200
+
+
+def test_f166_of_two_services_that_start_at_once_on_one_lane_one_is_refused(
+    folder: Path, start: Callable[..., Service]
+) -> None:
+    both = [start(with_store(folder, name), wait=False) for name in ("one", "two")]
+    for one in both:
+        one.wait()
+
+    refused = [one for one in both if not one.address]
+    served = next(one for one in both if one.address)
+
+    assert [one.process.wait(timeout=240) != 0 for one in refused] == [True]
+    assert f"process {served.process.pid}, " in refused[0].log.read_text()
+
+
+def test_f166_a_service_whose_lane_was_taken_while_it_slept_stops(
+    folder: Path, start: Callable[..., Service]
+) -> None:
+    service = start()
+    store = Folder(str(folder / "lake" / "changes"))
+    newest = max(int(name.partition(".")[0]) for name in store.after("_lease/main", ""))
+    taken = b'{"id": "other", "host": "otherhost", "pid": 7, "store": "/s", "since": "now"}'
+
+    store.put_new(f"_lease/main/{newest + 50:020}.json", taken)
+
+    assert service.process.wait(timeout=60) == 1
+    assert "host otherhost, process 7" in service.log.read_text()
 
 
 def test_after_kill_9_it_goes_on_and_no_tick_is_unaccounted_for(
