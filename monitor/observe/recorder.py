@@ -10,7 +10,7 @@ all of that is written, in one transaction.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -58,7 +58,7 @@ class VerdictRecorder:
     _owed: dict[str, Incident | None] = field(default_factory=dict)  # None: forgotten
     _owed_verdicts: deque[Verdict] = field(default_factory=lambda: deque(maxlen=MOST_OWED))
     _owed_ends: dict[tuple[str, str], Verdict] = field(default_factory=dict)
-    _owed_fails: dict[tuple[str, str], tuple[Verdict, Verdict | None]] = field(default_factory=dict)
+    _owed_fails: dict[Hashable, tuple[Verdict, Verdict | None]] = field(default_factory=dict)
 
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
         """Let *verdicts* open and close incidents; write *kept* (all, by default) to history.
@@ -154,7 +154,7 @@ class VerdictRecorder:
                 self.records.record(settled, kept, now)
                 self.records.verdicts.end_fails(ended)
                 for verdict in failed:
-                    self._revoke(verdict)
+                    self._revoke(verdict, self._spared_by(verdict))
         except UnreachableError as error:
             log.warning("the store takes nothing; incidents are kept in memory", why=str(error))
             self._owe(settled, kept, failed, now)
@@ -168,7 +168,9 @@ class VerdictRecorder:
         self._owed_verdicts.extend(kept)
         for verdict in failed:
             if verdict.check in self.gating:
-                self._owed_fails[verdict.table, verdict.check] = verdict, self._spared_by(verdict)
+                # The first FAIL of the same rows stays: the PASS before a later one spares more.
+                rows = verdict.table, verdict.check, verdict.ruling.keys, verdict.ruling.more > 0
+                self._owed_fails.setdefault(rows, (verdict, self._spared_by(verdict)))
                 self.records.certificates.doubted.add(verdict.table)
         self.records.outbox.hold(settled.letters, now)
         self._open = None
@@ -190,7 +192,7 @@ class VerdictRecorder:
         log.warning("the store takes what was kept in memory", incidents=len(self._owed))
         self._owed, self._owed_ends, self._open = {}, {}, None
         self._owed_verdicts.clear()
-        self.records.certificates.doubted -= {table for table, _ in self._owed_fails}
+        self.records.certificates.doubted -= {one.table for one, _ in self._owed_fails.values()}
         self._owed_fails = {}
 
     def _spared_by(self, verdict: Verdict) -> Verdict | None:
@@ -207,12 +209,12 @@ class VerdictRecorder:
         finally:
             self._open = None
 
-    def _revoke(self, verdict: Verdict, passed: Verdict | None = None) -> None:
+    def _revoke(self, verdict: Verdict, passed: Verdict | None) -> None:
+        """Take back what *verdict* disproves; *passed* is the PASS that was the last before it."""
         if verdict.check not in self.gating:
             return
         if not waivers_of(verdict, self.records.waivers.waived()):
             return  # it blocks nothing any more
-        passed = passed or self._spared_by(verdict)
         valid = self.records.certificates.holding(verdict.table)
         gone = revocations(verdict, valid, passed)
         if gone:

@@ -1,13 +1,32 @@
 """What does a FAIL find in the store after a restart?  Covers monitor/observe/recorder.py."""
 
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection
+from sqlalchemy.event import listen
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
+from alerts.model import IncidentState
+from alerts.round import STORM, AlertSettings
+from alerts.routing import Route
+from checks.certificate import certify
+from checks.evidence import Evidence
 from checks.model import Outcome, Ruling, Verdict
+from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.rulings import Rulings
+from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
-from tests.monitor.rig import USERS, Rig
+from pipeline.model import Stage
+from tests.monitor.rig import NOON, USERS, Rig
+from tests.monitor.store.blank import blank_store
+from tests.monitor.store.kit import fence
 
 CHECK = "range_counts"
 
@@ -105,3 +124,423 @@ def test_f113_a_fail_of_two_keys_revokes_until_both_are_waived(
     assert status == 200
     assert issued is not None
     assert (issued.revoked is None) is holds
+
+
+@dataclass(eq=False)
+class Desk:
+    """A recorder over a store of its own, and a clock that obeys."""
+
+    store: ServiceStore
+    whole: frozenset[str] = frozenset({CHECK})
+    route: Route = field(default_factory=lambda: Route(hold=timedelta(), keep=timedelta()))
+    storm: int = 10
+    now: datetime = NOON
+
+    def __post_init__(self) -> None:
+        self.store.waivers.clock = lambda: self.now
+        self.rulings = Rulings()
+        settings = AlertSettings((self.route,), storm_limit=self.storm)
+        self.recorder = VerdictRecorder(
+            settings, self.store, self.rulings, frozenset({CHECK}), self.whole, lambda: self.now
+        )
+
+    def verdict(
+        self, outcome: Outcome, *keys: str, check: str = CHECK, more: int = 0, value: float = 0.0
+    ) -> Verdict:
+        ruling = Ruling(outcome, "told", "", keys or (f"row of {check}",), more)
+        return Verdict(USERS, check, ruling, self.now, (fence(9, self.now),), value)
+
+    def tell(self, outcome: Outcome, *keys: str, kept: bool = True, check: str = CHECK) -> Verdict:
+        """A second later a probe says this; *kept*: it goes into the history."""
+        self.now += timedelta(seconds=1)
+        one = self.verdict(outcome, *keys, check=check)
+        self.recorder.tell([one], kept=None if kept else ())
+        return one
+
+    def certify(self, number: int = 5) -> str:
+        """READY, as of heartbeat *number*."""
+        self.now += timedelta(seconds=1)
+        evidence = Evidence((fence(number, self.now),), 1)
+        stage = Stage.LANDED
+        made = certify(USERS, stage, self.now, issued=self.now, evidence=evidence, unknown=())
+        self.store.certificates.add(made)
+        return made.id
+
+    def holds(self, certificate: str) -> bool:
+        found = self.store.certificates.get(certificate)
+        assert found is not None
+        return found.revoked is None
+
+    def states(self) -> list[str]:
+        """Of the incidents that are open, as this process sees them."""
+        return [one.state.value for one in self.recorder.open()]
+
+    def stored(self) -> list[str]:
+        """Of all incidents, as the store has them."""
+        return sorted(one.state.value for one in self.store.incidents.list())
+
+    def history(self) -> str:
+        """First letters of what is in the history, oldest first."""
+        found = self.store.verdicts.list(USERS, limit=1_000)
+        return "".join(one.ruling.outcome.name[0] for one in reversed(found))
+
+
+@dataclass(eq=False)
+class FullDisk:
+    """No write of *desk*'s store begins until there is room."""
+
+    desk: InitVar[Desk]
+    full: bool = True
+
+    def __post_init__(self, desk: Desk) -> None:
+        listen(desk.store.database.engine, "begin", self._refuse)
+
+    def free(self) -> None:
+        self.full = False
+
+    def _refuse(self, connection: Connection) -> None:
+        if self.full and connection.get_execution_options()["writes"]:
+            raise OperationalError("BEGIN", {}, OSError("database or disk is full"))
+
+
+def desk_of(path: Path, **settings: Any) -> Desk:
+    return Desk(ServiceStore.open(blank_store(path / "d.db")), **settings)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = desk_of(tmp_path)
+    yield made
+    made.store.close()
+
+
+PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        pytest.param([FAIL, FAIL], "10", id="a fail that lasts"),
+        pytest.param([PASS, FAIL, PASS], "111", id="another outcome"),
+        pytest.param([UNKNOWN, UNKNOWN], "10", id="an unknown that lasts"),
+    ],
+)
+def test_f113_what_rules_otherwise_is_kept(desk: Desk, said: list[Outcome], kept: str) -> None:
+    assert flags(desk, [desk.verdict(one) for one in said]) == kept
+
+
+def flags(desk: Desk, said: Sequence[Verdict], minutes: Sequence[float] = ()) -> str:
+    """Which of *said*, so many minutes after the one before, are worth keeping."""
+    found = ""
+    for one, pause in zip_longest(said, minutes, fillvalue=None):
+        desk.now += timedelta(minutes=pause or 0)
+        assert one is not None
+        now = replace(one, at=desk.now)
+        kept = desk.recorder.changed([now])
+        desk.recorder.tell([now], kept=kept)
+        found += str(len(kept))
+    return found
+
+
+def test_f113_a_fail_that_names_other_rows_is_kept(desk: Desk) -> None:
+    said = [
+        desk.verdict(FAIL, "a"),
+        desk.verdict(FAIL, "b"),  # other keys
+        desk.verdict(FAIL, "b", more=1),  # cut off from now on
+        desk.verdict(FAIL, "b", more=3),
+        desk.verdict(FAIL, "b", more=1),
+        desk.verdict(FAIL, "b"),  # whole again
+        replace(desk.verdict(FAIL, "b"), ruling=Ruling(FAIL, "told", "code", ("b",))),
+    ]
+
+    assert flags(desk, said) == "1110011"
+
+
+def test_f113_a_pass_or_unknown_is_not_kept_for_its_keys(desk: Desk) -> None:
+    said = [desk.verdict(one, key) for one in (PASS, UNKNOWN) for key in ("a", "b")]
+
+    assert flags(desk, said) == "1010"
+
+
+def test_f113_a_fail_that_lasts_is_kept_once_an_hour_since_the_last_that_was_kept(
+    desk: Desk,
+) -> None:
+    assert flags(desk, [desk.verdict(FAIL)] * 5, [0, 50, 20, 20, 50]) == "10101"
+
+
+def test_f113_a_new_number_is_kept_once_an_hour_and_the_same_is_not(desk: Desk) -> None:
+    values = [1.0, 2.0, 2.0, 2.0, 3.0, 3.0]
+    said = [desk.verdict(PASS, value=one) for one in values]
+
+    assert flags(desk, said, [0, 50, 20, 90, 10, 70]) == "101010"
+
+
+def test_f113_an_unknown_that_lasts_spares_nothing_and_is_not_kept_daily(desk: Desk) -> None:
+    assert flags(desk, [desk.verdict(UNKNOWN)] * 2, [0, 60 * 30]) == "10"
+
+
+@pytest.mark.parametrize("before", [None, FAIL, UNKNOWN])
+def test_f113_a_pass_is_news_unless_one_went_before(desk: Desk, before: Outcome | None) -> None:
+    said = desk.verdict(PASS)
+    if before is not None:
+        desk.rulings.add([desk.verdict(before)])  # without an incident
+
+    assert desk.recorder.news([said]) == (said,)
+    desk.rulings.add([said])
+    assert desk.recorder.news([said]) == ()
+    for other in (desk.verdict(FAIL), desk.verdict(UNKNOWN)):
+        assert desk.recorder.news([other]) == (other,)
+
+
+def test_f113_an_open_incident_waits_for_each_pass(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, route=Route(hold=timedelta(), keep=timedelta(seconds=2)))
+    found = list[list[str]]()
+    for outcome in (FAIL, PASS, PASS, PASS):
+        desk.tell(outcome)
+        found.append(desk.states())
+
+    assert found == [["firing"], ["recovering"], ["recovering"], []]
+    assert desk.stored() == ["resolved"]
+    desk.store.close()
+
+
+def test_f113_history_holds_all_by_default_and_else_what_is_kept(desk: Desk) -> None:
+    desk.tell(FAIL)
+    desk.tell(PASS, kept=False)
+    desk.tell(PASS)
+    desk.tell(FAIL, kept=False)
+
+    assert desk.history() == "FP"
+    assert desk.stored() == ["firing", "resolved"]
+
+
+def test_f113_a_storm_ends_though_nothing_new_is_said(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, storm=1)
+    for check in ("a", "b", "c"):
+        desk.tell(FAIL, check=check)
+    assert STORM in {one.cause.check for one in desk.recorder.open()}
+    hidden = [one for one in desk.recorder.open() if one.cause.check in {"b", "c"}]
+    desk.store.incidents.keep([replace(one, state=IncidentState.RESOLVED) for one in hidden])
+    desk.recorder.open()
+
+    desk.recorder.tell([])
+
+    assert [one.cause.check for one in desk.recorder.open()] == ["a"]
+    desk.store.close()
+
+
+def test_f113_what_changes_nothing_leaves_the_store_alone(desk: Desk) -> None:
+    desk.tell(FAIL)
+    desk.recorder.withdraw(lambda member: False)
+    desk.tell(PASS)
+    desk.certify()
+    written = list[str]()
+    listen(desk.store.database.engine, "before_cursor_execute", lambda *a: written.append(a[2]))
+
+    for _ in range(3):
+        desk.tell(PASS, kept=False)
+        desk.recorder.withdraw(lambda member: False)
+
+    assert "BEGIN IMMEDIATE" not in written
+
+
+@pytest.mark.parametrize("outcome", [PASS, UNKNOWN])
+def test_f113_only_a_fail_revokes_and_only_one_of_a_gating_check(
+    desk: Desk, outcome: Outcome
+) -> None:
+    desk.recorder.whole = frozenset()
+    certificate = desk.certify()
+    desk.tell(outcome)
+    desk.tell(FAIL, check="other")
+    before = desk.holds(certificate)
+
+    desk.tell(FAIL)
+
+    assert (before, desk.holds(certificate)) == (True, False)
+
+
+def test_f113_a_fail_that_lasts_revokes_what_was_certified_since_and_is_not_kept(
+    desk: Desk,
+) -> None:
+    desk.tell(FAIL)
+    desk.recorder.withdraw(lambda member: False)
+    certificate = desk.certify()
+
+    desk.tell(FAIL, kept=False)
+
+    assert not desk.holds(certificate)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_f113_a_pass_of_all_rows_spares_what_it_covers(tmp_path: Path, *, whole: bool) -> None:
+    desk = desk_of(tmp_path, whole=frozenset({CHECK} if whole else ()))
+    certificate = desk.certify()
+    desk.tell(PASS)
+
+    desk.tell(FAIL)
+
+    assert desk.holds(certificate) is whole
+    desk.store.close()
+
+
+def test_f113_only_the_first_pass_after_a_fail_is_kept_as_its_end(desk: Desk) -> None:
+    for outcome in (PASS, UNKNOWN):
+        desk.tell(outcome)
+    before = dict(desk.store.verdicts.fail_ends())
+    desk.tell(FAIL)
+    desk.recorder.withdraw(lambda member: False)
+    ended = desk.tell(PASS, kept=False)
+    desk.tell(PASS)
+
+    assert before == {}
+    assert desk.store.verdicts.fail_ends() == {(USERS, CHECK): ended.at}
+    assert desk.rulings.newest(USERS, CHECK) is not ended
+
+
+def test_f113_incidents_about_what_is_not_watched_are_closed_and_others_stay(desk: Desk) -> None:
+    desk.tell(FAIL)
+    desk.tell(FAIL, check="other")
+
+    desk.recorder.withdraw(lambda member: member.check == "other")
+
+    assert [one.cause.check for one in desk.recorder.open()] == ["other"]
+    assert desk.stored() == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "not kept"])
+def test_f113_what_a_full_store_did_not_take_is_written_once_it_does(
+    desk: Desk, *, kept: bool
+) -> None:
+    desk.tell(FAIL, check="before")
+    certificate = desk.certify()
+    disk = FullDisk(desk)
+    fail = desk.tell(FAIL, kept=kept)
+    other = desk.tell(FAIL, check="other", kept=kept)
+    doubted = set(desk.store.certificates.doubted)
+    desk.tell(PASS, check="before", kept=kept)
+    seen = desk.states()
+    disk.free()
+    desk.recorder.tell([])
+    owed = desk.history()
+    desk.recorder.tell([])
+
+    assert doubted == {USERS}
+    assert seen == ["firing", "firing"]
+    assert desk.states() == ["firing", "firing"]
+    assert desk.stored() == ["firing", "firing", "resolved"]
+    assert not desk.holds(certificate)
+    assert desk.store.certificates.doubted == set()
+    assert desk.history() == owed == ("FFFP" if kept else "F")
+    assert list(desk.store.verdicts.fail_ends()) == [(USERS, "before")]
+    assert fail.table == other.table
+
+
+def test_f113_a_fail_of_a_check_that_gates_nothing_doubts_no_certificate(desk: Desk) -> None:
+    FullDisk(desk)
+
+    desk.tell(FAIL, check="other")
+
+    assert desk.store.certificates.doubted == set()
+    assert desk.states() == ["firing"]
+
+
+def test_f113_a_blip_while_the_store_is_full_is_forgotten(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, route=Route(hold=timedelta(hours=1), keep=timedelta()))
+    desk.tell(FAIL)
+    disk = FullDisk(desk)
+    pending = desk.states()
+    desk.tell(PASS)
+    forgotten = desk.states()
+    disk.free()
+    desk.recorder.tell([])
+
+    assert (pending, forgotten, desk.states(), desk.stored()) == (["pending"], [], [], [])
+    desk.store.close()
+
+
+def test_f113_what_is_closed_while_the_store_is_full_is_closed_in_it_later(desk: Desk) -> None:
+    desk.tell(FAIL)
+    disk = FullDisk(desk)
+    desk.recorder.withdraw(lambda member: False)
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert desk.stored() == ["resolved"]
+
+
+def test_f113_a_verdict_alone_is_owed_until_the_store_takes_it(desk: Desk) -> None:
+    disk = FullDisk(desk)
+    desk.tell(PASS)
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert desk.history() == "P"
+
+
+def test_f113_the_end_of_a_fail_alone_is_owed_until_the_store_takes_it(desk: Desk) -> None:
+    desk.tell(FAIL)
+    desk.recorder.withdraw(lambda member: False)
+    disk = FullDisk(desk)
+    ended = desk.tell(PASS, kept=False)
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert desk.store.verdicts.fail_ends() == {(USERS, CHECK): ended.at}
+
+
+@pytest.mark.parametrize("passed", [True, False], ids=["after a pass", "before any"])
+def test_f113_a_pass_that_came_after_an_owed_fail_spares_nothing_from_it(
+    desk: Desk, *, passed: bool
+) -> None:
+    if passed:
+        desk.tell(PASS)
+    certificate = desk.certify()
+    disk = FullDisk(desk)
+    desk.tell(FAIL)
+    desk.tell(PASS)
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert not desk.holds(certificate)
+
+
+def test_f113_a_second_owed_fail_does_not_take_the_place_of_the_first(desk: Desk) -> None:
+    """The PASS between them covers what the first one took back."""
+    desk.tell(PASS)
+    certificate = desk.certify()
+    disk = FullDisk(desk)
+    for outcome in (FAIL, PASS, FAIL):
+        desk.tell(outcome)
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert not desk.holds(certificate)
+
+
+def test_f113_owed_fails_of_other_rows_are_judged_one_by_one(desk: Desk) -> None:
+    certificate, waived = desk.certify(), f"{CHECK}:{USERS}:a"
+    desk.store.waivers.add(Waiver(waived, "the row is known", "ann", desk.now))
+    disk = FullDisk(desk)
+    desk.tell(FAIL, "a")
+    desk.tell(FAIL, "b")
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert not desk.holds(certificate)
+
+
+def test_f113_the_log_has_what_rules_otherwise_than_before(desk: Desk) -> None:
+    with capture_logs() as logged:
+        for outcome in (PASS, PASS, FAIL, FAIL, UNKNOWN, PASS):
+            desk.tell(outcome)
+        desk.tell(UNKNOWN, check="other")
+
+    said = [(one["check"], one["outcome"]) for one in logged if one["event"] == "verdict"]
+    assert said == [(CHECK, "fail"), (CHECK, "unknown"), (CHECK, "pass"), ("other", "unknown")]
+    assert "certificates revoked" not in {one["event"] for one in logged}
