@@ -184,7 +184,10 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     mark = inputs.samples.mark.value
     for name in _shards(inputs.table):
         if name not in mark.bases:
-            told = f"{name} has no complete base yet; {_advice(inputs.table)}"
+            told = (
+                f"{name} has no complete base yet (CREATE TABLE IF NOT EXISTS gives none);"
+                f" {_advice(inputs.table)}"
+            )
             yield Reason("no_base", told, _without_base(mark, name))
     for gap in map(read_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):

@@ -17,7 +17,13 @@ from pipeline.changelog.table import Stamp
 from pipeline.formats.format import RAW, Format
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
-from pipeline.landing.shape import Provenance, Routes, shape, slim
+from pipeline.landing.shape import (
+    Provenance,
+    Routes,
+    shape,
+    slim,
+    without_empty_transactions,
+)
 from pipeline.landing.tally import RunTally, tally
 from pipeline.landing.told_schemas import Unrepeated
 from pipeline.mark import ToldSchema
@@ -116,7 +122,7 @@ def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
-            changes = decoded(intake.format, intake.registry, raw)
+            changes = without_empty_transactions(decoded(intake.format, intake.registry, raw))
             if len(changes):
                 yield shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
 

@@ -1,3 +1,4 @@
+import json
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import pytest
 from demo.servers import Servers
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
 from pipeline.errors import HeldError
+from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, rows
 from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
@@ -217,3 +219,79 @@ def test_ranges_that_hold_nothing_need_no_broker(tmp_path: Path) -> None:
     told = run(task(tmp_path, nothing))
 
     assert (told.file, told.ranges[0].count, told.tallies) == (None, 0, ())
+
+
+def marker(status: str, transaction: str, *counts: tuple[str, int], **more: object) -> str:
+    """What Debezium sends as a transaction begins or ends."""
+    each = [{"data_collection": name, "event_count": n} for name, n in counts]
+    told = {"status": status, "id": transaction, "ts_ms": 1, "event_count": None} | {
+        "data_collections": None
+    }
+    if status == "END":
+        told |= {"event_count": sum(n for _, n in counts), "data_collections": each}
+    return json.dumps(told | more)
+
+
+MARKERS = "shop.transaction"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param(
+            [marker("BEGIN", "a:1"), marker("END", "a:1", ("d.t", 2))],
+            ["begin a:1", "end a:1"],
+            id="of rows that were sent",
+        ),
+        pytest.param(
+            [m for n in range(9) for m in (marker("BEGIN", f"a:{n}"), marker("END", f"a:{n}"))],
+            [],
+            id="of transactions elsewhere",
+        ),
+        pytest.param(
+            [marker("END", "a:1"), marker("BEGIN", "a:2")],
+            ["begin a:2"],
+            id="a BEGIN whose END is not read yet",
+        ),
+        pytest.param(
+            [marker("BEGIN", "a:1"), marker("BEGIN", "a:1"), marker("END", "a:1")],
+            [],
+            id="begun again, and still without rows",
+        ),
+        pytest.param(
+            [
+                *(marker("BEGIN", "a:1"), marker("END", "a:1")),
+                *(marker("BEGIN", "a:1"), marker("END", "a:1", ("d.t", 1))),
+            ],
+            ["begin a:1", "end a:1", "begin a:1", "end a:1"],
+            id="sent again with rows",
+        ),
+        pytest.param(
+            [marker("END", "a:1", event_count=None), marker("END", "a:2", event_count="many")],
+            ["end a:1", "end a:2"],
+            id="an END that does not count",
+        ),
+        pytest.param(
+            [marker("END", "a:1", event_count=0, data_collections=[{}])],
+            ["end a:1"],
+            id="an END that contradicts itself",
+        ),
+    ],
+)
+def test_f193_only_markers_of_transactions_with_captured_changes_land(
+    tmp_path: Path, sent: list[str], kept: list[str]
+) -> None:
+    """A connector of one database of a shared server sends those of all databases."""
+    its = replace(intake("shop", MARKERS), format=DebeziumJson())
+    batch = messages(sent, MARKERS).set_column(
+        RAW.get_field_index("key"), "key", pa.array([b'{"id":"x"}'] * len(sent))
+    )
+
+    write([batch], task(tmp_path, its))
+
+    found = [
+        (row["offset"], f"{row['op']} {row['tx']['id']}")
+        for path in tmp_path.rglob("*.parquet")
+        for row in pq.read_table(path, partitioning=None).to_pylist()
+    ]
+    assert [told for _, told in sorted(found)] == kept
