@@ -319,13 +319,13 @@ def test_f113_a_storm_ends_though_nothing_new_is_said(tmp_path: Path) -> None:
     for check in ("a", "b", "c"):
         desk.tell(FAIL, check=check)
     assert STORM in {one.cause.check for one in desk.recorder.open()}
-    hidden = [one for one in desk.recorder.open() if one.cause.check in {"b", "c"}]
-    desk.store.incidents.keep([replace(one, state=IncidentState.RESOLVED) for one in hidden])
+    others = [one for one in desk.recorder.open() if one.cause.check != STORM]
+    desk.store.incidents.keep([replace(one, state=IncidentState.RESOLVED) for one in others])
     desk.recorder.open()
 
     desk.recorder.tell([])
 
-    assert [one.cause.check for one in desk.recorder.open()] == ["a"]
+    assert desk.states() == []
     desk.store.close()
 
 
@@ -368,6 +368,21 @@ def test_f113_a_fail_that_lasts_revokes_what_was_certified_since_and_is_not_kept
 
     desk.tell(FAIL, kept=False)
 
+    assert not desk.holds(certificate)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["a store that works", "a full store"])
+def test_f113_a_fail_that_opens_no_incident_revokes_as_well(desk: Desk, *, full: bool) -> None:
+    """It follows from somebody else's write in the mirror, which has one."""
+    desk.tell(FAIL, check="foreign_write")
+    certificate = desk.certify()
+    disk = FullDisk(desk, full=full)
+    desk.tell(FAIL, kept=False)
+    disk.free()
+
+    desk.recorder.tell([])
+
+    assert [one.cause.check for one in desk.recorder.open()] == ["foreign_write"]
     assert not desk.holds(certificate)
 
 
@@ -435,13 +450,36 @@ def test_f113_what_a_full_store_did_not_take_is_written_once_it_does(
     assert fail.table == other.table
 
 
-def test_f113_a_fail_of_a_check_that_gates_nothing_doubts_no_certificate(desk: Desk) -> None:
+def test_f113_only_a_fail_of_a_gating_check_doubts_certificates(desk: Desk) -> None:
     FullDisk(desk)
 
     desk.tell(FAIL, check="other")
+    desk.tell(UNKNOWN)
+    desk.tell(PASS)
 
     assert desk.store.certificates.doubted == set()
     assert desk.states() == ["firing"]
+
+
+def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, route=Route(hold=timedelta(), channels=("pager",)))
+    desk.certify()
+    disk = FullDisk(desk)
+    with capture_logs() as logged:
+        desk.tell(FAIL)
+        waiting = [one.message.subject for one in desk.store.outbox.waiting("pager", 9)]
+        disk.free()
+        desk.recorder.tell([])
+        desk.tell(PASS)
+
+    events = [one["event"] for one in logged if one["event"] != "verdict"]
+    assert len(waiting) == 1
+    assert events == [
+        "the store takes nothing; incidents are kept in memory",
+        "certificates revoked",
+        "the store takes what was kept in memory",
+    ]
+    desk.store.close()
 
 
 def test_f113_a_blip_while_the_store_is_full_is_forgotten(tmp_path: Path) -> None:
@@ -522,12 +560,17 @@ def test_f113_a_second_owed_fail_does_not_take_the_place_of_the_first(desk: Desk
     assert not desk.holds(certificate)
 
 
-def test_f113_owed_fails_of_other_rows_are_judged_one_by_one(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("keys", "more"), [(("b",), 0), (("a",), 1)], ids=["another key", "rows without a name"]
+)
+def test_f113_owed_fails_of_other_rows_are_judged_one_by_one(
+    desk: Desk, keys: tuple[str, ...], more: int
+) -> None:
     certificate, waived = desk.certify(), f"{CHECK}:{USERS}:a"
     desk.store.waivers.add(Waiver(waived, "the row is known", "ann", desk.now))
     disk = FullDisk(desk)
     desk.tell(FAIL, "a")
-    desk.tell(FAIL, "b")
+    desk.recorder.tell([desk.verdict(FAIL, *keys, more=more)])
     disk.free()
 
     desk.recorder.tell([])

@@ -1,0 +1,329 @@
+"""What older changes tell of a row that came without some values, and what is left to the mirror.
+
+Covers pipeline/apply/partial_rows.py; whole turns are in tables/delta/test_partial_rows.py.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.apply.column_places import ColumnPlaces
+from pipeline.apply.partial_rows import Completed, completed, is_partial
+from pipeline.apply.provenance import ORDER, Owned
+from pipeline.errors import HeldError
+from pipeline.model import COLUMN_VERSIONS, Op
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("key", "source", "shard", "op", "before", "after")),
+        ("changed", pa.list_(pa.string())),
+        ("order", ORDER),
+        ("origin", pa.int32()),
+    ]
+)
+NAMES = frozenset({"id", "name", "big"})
+Row = dict[str, Any]
+
+
+def whole(pos: int, key: int = 1, /, op: str = Op.UPDATE, **values: object) -> Row:
+    """A change of one place that tells its whole row."""
+    order = {"epoch": 1, "log": 2, "pos": pos, "row": 0}
+    told = {"after": json.dumps({"id": key, **values}), "changed": None, "before": None}
+    own = {"key": f"[{key}]", "source": "s", "shard": "db.t", "op": str(op), "origin": 0}
+    return {**own, **told, "order": order}
+
+
+def some(pos: int, key: int = 1, /, op: str = Op.UPDATE, **values: object) -> Row:
+    """A change that tells these values and no others; it comes behind a delete of its place."""
+    made = whole(pos, key, op, **values)
+    return made | {"changed": list(values), "order": made["order"] | {"row": 1}}
+
+
+def gone(pos: int, key: int = 1) -> Row:
+    return whole(pos, key, Op.DELETE) | {"after": None}
+
+
+def late(row: Row, **versions: int) -> Row:
+    """*row*, of which these columns are told in lower versions than its own."""
+    return row | {"after": json.dumps(json.loads(row["after"]) | {COLUMN_VERSIONS: versions})}
+
+
+def mirror(pos: int | None, shard: str = "db.t", *, adopted: bool = False) -> tuple[Owned, Any]:
+    """The mirror's row of the key, at *pos*; none of that key if that is None."""
+    rank = np.array([[1], [2], [pos or 0], [0], [0]], np.int64)
+    owner = pa.array([None if adopted else shard], pa.string())
+    source = pa.array([None if adopted else "s"], pa.string())
+    flags = np.array([adopted]), np.zeros(1, np.bool_)
+    return Owned(source, owner, rank, *flags), np.array([pos is not None])
+
+
+def of(
+    *changes: Row, there: tuple[Owned, Any] | None = None, names: frozenset[str] = NAMES
+) -> Completed:
+    """What is known of the first of *changes*, whose others may come in any order."""
+    every = pa.Table.from_pylist(list(changes), SCHEMA)
+    (one,) = completed(every, every.slice(0, 1), names, *(there or mirror(None)))
+    return one
+
+
+def told(one: Completed) -> Mapping[str, object]:
+    found: dict[str, object] = json.loads(one.text)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "values"),
+    [
+        pytest.param([whole(1, name="a", big="A")], {"name": "c", "big": "A"}, id="the one before"),
+        pytest.param(
+            [whole(1, name="a", big="A"), whole(4, name="b", big="B"), whole(3, big="C")],
+            {"name": "c", "big": "B"},
+            id="the newest older one",
+        ),
+        pytest.param(
+            [some(5, name="d"), whole(1, name="a", big="A"), some(7, big="F"), some(3, big="B")],
+            {"name": "c", "big": "B"},
+            id="of several that tell some, each what it tells",
+        ),
+        pytest.param(
+            [whole(1, name="a")], {"name": "c", "big": None}, id="a column that came later is NULL"
+        ),
+        pytest.param(
+            [whole(5, name="a", big="X") | {"shard": "db.u"}, whole(1, big="A")],
+            {"name": "c", "big": "A"},
+            id="another shard's is another row",
+        ),
+        pytest.param(
+            [whole(5, name="a", big="X") | {"source": "z"}, whole(1, big="A")],
+            {"name": "c", "big": "A"},
+            id="another source's is another row",
+        ),
+        pytest.param(
+            [whole(5, 2, name="a", big="X"), whole(1, big="A")],
+            {"name": "c", "big": "A"},
+            id="another key's is another row",
+        ),
+    ],
+)
+def test_f113_a_value_is_that_of_the_newest_older_change_of_the_row(
+    changes: Sequence[Row], values: Mapping[str, object]
+) -> None:
+    one = of(some(6, name="c"), *changes)
+
+    assert told(one) == {"id": 1, **values}
+    assert (one.missing, one.old, one.own) == (frozenset(), None, (1, 6))
+
+
+def test_f113_a_value_that_no_column_is_known_for_is_kept() -> None:
+    one = of(some(6, name="c", new="N"), whole(1, name="a", big="A"))
+
+    assert told(one) == {"id": 1, "name": "c", "new": "N", "big": "A"}
+
+
+def test_f113_a_change_that_tells_nothing_has_all_it_had() -> None:
+    one = of(some(6) | {"after": None}, some(4) | {"after": "{}"}, whole(1, name="a", big="A"))
+
+    assert told(one) == {"id": 1, "name": "a", "big": "A"}
+
+
+@pytest.mark.parametrize(
+    ("there", "missing", "values"),
+    [
+        pytest.param(mirror(2), {"big"}, {"id": 1, "name": "c"}, id="its row is newer"),
+        pytest.param(mirror(1), {"big"}, {"id": 1, "name": "c"}, id="it holds this very change"),
+        pytest.param(
+            mirror(9, "db.u"), set(), {"id": 1, "name": "c", "big": "A"}, id="another shard's"
+        ),
+        pytest.param(mirror(2, adopted=True), {"big"}, {"id": 1, "name": "c"}, id="adopted"),
+        pytest.param(mirror(None), set(), {"id": 1, "name": "c", "big": "A"}, id="none"),
+        pytest.param(mirror(0), set(), {"id": 1, "name": "c", "big": "A"}, id="its row is older"),
+    ],
+)
+def test_f113_the_mirrors_own_row_is_believed_before_older_changes(
+    there: tuple[Owned, Any], missing: set[str], values: Mapping[str, object]
+) -> None:
+    one = of(some(6, name="c"), whole(1, name="a", big="A"), there=there)
+
+    assert (set(one.missing), told(one)) == (missing, values)
+
+
+def test_f113_what_no_change_tells_is_left_to_the_mirrors_own_row() -> None:
+    one = of(some(6, name="c"), some(4, name="b"), there=mirror(2))
+
+    assert (one.missing, one.old, told(one)) == ({"big"}, None, {"id": 1, "name": "c"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([], id="nothing is known"),
+        pytest.param([some(1, name="a")], id="no older change tells it"),
+        pytest.param([whole(1, big="A"), gone(3)], id="it was deleted before"),
+        pytest.param([whole(1, big="A"), gone(3) | {"after": '{"big":"X"}'}], id="with its row"),
+        pytest.param([whole(1, big="A"), whole(3) | {"after": None}], id="a change without a row"),
+        pytest.param([whole(8, big="A")], id="only a newer change tells it"),
+        pytest.param([some(3, 1, Op.CREATE, name="a"), whole(1, big="A")], id="it was made before"),
+    ],
+)
+def test_f113_a_value_that_neither_tells_holds_the_table(changes: Sequence[Row]) -> None:
+    with pytest.raises(HeldError) as held:
+        of(some(6, name="c"), *changes)
+
+    assert held.value.reason == "partial_row"
+    assert "a change of db.t, key [1], came without big, and nobody has that" in str(held.value)
+
+
+def test_f113_five_of_the_missing_values_are_named() -> None:
+    with pytest.raises(HeldError, match=r"came without a, b, big, c, d, and nobody"):
+        of(some(6, name="c"), names=NAMES | {"a", "b", "c", "d", "e"})
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"a": }'])
+def test_f113_an_older_change_that_is_no_row_holds_the_table(text: str) -> None:
+    with pytest.raises(HeldError, match="a row is no JSON object") as held:
+        of(some(6, name="c"), whole(1) | {"after": text})
+
+    assert held.value.reason == "misread"
+
+
+def test_f113_a_row_that_took_another_key_has_the_values_of_its_old_one() -> None:
+    one = of(some(6, 1, Op.CREATE, name="c"), whole(5, big="X"), gone(6, 8), whole(2, 8, big="A"))
+
+    assert told(one) == {"id": 1, "name": "c", "big": "A"}
+    assert (one.missing, one.old) == (frozenset(), 2)
+
+
+def test_f113_its_old_keys_row_in_the_mirror_has_what_no_change_tells() -> None:
+    changes = some(6, 1, Op.CREATE, name="c"), some(4, 8, name="b"), gone(6, 8)
+
+    one = of(*changes, there=mirror(2))
+
+    assert (one.missing, one.old, told(one)) == ({"big"}, 2, {"id": 1, "name": "c"})
+
+
+def test_f113_a_row_that_took_a_key_twice_has_the_values_of_its_first_one() -> None:
+    taken = some(6, 1, Op.CREATE, name="c"), gone(6, 8), some(5, 8, Op.CREATE, name="b")
+
+    one = of(*taken, gone(5, 9), whole(2, 9, name="a", big="A"))
+
+    assert told(one) == {"id": 1, "name": "c", "big": "A"}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(gone(6, 1), id="of its own key"),
+        pytest.param(gone(6, 8) | {"shard": "db.u"}, id="of another shard"),
+        pytest.param(gone(6, 8) | {"source": "z"}, id="of another source"),
+        pytest.param(gone(5, 8), id="of another place"),
+        pytest.param(whole(6, 8, big="X"), id="that is none"),
+    ],
+)
+def test_f113_a_row_that_is_made_has_no_values_but_by_a_delete_of_its_place(before: Row) -> None:
+    with pytest.raises(HeldError, match="came without big"):
+        of(some(6, 1, Op.CREATE, name="c"), before, whole(2, 8, big="A"), there=mirror(2))
+
+
+def test_f113_a_row_that_is_made_and_tells_all_needs_no_other() -> None:
+    one = of(some(6, 1, Op.CREATE, name="c", big="C"), whole(2, big="A"), there=mirror(2))
+
+    assert (told(one)["big"], one.missing, one.old) == ("C", frozenset(), None)
+
+
+@pytest.mark.parametrize(
+    ("older", "value", "version"),
+    [
+        pytest.param(whole(7, name="a", big="A"), "A", 7, id="in a higher version"),
+        pytest.param(some(7, big="A"), "A", 7, id="in a higher version, by some"),
+        pytest.param(whole(7, name="a"), None, 7, id="which has none"),
+        pytest.param(some(7, name="a"), "C", 3, id="another column"),
+        pytest.param(whole(2, name="a", big="A"), "C", 3, id="in a lower version"),
+        pytest.param(whole(3, name="a", big="A"), "C", 3, id="in the same version"),
+        pytest.param(late(whole(7, name="a", big="A"), big=2), "C", 3, id="late itself"),
+        pytest.param(late(whole(7, name="a", big="A"), big=5), "A", 5, id="late, and above"),
+    ],
+)
+def test_f113_a_value_counts_in_the_highest_version_that_tells_it(
+    older: Row, value: str | None, version: int
+) -> None:
+    one = of(late(some(10, name="c", big="C"), big=3), older, whole(1, name="z", big="Z"))
+
+    assert told(one) == {"id": 1, "name": "c", "big": value}
+    assert one.places == {"id": (1, 10), "name": (1, 10), "big": (1, version)}
+    assert COLUMN_VERSIONS not in one.text
+
+
+def test_f113_a_higher_version_is_looked_for_behind_a_change_that_is_late_itself() -> None:
+    newest = late(some(10, name="c", big="C"), big=3)
+
+    one = of(newest, late(whole(8, name="b", big="B"), big=4), whole(6, name="a", big="A"))
+
+    assert told(one) == {"id": 1, "name": "c", "big": "A"}
+
+
+@pytest.mark.parametrize(
+    ("there", "is_open"),
+    [
+        pytest.param(mirror(5), True, id="above it"),
+        pytest.param(mirror(3), False, id="at it"),
+        pytest.param(mirror(2), False, id="below it"),
+        pytest.param(mirror(None), False, id="none"),
+    ],
+)
+def test_f113_a_late_value_is_open_where_the_mirrors_row_is_above_it(
+    there: tuple[Owned, Any], *, is_open: bool
+) -> None:
+    one = of(late(some(10, name="c", big="C"), big=3), some(9, name="b"), there=there)
+
+    assert (one.open, one.missing) == ({"big"} if is_open else set(), set())
+
+
+def test_f113_a_late_value_of_a_row_that_is_made_is_its_own() -> None:
+    """What stood before a delete tells nothing of it, in whatever version."""
+    made = late(some(10, 1, Op.CREATE, name="c", big="C"), big=3)
+
+    one = of(made, whole(7, name="a", big="A"))
+
+    assert (told(one)["big"], one.open) == ("C", frozenset())
+
+
+KNOWN = Completed(
+    '{"id":1,"big":"C","name":"c"}',
+    frozenset({"more"}),
+    own=(1, 10),
+    places={"id": (1, 10), "big": (1, 3), "name": (1, 4)},
+    open=frozenset({"big", "name"}),
+)
+
+
+def versions(one: Completed) -> object:
+    return told(one)[COLUMN_VERSIONS]
+
+
+def test_f113_beside_no_row_a_row_tells_its_own_versions() -> None:
+    one = KNOWN.beside(None)
+
+    assert versions(one) == {"big": 3, "name": 4}
+    assert (one.missing, one.open, one.places) == ({"more"}, frozenset(), KNOWN.places)
+    assert told(one) == {"id": 1, "big": "C", "name": "c", COLUMN_VERSIONS: versions(one)}
+
+
+def test_f113_beside_the_mirrors_row_it_leaves_to_it_what_that_has_in_a_higher_version() -> None:
+    one = KNOWN.beside(ColumnPlaces((1, 8), {"name": 4, "more": 2}))
+
+    assert one.missing == {"more", "big"}
+    assert one.places == {"id": (1, 10), "big": (1, 8), "name": (1, 4), "more": (1, 2)}
+    assert versions(one) == {"big": 8, "name": 4, "more": 2}
+    assert one.open == frozenset()
+
+
+def test_f113_changes_are_partial_that_name_columns() -> None:
+    rows = pa.Table.from_pylist([some(1), whole(2), some(3)], SCHEMA)
+
+    assert is_partial(rows).tolist() == [True, False, True]
+    assert is_partial(rows.slice(1, 1)).tolist() == [False]
+    assert is_partial(rows.drop_columns("changed")).tolist() == [False] * 3
