@@ -45,9 +45,9 @@ class Completed:
     """
 
     text: str
+    own: Place
     missing: frozenset[str] = frozenset()
     old: int | None = None
-    own: Place = (0, 0)
     places: Mapping[str, Place] = field(default_factory=dict)
     open: frozenset[str] = frozenset()
 
@@ -75,7 +75,7 @@ class _Change:
 
 def is_partial(rows: pa.Table) -> Mask:
     """Which changes hold some of their columns only."""
-    if "changed" not in rows.column_names or rows["changed"].null_count == len(rows):
+    if "changed" not in rows.column_names:
         return np.zeros(len(rows), np.bool_)
     found: Mask = rows["changed"].is_valid().to_numpy()
     return found
@@ -228,8 +228,8 @@ class _Values:
         """What is left to the mirror's row, which stands at *known*, if there is one."""
         there = None if known is None else (known[0], known[2])
         beaten = {one for one in self.open if there is not None and self.places[one] < there}
-        some = frozenset(self.missing), old, self.own, self.places, frozenset(beaten)
-        return Completed(_text(self.values), *some)
+        some = frozenset(self.missing), old, self.places, frozenset(beaten)
+        return Completed(_text(self.values), self.own, *some)
 
 
 def _concerned(changes: pa.Table, rows: pa.Table) -> Mask:

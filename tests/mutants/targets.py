@@ -88,6 +88,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
+    "pipeline/apply/partial_rows.py": (f"{APPLY}/test_partial_rows.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
     "pipeline/sources/mysql/statement.py": (f"{MYSQL}/test_statement.py",),
     "pipeline/sources/mysql/alter.py": (f"{MYSQL}/test_statement.py",),
@@ -96,6 +97,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/sources/postgres/watched_slot.py": (
         "tests/pipeline/sources/postgres/test_watched_slot.py",
     ),
+    "monitor/observe/rulings.py": (f"{OBSERVE}/test_rulings.py",),
     "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
     "monitor/observe/clocks.py": (
         f"{OBSERVE}/test_clock_states.py",

@@ -142,3 +142,22 @@ def test_f105_a_fail_that_began_again_is_bad_for_as_long_as_it_was_seen(tmp_path
     store.close()
 
     assert rulings.bad_until("shop.t") == {"max_id": NOON + timedelta(minutes=2)}
+
+
+def test_f113_each_check_of_a_table_has_its_own_rulings() -> None:
+    rulings, checks = Rulings(), ("max_id", "day_counts")
+    said = {check: told("F", check=check) for check in checks}
+    for one in said.values():
+        rulings.add(one)
+
+    assert [rulings.newest("shop.t", check) for check in checks] == [
+        one[0] for one in said.values()
+    ]
+    assert rulings.bad_until("shop.t") == dict.fromkeys(checks, NOON)
+
+
+def test_f113_only_a_pass_ends_a_fail() -> None:
+    rulings, (fail, again, unknown, passed) = Rulings(), told("FF?P")
+    rulings.add([fail])
+
+    assert [rulings.ends_fail(one) for one in (again, unknown, passed)] == [False, False, True]

@@ -154,7 +154,8 @@ def test_f113_the_mirrors_own_row_is_believed_before_older_changes(
 def test_f113_what_no_change_tells_is_left_to_the_mirrors_own_row() -> None:
     one = of(some(6, name="c"), some(4, name="b"), there=mirror(2))
 
-    assert (one.missing, one.old, told(one)) == ({"big"}, None, {"id": 1, "name": "c"})
+    assert (one.missing, one.old) == (frozenset({"big"}), None)
+    assert told(one) == {"id": 1, "name": "c"}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,8 @@ def test_f113_its_old_keys_row_in_the_mirror_has_what_no_change_tells() -> None:
 
     one = of(*changes, there=mirror(2))
 
-    assert (one.missing, one.old, told(one)) == ({"big"}, 2, {"id": 1, "name": "c"})
+    assert (one.missing, one.old) == (frozenset({"big"}), 2)
+    assert told(one) == {"id": 1, "name": "c"}
 
 
 def test_f113_a_row_that_took_a_key_twice_has_the_values_of_its_first_one() -> None:
@@ -279,7 +281,8 @@ def test_f113_a_late_value_is_open_where_the_mirrors_row_is_above_it(
 ) -> None:
     one = of(late(some(10, name="c", big="C"), big=3), some(9, name="b"), there=there)
 
-    assert (one.open, one.missing) == ({"big"} if is_open else set(), set())
+    assert one.open == frozenset({"big"} if is_open else ())
+    assert one.missing == frozenset()
 
 
 def test_f113_a_late_value_of_a_row_that_is_made_is_its_own() -> None:
@@ -291,10 +294,20 @@ def test_f113_a_late_value_of_a_row_that_is_made_is_its_own() -> None:
     assert (told(one)["big"], one.open) == ("C", frozenset())
 
 
+def test_f113_a_row_that_is_made_takes_no_values_of_another_change_of_its_place() -> None:
+    elsewhere = some(3, 5, Op.CREATE, name="e"), gone(3, 8)
+
+    with pytest.raises(HeldError, match="came without big"):
+        of(
+            *(some(6, 1, Op.CREATE, name="c"), whole(6, 8, big="X"), whole(5, 8, big="Y")),
+            *elsewhere,
+        )
+
+
 KNOWN = Completed(
     '{"id":1,"big":"C","name":"c"}',
+    (1, 10),
     frozenset({"more"}),
-    own=(1, 10),
     places={"id": (1, 10), "big": (1, 3), "name": (1, 4)},
     open=frozenset({"big", "name"}),
 )
@@ -308,7 +321,8 @@ def test_f113_beside_no_row_a_row_tells_its_own_versions() -> None:
     one = KNOWN.beside(None)
 
     assert versions(one) == {"big": 3, "name": 4}
-    assert (one.missing, one.open, one.places) == ({"more"}, frozenset(), KNOWN.places)
+    assert (one.missing, one.open) == (KNOWN.missing, frozenset())
+    assert one.places == KNOWN.places
     assert told(one) == {"id": 1, "big": "C", "name": "c", COLUMN_VERSIONS: versions(one)}
 
 
