@@ -171,7 +171,9 @@ def _started(made: Mark, starts: Mapping[EpochStart, int], plan: Plan) -> Mark:
 
 
 def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
-    known = {name: _table(name, router) for name in (*seen, *inherited(mark, facts))}
+    """Also those that a RENAME made, without rows or a base: BLOCKED until they have one."""
+    renamed = (one.name for one in facts.news if one.former is not None and one.captured)
+    known = {name: _table(name, router) for name in (*seen, *inherited(mark, facts), *renamed)}
     return {**mark.shards, **known, **facts.shards}
 
 

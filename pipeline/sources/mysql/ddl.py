@@ -6,13 +6,11 @@ or like text, and a renamed table like one that was altered under a name never s
 
 import re
 
-_NAME = r"(?:`(?:[^`]|``)+`|[\w$]+)"
-_TABLE = rf"(?:{_NAME}\s*\.\s*)?({_NAME})"
-_RENAME_TABLE = re.compile(rf"^\s*RENAME\s+TABLES?\s+{_TABLE}\s+TO\s+{_TABLE}", re.IGNORECASE)
-_ALTER_RENAME = re.compile(
-    rf"^\s*ALTER\s+TABLE\s+{_TABLE}\s.*?\bRENAME\s+(?!COLUMN|INDEX|KEY)(?:TO\s+|AS\s+|=\s*)?{_TABLE}",
-    re.IGNORECASE | re.DOTALL,
-)
+from pipeline.model import ShardId
+from pipeline.sources.mysql.alter import Altered
+from pipeline.sources.mysql.reader import Name
+from pipeline.sources.mysql.statement import Renamed, read
+
 _GENERATED = re.compile(r"(?:GENERATED\s+ALWAYS\s+)?\bAS\s*\(", re.IGNORECASE)
 _COMPUTED = re.compile(
     r"\bDEFAULT\s*(?:\(|(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b)", re.IGNORECASE
@@ -24,13 +22,33 @@ _FILLED = re.compile(
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"", re.DOTALL)
 
 
-def renamed_from(statement: str, table: str) -> str | None:
-    """Name *table* had before this statement; None if it is no rename of it."""
-    for pattern in (_RENAME_TABLE, _ALTER_RENAME):
-        found = pattern.search(statement)
-        if found and _bare(found[2]) == table and _bare(found[1]) != table:
-            return _bare(found[1])
-    return None
+def renamed_from(statement: str, shard: ShardId) -> ShardId | None:
+    """Name that *shard* had before this statement; None if it is no rename of it, or not told.
+
+    A new name without a database is one of the session's, which is then that of *shard*.  An old
+    one without, beside a new one with a database, is of a database that nobody tells.
+    """
+    found = None
+    for old, new in reversed(_renames(statement)):
+        known = ShardId(new.database or shard.database, new.relation)
+        if known != (found or shard):
+            continue
+        if old.database is None and new.database is not None:
+            return None
+        found = ShardId(old.database or shard.database, old.relation)
+    return None if found == shard else found
+
+
+def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
+    """(old name, new name), one after the other."""
+    if "rename" not in statement.casefold():
+        return ()
+    match read(statement):
+        case Renamed(pairs):
+            return pairs
+        case Altered(table=old, to=new) if new is not None:
+            return ((old, new),)
+    return ()
 
 
 def generated(statement: str, column: str) -> bool:
@@ -71,7 +89,3 @@ def _definition(statement: str, column: str) -> str:
         if depth < 0 or (depth == 0 and char == ","):
             return bare[found.end() : at]
     return bare[found.end() :]
-
-
-def _bare(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name

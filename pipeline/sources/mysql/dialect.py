@@ -55,9 +55,8 @@ class MySqlDialect:
         )
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
-        """Only within its database: no other is told."""
-        old = ddl.renamed_from(statement, shard.relation)
-        return ShardId(shard.database, old) if old is not None else None
+        """See :mod:`pipeline.sources.mysql.ddl`."""
+        return ddl.renamed_from(statement, shard)
 
     def follow(
         self, told: Sequence[Told], known: KnownTables

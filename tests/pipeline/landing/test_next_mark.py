@@ -10,12 +10,14 @@ from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
 from pipeline.landing.topic_shards import TopicNames
+from pipeline.living import living_shards
 from pipeline.mark import SHOWN, Epoch, EpochStart, Existence, Mark, Snap
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, ShardId, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.lakes import NOON
 
@@ -114,9 +116,33 @@ def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
     left_out = step(mark, Facts(news=(renamed("u", "x", captured=False),)))
 
     assert made.bases == {**mark.bases, "s/db.x": Order(1, 1, 3)}
-    assert made.shards == {**mark.shards, "s/db.x": "db.x"}
+    assert made.shards == {**mark.shards, "s/db.x": "db.x", "s/db.y": "db.y"}
     assert made.tables["db.x"] == 5
     assert left_out.bases == mark.bases
+
+
+@pytest.mark.parametrize(
+    ("based", "captured", "bases", "listed"),
+    [
+        pytest.param(True, True, {"s/b.t"}, {"s/b.t"}, id="with a base"),
+        pytest.param(False, True, set(), {"s/b.t"}, id="without one: blocked at once"),
+        pytest.param(True, False, set(), set(), id="to a database that is not captured"),
+    ],
+)
+def test_f117_a_table_renamed_to_another_database_is_listed_at_once(
+    based: bool, captured: bool, bases: set[str], listed: set[str]
+) -> None:
+    text = "RENAME TABLE `a`.`t` TO `b`.`t`"
+    former = MYSQL.renamed_from(text, ShardId("b", "t"))
+    change = SchemaChange("alter", "b.t", Order(1, 1, 9), None, text, str(former))
+    known = {"s/a.t": Order(1, 1, 3)} if based else {}
+    mark = replace(OLD, bases=known, shards={"s/a.t": "a.t"})
+
+    made = step(mark, Facts(news=(News("s", change, snapshot=False, captured=captured),)))
+
+    assert {*made.bases} - {*known} == bases
+    assert {*living_shards(made, ROUTER)} == listed
+    assert made.departed == {"a.t": 5}
 
 
 def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:

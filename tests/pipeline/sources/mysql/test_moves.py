@@ -8,6 +8,7 @@ import pytest
 from pipeline.model import Order, ShardId
 from pipeline.schema.effect import BaseNeeded, Empty, Replace
 from pipeline.schema.schema_change import Told
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.moves import makes_anew
 from pipeline.sources.mysql.statement import read
 from tests.pipeline.sources.mysql.test_effects import (
@@ -199,3 +200,26 @@ def test_f109_only_a_create_without_rows_of_its_own_makes_an_empty_table(
     text: str, there: bool | None, anew: bool
 ) -> None:
     assert makes_anew(read(text), there=there) is anew
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "former"),
+    [
+        ("RENAME TABLE `a`.`t` TO `b`.`t`", "b.t", "a.t"),
+        ("RENAME TABLE b.t TO t", "a.t", "b.t"),
+        ("ALTER TABLE a.t RENAME TO b.u", "b.u", "a.t"),
+        ("RENAME TABLE t TO u", "a.u", "a.t"),
+        ("RENAME TABLE a.t TO a.x, b.t TO a.t, a.x TO b.t", "b.t", "a.t"),
+        ("RENAME TABLE a.t TO a.x, b.t TO a.t, a.x TO b.t", "a.t", "b.t"),
+        ("RENAME TABLE a.t TO b.t, b.t TO a.t", "a.t", None),
+        ("RENAME TABLE t TO b.t", "b.t", None),
+        ("RENAME TABLE a.t TO b.t", "c.t", None),
+        ("ALTER TABLE a.t ADD n INT COMMENT 'RENAME TO b.t'", "b.t", None),
+    ],
+)
+def test_f117_a_table_had_its_name_in_the_database_that_the_statement_names(
+    text: str, new: str, former: str | None
+) -> None:
+    found = MYSQL.renamed_from(text, ShardId.parse(new))
+
+    assert (None if found is None else str(found)) == former
