@@ -26,6 +26,17 @@ def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:
     }
 
 
+def has_live(mark: Mark, router: Router, *, tier: int) -> bool:
+    """Whether a table of *tier* has a shard that is past its first snapshot, or never had one."""
+    return any(
+        (name in mark.bases or name not in mark.snaps)
+        and (rule := router.rule(Shard.parse(name).name)) is not None
+        and rule.tier == tier
+        for name, table in mark.shards.items()
+        if table is not None
+    )
+
+
 def living_tables(mark: Mark, router: Router) -> Mapping[str, int]:
     """Table -> the last batch that holds a change of it, of tables with a shard that is there."""
     names = set(living_shards(mark, router).values())

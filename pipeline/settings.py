@@ -291,8 +291,9 @@ class PipelineSettings:
     mirror, ``archive`` which deletes only move rows to an archive, ``standards`` which columns are
     written otherwise than their source has them.
     Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
-    ``urgent_rows`` caps a landing batch where a rule names tables of tier 0; by default it is small
-    enough to be landed in the driver, where no Spark job of others is waited for.
+    ``urgent_rows`` caps a landing batch once a table of tier 0 is live: its first snapshot has
+    ended.  By default it is small enough to be landed in the driver, where no Spark job of others
+    is waited for.
     """
 
     lake: str
@@ -333,7 +334,7 @@ class PipelineSettings:
 
     @property
     def most_rows(self) -> int:
-        """The cap of a landing batch: changes of tier 0 wait for no long one."""
+        """The cap of a landing batch beside live tables of tier 0, which wait for no long one."""
         return min(self.batch_rows, self.urgent_rows) if self.divided else self.batch_rows
 
     def cycle(self, tier: int) -> timedelta:

@@ -49,6 +49,7 @@ from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
 from pipeline.landing.untold_losses import with_untold
 from pipeline.lives import lived
+from pipeline.living import has_live
 from pipeline.mark import Mark, source_of
 from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
@@ -93,6 +94,7 @@ class Landing:
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
     _ruled: bool = False
+    _urgent: bool = False
     _life: uuid.UUID = field(default_factory=uuid.uuid4)
 
     @cached_property
@@ -145,10 +147,17 @@ class Landing:
             needed=TopicShards(self.mark, self.mark.shards, self.upstream.names).is_needed,
         )
         again = resending(self.mark, self._epochs(listing).known)
-        most = min(self.settings.most_rows, RESENT_AT_ONCE) if again else self.settings.most_rows
+        cap = self._cap()
+        most = min(cap, RESENT_AT_ONCE) if again else cap
         chosen = plan(self.mark.offsets, listing.beginnings, listing.ends, most, known=known)
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
         return chosen
+
+    def _cap(self) -> int:
+        """Short batches once a table of tier 0 is live; before, no change of it can be delayed."""
+        if self.settings.divided and not self._urgent:
+            self._urgent = has_live(self.mark, self.router, tier=0)
+        return self.settings.most_rows if self._urgent else self.settings.batch_rows
 
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
