@@ -117,7 +117,10 @@ def _beside(others: Passes, log: ChangeLog) -> Passes:
 
 def _turns(session: SparkSession, groups: Sequence[Group]) -> list[Mapping[str, TurnOutcome]]:
     """Work out turns of mirrors side by side."""
-    with described(session, f"turns of {sum(len(group.jobs) for group in groups)} mirrors"):
+    names = [job.table.name for group in groups for job in group.jobs]
+    rows = sum(part.rows for part in {part for group in groups for part in group.files})
+    what = f"slice of {names[0]}" if len(names) == 1 else f"slices of {len(names)} mirrors"
+    with described(session, f"merge {what}, {rows} rows"):
         return spread(session, run_group, groups)
 
 
@@ -143,10 +146,12 @@ class Workers:
     def __call__(self, tasks: Sequence[LandingTask]) -> Sequence[Done]:
         """What each task tells, in their order."""
         ranges = [one for task in tasks for intake in task.intakes for one in intake.ranges]
-        if sum(one.until - one.first for one in ranges) <= self.small:
+        rows = sum(one.until - one.first for one in ranges)
+        if rows <= self.small:
             return [run_task(task) for task in tasks]
         stamp = tasks[0].stamp
-        with described(self.session, f"land batch {stamp.batch} of lane {stamp.lane}"):
+        what = f"land batch {stamp.batch} of lane {stamp.lane}, {rows} rows"
+        with described(self.session, what):
             return spread(self.session, run_task, tasks)
 
 

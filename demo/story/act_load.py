@@ -2,6 +2,7 @@
 
 import time
 
+from demo.shop import visits
 from demo.story.progress import Progress
 from demo.story.stage import Stage, UnseenError
 
@@ -15,6 +16,8 @@ def play(stage: Stage) -> str:
         UnseenError: if a writer failed, or there was nothing to measure.
     """
     until = time.monotonic() + stage.plot.measure.total_seconds()
+    changed = stage.visits.change()
+    stage.screen.say(f"  one bulk update: {changed} rows of {visits.NAME}")
     before, began = stage.workload.tally["changes"], time.monotonic()
 
     def enough(progress: Progress) -> bool:
@@ -28,6 +31,8 @@ def play(stage: Stage) -> str:
     stage.wait(enough, "end of the measurement", within=3 * stage.plot.measure)
     rate = (stage.workload.tally["changes"] - before) / (time.monotonic() - began)
     stage.workload.stop()
+    stage.ask_gate_for(visits.NAME)
+    stage.show_jobs()
     stage.summary.changes = stage.workload.tally["changes"]
     stage.summary.lag = stage.lags.summary()
     if stage.summary.lag is None:

@@ -1,5 +1,6 @@
 """The service: from its first word to the first READY for every table."""
 
+from demo.shop import visits
 from demo.story.stage import Stage
 
 TITLE = "start the service: sluice run --config demo/sluice.yaml"
@@ -11,4 +12,6 @@ def play(stage: Stage) -> str:
     stage.service.start()
     stage.screen.say(f"status page: {stage.service.url}/", "bold green")
     stage.ask_gate("while writers write")
+    stage.ask_gate_for(visits.NAME)
+    stage.show_jobs()
     return f"status page at {stage.service.url}/; ready for its own beginning, writers at work"

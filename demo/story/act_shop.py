@@ -1,6 +1,7 @@
-"""A shop of seven tables, its first rows, Debezium on them, and people who keep changing them."""
+"""A shop of eight tables, its first rows, Debezium on them, and people who keep changing them."""
 
 from demo.debezium import mysql_connector
+from demo.shop import visits
 from demo.shop.schema import DATABASES, SHELVES
 from demo.story.stage import Stage
 
@@ -12,6 +13,7 @@ def play(stage: Stage) -> str:
     """Create, fill, collect, and start the writers."""
     stage.shop.create()
     stage.workload.fill(stage.plot.rows)
+    stage.visits.create()
     config = mysql_connector(
         stage.servers.mysql,
         stage.servers.kafka.bootstrap,
@@ -21,4 +23,5 @@ def play(stage: Stage) -> str:
     stage.ends.callback(stage.workload.stop)
     stage.workload.start()
     rate = f"{stage.workload.rate:.0f} changes a second"
-    return f"{len(SHELVES)} tables, {stage.workload.tally['changes']} rows to begin with, {rate}"
+    began = stage.workload.tally["changes"]
+    return f"{len(SHELVES)} tables of {began} rows, {visits.ROWS} rows of {visits.NAME}, {rate}"

@@ -39,6 +39,7 @@ class Service:
 
     ``servers`` is where they are, as the config asks the environment.  ``program`` is the module
     that knows the verb.  Its lake lies in ``s3``, if there is one, else in a folder.
+    ``spark_port`` is that of Spark's own pages, where the config asks for it; 0: it does not.
     """
 
     home: Path
@@ -47,6 +48,7 @@ class Service:
     program: str = "monitor"
     config: Path = CONFIG
     s3: S3 | None = None
+    spark_port: int = 0
     daemon: Daemon = field(init=False)
     http: httpx.Client = field(init=False)
 
@@ -57,6 +59,7 @@ class Service:
             "DEMO_LAKE": self.lake,
             "DEMO_STORE": str(self.home / "sluice.db"),
             "DEMO_HTTP_PORT": str(self.port),
+            **self._spark,
             **(self.s3.environment if self.s3 else {}),
         }
         self.daemon = Daemon("service", self.home / "service.log", environment=environment)
@@ -66,6 +69,17 @@ class Service:
     def url(self) -> str:
         """Root of the API, and the status page."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def _spark(self) -> Mapping[str, str]:
+        """The port of Spark's pages, which would listen on every address of the machine."""
+        told = {"DEMO_SPARK_PORT": f"'{self.spark_port}'", "SPARK_LOCAL_IP": "127.0.0.1"}
+        return told if self.spark_port else {}
+
+    @property
+    def spark_url(self) -> str:
+        """Spark's own pages."""
+        return f"http://127.0.0.1:{self.spark_port}"
 
     @property
     def lake(self) -> str:

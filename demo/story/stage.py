@@ -12,6 +12,7 @@ from pathlib import Path
 from demo.ports import free_ports
 from demo.servers import Servers
 from demo.shop.schema import MIRRORS
+from demo.shop.visits import Visits
 from demo.shop.workload import Address, Ledger, Shop, Workload
 from demo.story import memory
 from demo.story.harm import Harm
@@ -20,6 +21,7 @@ from demo.story.landed import LandedCount
 from demo.story.progress import Progress, Watch
 from demo.story.screen import Screen
 from demo.story.service import GateAnswer, Service, whereabouts
+from demo.story.spark_jobs import WORK, ask_spark, largest
 from demo.story.summary import Summary
 from pipeline.errors import SluiceError, UnreachableError
 
@@ -60,6 +62,7 @@ class Stage:
     ledger: Ledger = field(init=False)
     workload: Workload = field(init=False)
     service: Service = field(init=False)
+    visits: Visits = field(init=False)
     watch: Watch = field(init=False)
     lags: LagBook = field(default_factory=LagBook)
     harm: Harm | None = None
@@ -71,8 +74,10 @@ class Stage:
         self.address = Address(self.servers.mysql.host, self.servers.mysql.port)
         self.shop, self.ledger = Shop(self.address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(self.address, self.ledger, rate=self.plot.rate)
-        (port,) = free_ports(1)
-        self.service = Service(self.home, whereabouts(self.servers), port)
+        port, spark_port = free_ports(2)
+        where = whereabouts(self.servers)
+        self.service = Service(self.home, where, port, spark_port=spark_port)
+        self.visits = Visits(self.servers.mysql)
         self.watch = Watch(
             self.service, self.shop.counts, LandedCount(f"{self.service.lake}/changes")
         )
@@ -119,6 +124,30 @@ class Stage:
             told = {table: answer.status for table, answer in answers.items()}
             self.summary.gates[when] = told
         self.screen.say(f"  gate for now, {when}: {_told(told)}")
+
+    def ask_gate_for(self, table: str) -> None:
+        """Wait until *table* is ready for now.
+
+        Raises:
+            UnreachableError: if it does not become so.
+        """
+        cut = datetime.now(UTC).isoformat()
+        self.wait(lambda _: self.service.gate([table], cut).open, f"open gate for {table}")
+
+    def show_jobs(self) -> None:
+        """Show the Spark jobs that nobody has seen yet, and where Spark's own pages are.
+
+        Raises:
+            UnseenError: if no batch, or no merge, was a Spark job.
+        """
+        jobs = ask_spark(self.service.spark_url)
+        for job in jobs[len(self.summary.spark) :]:
+            self.screen.say(f"  Spark job: {job}")
+        self.summary.spark = jobs
+        self.screen.say(f"  Spark's pages: {self.service.spark_url}/jobs/", "bold green")
+        missing = [work for work in WORK if largest(jobs, work) is None]
+        if missing:
+            raise UnseenError(f"no Spark job did: {' or '.join(missing)}")
 
     def look(self) -> Progress:
         """Take a picture, show it, and note what memory is in use."""

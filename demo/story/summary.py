@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from demo.story.lags import LagSummary
+from demo.story.spark_jobs import SparkJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Summary:
     gates: dict[str, dict[str, int]] = field(default_factory=dict)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     lag: LagSummary | None = None
+    spark: tuple[SparkJob, ...] = ()
     changes: int = 0
     seconds: float = 0.0
     peak_memory: int = 0
@@ -54,6 +56,7 @@ class Summary:
             "acts": [asdict(act) for act in self.acts],
             "tables": self.tables,
             "gates": self.gates,
+            "spark_jobs": [asdict(job) for job in self.spark],
             "incidents": self.incidents,
         }
         path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -2,7 +2,7 @@
 
     python -m tests.pipeline.on_cluster SERVERS HOME NAME JOB...
 
-A worker is killed, like a machine, while each kind of job runs: ``land batch``, ``turns of`` (a
+A worker is killed, like a machine, while each kind of job runs: ``land batch``, ``merge slice`` (a
 pass), ``read`` (a bootstrap) or ``merge`` (Spark's own).  Prints what was killed when, and
 what the mirrors are short of or have too much of.
 """

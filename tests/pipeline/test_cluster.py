@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.long]
 @pytest.mark.parametrize(
     ("name", "jobs"),
     [
-        pytest.param("spread_ours", ("land batch", "turns of"), id="landing and a pass"),
+        pytest.param("spread_ours", ("land batch", "merge slice"), id="landing and a pass"),
         pytest.param("spread_read", ("read",), id="a bootstrap"),
         pytest.param("spread_sparks", ("merge",), id="Spark's MERGE"),
     ],
