@@ -24,6 +24,8 @@ class Gap:
     ``source/db.table``) that is later than ``batch``; their CREATE only once all was read up to
     an end that came after the gap (``passed``), for until then it may be older than what is lost.
     Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came.
+    Of missing heartbeats ``again`` is the newest up to which the log was sent again, without a
+    jump, from the heartbeat before them on; -1 if it was not.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Gap:
     batch: int = -1
     passed: bool = False
     above: Order | None = None
+    again: int = -1
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""

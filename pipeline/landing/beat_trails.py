@@ -69,8 +69,8 @@ def with_missing_heartbeats(
 ) -> Mark:
     """Return *made* with a gap for each run of missing heartbeats of sources with log positions.
 
-    Numbers that land later close their gap: other partitions of the topic may be behind.  A base
-    from the next heartbeat on closes it, too.
+    A gap closes when the heartbeat before it, the missing ones and the one after it come again in
+    that order, or by a base from the next heartbeat on.
     """
     offsets = {
         (at.topic, at.partition): end.offset
@@ -94,25 +94,36 @@ def with_missing_heartbeats(
 def _without_arrived(
     source: str, gaps: Mapping[str, str], rows: Iterable[HeartbeatRow]
 ) -> dict[str, str]:
-    """*gaps* without those whose heartbeats have all landed; one that is partly there is cut."""
-    numbers = {one.number for one in rows if not one.read and one.number >= 0}
-    left = dict[str, str]()
-    for id_, text in gaps.items():
-        if not id_.startswith(f"beats:{source}:") or not numbers:
-            left[id_] = text
-            continue
-        gap = read_gap(text)
+    """*gaps* without those of which all was sent again: from the heartbeat before to that after.
+
+    The missing heartbeats alone do not show that: the log may have been sent again from a position
+    just before them, and the changes between them and the heartbeat before are still missing.
+    """
+    numbers = [
+        row.number
+        for row in sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
+        if not row.read and row.number >= 0
+    ]
+    left = dict(gaps)
+    for gap in map(read_gap, gaps.values()) if numbers else ():
         if gap.topic != f"beats:{source}":
-            left[id_] = text
             continue
-        first, until = gap.first, gap.until
-        while first < until and first in numbers:
-            first += 1
-        while first < until and until - 1 in numbers:
-            until -= 1
-        if first < until:
-            left[id_] = tell_gap(replace(gap, first=first, until=until))
+        again = _sent_again(gap, numbers)
+        if again < gap.until:
+            left[gap.id] = tell_gap(replace(gap, again=again))
+        else:
+            del left[gap.id]
     return left
+
+
+def _sent_again(gap: Gap, numbers: Iterable[int]) -> int:
+    """Up to which heartbeat all has come again from that before *gap* on; -1 after a jump."""
+    again = gap.again
+    for number in numbers:
+        if again < gap.until:
+            goes_on = again >= 0 and gap.first - 1 <= number <= again + 1
+            again = number if goes_on or number == gap.first - 1 else -1
+    return again
 
 
 def _judged(trail: BeatTrail, top: Order | None, batch: int) -> BeatTrail:

@@ -130,7 +130,7 @@ def row(number: int, offset: int, *, partition: int = 0, read: bool = False) -> 
 
 def with_rows(rows: list[HeartbeatRow], before: Mark = SENT, made: Mark | None = None) -> Mark:
     """The mark of the next batch with those *rows* of a source with log positions."""
-    top = max(before.heartbeats.get("a", -1), *(one.number for one in rows))
+    top = max((before.heartbeats.get("a", -1), *(one.number for one in rows)))
     made = made or replace(before, batch=before.batch + 1, heartbeats={"a": top})
     return with_missing_heartbeats(made, before, {"a": rows}, {"a": Ordering.LOG})
 
@@ -162,13 +162,34 @@ def test_f101_the_first_heartbeats_of_a_source_miss_nothing() -> None:
     assert not with_rows([row(80, 4)], replace(SENT, heartbeats={})).gaps
 
 
-def test_f101_numbers_that_land_later_close_the_gap_and_a_part_of_them_cuts_it() -> None:
-    made = with_rows([row(9, 4)])
-    part = with_rows([row(4, 0, partition=1), row(5, 1, partition=1)], made)
-    whole = with_rows([row(n, n, partition=1) for n in (6, 7, 8)], part)
+def left(*batches: list[int]) -> list[tuple[int, int]]:
+    """The gaps after heartbeats 4 to 8 are missing, and *batches* of heartbeats come after 9."""
+    made, offset = with_rows([row(9, 4)]), 5
+    for numbers in batches:
+        made = with_rows([row(n, offset + at) for at, n in enumerate(numbers)], made)
+        offset += len(numbers)
+    return [(gap.first, gap.until) for gap in map(read_gap, made.gaps.values())]
 
-    assert [(read_gap(one).first, read_gap(one).until) for one in part.gaps.values()] == [(6, 9)]
-    assert not whole.gaps
+
+@pytest.mark.parametrize(
+    ("batches", "closed"),
+    [
+        pytest.param([[4, 5, 6, 7, 8, 9]], False, id="from just before the first missing one"),
+        pytest.param([[3, 4, 5, 6, 7, 8, 9]], True, id="from before the heartbeat before them"),
+        pytest.param([[1, 2, 3, 4], [5, 6, 7], [8, 9, 10]], True, id="in several batches"),
+        pytest.param([[3, 4, 5, 6, 7, 8]], False, id="not up to the one after them"),
+        pytest.param([[3, 4, 5], [], [10, 11]], False, id="and skipped again"),
+        pytest.param([[3, 4, 5], [7, 8, 9]], False, id="with a part skipped"),
+        pytest.param([[3, 4, 5], [7, 8], [6, 7, 8, 9]], False, id="the skipped part came alone"),
+        pytest.param([[3, 4, 5, 6], [5, 6, 7, 8, 9]], True, id="with a restart on the way"),
+        pytest.param([[3, 10], [4, 5, 6, 7, 8, 9]], False, id="the one before them came alone"),
+        pytest.param([[6, 7, 8, 9], [3, 4, 5]], False, id="the end first"),
+    ],
+)
+def test_f101_only_all_of_the_log_sent_again_closes_the_gap(
+    batches: list[list[int]], *, closed: bool
+) -> None:
+    assert left(*batches) == ([] if closed else [(4, 9)])
 
 
 def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> None:
