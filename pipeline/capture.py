@@ -35,7 +35,8 @@ class Capture:
     was remembered.
     ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
     values are changed, empty if by none; it is None where that is so of no column.
-    ``hazards`` are settings by which changes may be dropped, rewritten or delayed.
+    ``hazards`` are settings by which changes may be dropped, rewritten or delayed; they are all
+    of which that may still be so once the looks are ``steady``.
     """
 
     sends: Callable[[ShardId], bool]
@@ -49,6 +50,7 @@ class Capture:
     remembered: Mapping[str, str] = field(default_factory=dict)
     differs: Callable[[Mapping[str, str]], frozenset[ShardId]] = lambda _: frozenset()
     hazards: tuple[Finding, ...] = ()
+    steady: bool = True
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""

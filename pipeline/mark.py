@@ -13,6 +13,7 @@ import msgspec
 
 from pipeline.beats import BeatTrail
 from pipeline.errors import HeldError
+from pipeline.finding import Finding
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -119,6 +120,19 @@ class CollectorLists:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldHazard:
+    """A setting of *source* that drops or rewrites changes; ``batch`` is the last that saw it.
+
+    ``above`` is the end that the source's log had once it was surely gone; None before that.
+    """
+
+    source: str
+    hazard: Finding
+    batch: int
+    above: Order | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Quarantine:
     """Open changes of one shard, or of one topic's unknown shards, that nobody could read.
 
@@ -186,6 +200,8 @@ class Mark:
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``stores``        ``source/NAME`` -> what the source had behind its tables when that was looked
                       at, in its own words (`Capture.remembered`).
+    ``hazards``       gap id -> the setting that drops or rewrites changes, until all has landed
+                      that was sent while it lasted.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
     ``parts``         ``source/shard`` -> order of a snapshot that is torn, or only partly left.
@@ -226,6 +242,7 @@ class Mark:
     keepers: Mapping[str, LogKeeper] = field(default_factory=dict)
     again: Mapping[str, SnapshotAgain] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
+    hazards: Mapping[str, ToldHazard] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()

@@ -221,7 +221,14 @@ class Landing:
         )
         self._same_topics(chosen, listing)
         made = self._with_lost(made, listing, epochs, facts, stamp.received)
-        made = with_hazards(made, listing.captures, self.router, waived)
+        made = with_hazards(
+            made,
+            listing.captures,
+            epochs.ends(listing.heads),
+            self._orderings,
+            router=self.router,
+            waived=waived,
+        )
         lives = lived(self.mark.lives, made.batch, self._life.int >> 66)
         made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before

@@ -338,7 +338,9 @@ def _healed(settled: Iterable[Settled], doubt: Gap | Quarantine) -> set[str]:
 def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
     """Whether a base began after all that is in *doubt*; a CREATE may merely have come later."""
     later = done.since > doubt.batch
-    if isinstance(doubt, Gap) and doubt.above is not None:
+    if isinstance(doubt, Gap) and doubt.doubt:  # no base, before it is known up to where
+        later = later and doubt.above is not None and done.order > doubt.above
+    elif isinstance(doubt, Gap) and doubt.above is not None:
         later = done.order >= doubt.above
     return later and (doubt.passed or not done.born)
 

@@ -1,5 +1,6 @@
 """One source as the landing loop sees it: its server, its collector, its topics, its format."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled
 
-LINGER = 60.0  # seconds that a hazard is told for after it was seen last
+LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
 log = structlog.get_logger(__name__)
 
 
@@ -49,8 +50,9 @@ class Feed:
     _last: Capture | None = None
     _silence: str = ""
     clock: Callable[[], float] = time.monotonic
-    _hazards: dict[Finding, float] = field(default_factory=dict)
+    _hazards: dict[Finding, float] = field(default_factory=dict)  # seen -> when first not so
     _missed: set[Finding] = field(default_factory=set)
+    _began: float | None = None  # of the looks of this life
 
     @property
     def reading(self) -> SchemaReading:
@@ -99,7 +101,8 @@ class Feed:
             return Missing(self._silence)
         try:
             told = both(self.collector.captures(), self.server().sends())
-            self._last = replace(told, hazards=self._lasting(told.hazards))
+            found, steady = self._lasting(told.hazards), self._is_steady()
+            self._last = replace(told, hazards=found, steady=steady)
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
             return Missing(str(error))
@@ -115,10 +118,18 @@ class Feed:
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
         """They are told for a while after they are gone: what was started by them may go on."""
         at = self.clock()
-        self._hazards |= dict.fromkeys((*now, *self._missed), at)
+        seen = {*now, *self._missed}
         self._missed.clear()
-        self._hazards = {n: seen for n, seen in self._hazards.items() if at - seen <= LINGER}
+        told = dict.fromkeys(seen, math.inf)
+        told |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
+        self._hazards = {one: gone for one, gone in told.items() if at - gone <= LINGER}
         return tuple(self._hazards)
+
+    def _is_steady(self) -> bool:
+        """Whether it would have told by now what was gone at the first look of this life."""
+        at = self.clock()
+        self._began = at if self._began is None else self._began
+        return at - self._began > LINGER
 
     def head(self) -> Head | None:
         """Head of the connected server's log; None when it does not answer."""

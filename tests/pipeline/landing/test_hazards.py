@@ -5,6 +5,7 @@ Covers pipeline/landing/hazards.py, source_feed.py and the hazards of a Capture.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,12 @@ from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.next_mark import _heals
 from pipeline.landing.source_feed import LINGER
-from pipeline.mark import Existence, Mark
-from pipeline.model import Order, Shard, Table
+from pipeline.mark import Epoch, Existence, Mark
+from pipeline.model import Acknowledged, Order, Shard, Table
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.server_findings import DEMANDS as SERVER_DEMANDS
 from pipeline.sources.mysql.server_findings import hazards as server_hazards
@@ -43,11 +45,23 @@ LATE = replace(SKIPS, code="replica", what="it is a replica", effect=Effect.DELA
 T, U = "shop/db.t", "shop/db.u"
 KNOWN = Mark("main", 5, shards={T: "db.t", U: "db.u", "till/db.t": "till.t", "shop/db.x": None})
 TOLD = {"shop": replace(ALL, hazards=(SKIPS,))}
+GONE = {"shop": ALL}
+END = Order(1, 1, 500)
+
+
+def after(
+    made: Mark,
+    told: Mapping[str, Capture],
+    *waived: str,
+    router: Router = Router(),  # noqa: B008
+    ends: Mapping[str, Order] = {"shop": END},
+) -> Mark:
+    """*made* once that was *told* of hazards."""
+    return with_hazards(made, told, ends, {}, router=router, waived=frozenset(waived))
 
 
 def opened(made: Mark, told: Mapping[str, Capture], *waived: str, router: Router) -> list[Gap]:
-    made = with_hazards(made, told, router, frozenset(waived))
-    return [read_gap(text) for text in made.gaps.values()]
+    return list(map(read_gap, after(made, told, *waived, router=router).gaps.values()))
 
 
 def gaps(made: Mark, *found: Finding, waived: str = "") -> list[Gap]:
@@ -71,16 +85,110 @@ def test_f102_only_tables_that_the_setting_names_are_unproven() -> None:
     assert gap.shards == (T,)
 
 
-def test_f102_a_base_that_began_while_the_setting_lasted_closes_nothing() -> None:
-    made = with_hazards(KNOWN, TOLD, Router(), frozenset())
-    later = with_hazards(replace(made, batch=9), TOLD, Router(), frozenset())
-    after = with_hazards(replace(later, batch=12), {"shop": ALL}, Router(), frozenset())
+def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it() -> None:
+    made = after(KNOWN, TOLD)
+    later = after(replace(made, batch=9), TOLD)
+    over = after(replace(later, batch=12), GONE)
 
-    (gap,) = [read_gap(text) for text in after.gaps.values()]
+    (gap,) = [read_gap(text) for text in over.gaps.values()]
 
     assert gap.id == read_gap(next(iter(made.gaps.values()))).id, "one and the same"
-    assert not _heals(Settled(T, Order(1, 1, 1), 9), gap)
-    assert _heals(Settled(T, Order(1, 1, 1), 10), gap)
+    assert not _heals(Settled(T, Order(1, 1, 900), 13), read_gap(next(iter(later.gaps.values()))))
+    assert not _heals(Settled(T, Order(1, 1, 900), 9), gap), "it landed before"
+    assert not _heals(Settled(T, END, 13), gap), "its rows may have waited in a topic"
+    assert _heals(Settled(T, Order(1, 1, 501), 13), gap)
+
+
+@pytest.mark.parametrize(
+    ("told", "ends"),
+    [
+        pytest.param({}, {"shop": END}, id="the collector is silent"),
+        pytest.param(GONE, {}, id="the server is silent"),
+        pytest.param(
+            {"shop": replace(ALL, steady=False)}, {"shop": END}, id="the looks have just begun"
+        ),
+    ],
+)
+def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
+    told: Mapping[str, Capture], ends: Mapping[str, Order]
+) -> None:
+    made = after(replace(after(KNOWN, TOLD), batch=12), told, ends=ends)
+
+    (gap,) = [read_gap(text) for text in made.gaps.values()]
+
+    assert gap.above is None
+    assert not _heals(Settled(T, Order(1, 1, 900), 99), gap)
+
+
+def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too() -> None:
+    over = after(replace(after(KNOWN, TOLD), batch=12), GONE)
+    bases = {"shop/db.old": Order(1, 1, 400), "shop/db.new": Order(1, 1, 600)}
+    more = replace(
+        over,
+        batch=13,
+        bases=bases,
+        shards={**over.shards, "shop/db.old": "db.old", "shop/db.new": "db.new"},
+    )
+
+    (gap,) = [read_gap(text) for text in after(more, GONE).gaps.values()]
+
+    assert gap.shards == ("shop/db.old", T, U)
+
+
+def test_f102_a_table_has_the_gap_even_if_no_table_was_known_while_the_setting_lasted() -> None:
+    empty = Mark("main", 5)
+    over = after(replace(after(empty, TOLD), batch=12), GONE)
+    more = replace(over, batch=13, shards={T: "db.t"}, bases={T: Order(1, 1, 400)})
+
+    (gap,) = [read_gap(text) for text in after(more, GONE).gaps.values()]
+
+    assert (over.gaps, gap.shards, gap.above) == ({}, (T,), END)
+
+
+def test_f102_a_setting_is_forgotten_once_all_has_landed_that_was_sent_by_it() -> None:
+    epochs = {"shop": Epoch(1, "server", binlog_position(1, 400))}
+    over = after(replace(after(KNOWN, TOLD), batch=12, epochs=epochs), GONE)
+    half, whole = (
+        replace(over, acknowledged={"shop": Acknowledged(binlog_position(1, pos))})
+        for pos in (END.pos, END.pos + 1)
+    )
+
+    assert over.hazards.keys() == after(half, GONE).hazards.keys() == over.gaps.keys()
+    assert after(whole, GONE).hazards == {}
+    assert after(whole, GONE).gaps == over.gaps
+
+
+def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_setting(
+    tmp_path: Path,
+) -> None:
+    desk, now = Desk(tmp_path, names="a"), [0.0]
+    (feed,) = desk.loop.feeds
+    feed.clock = lambda: now[0]
+    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    desk.server.end = 600
+    desk.topics.put("a", 500, "first")
+    desk.land()
+
+    def unproven() -> bool:
+        table = Table("db.t", (Shard("a", "db.t"),), key=("id",))
+        found = blocks(inputs(table=table, taken={"landed": desk.loop.mark}), frozenset())
+        return any(one.code == "unproven" for one in found)
+
+    desk.server.published = replace(ALL, text="")
+    for now[0] in (LINGER, 2 * LINGER + 1):
+        desk.land()
+    desk.topics.snapshot("a", 550, 2)  # sent while the setting lasted; a third row was dropped
+    desk.server.end = 800
+    desk.topics.put("a", 700, "live")
+    desk.land()
+    waited = desk.loop.mark.bases["a/db.t"].pos, unproven()
+    desk.topics.snapshot("a", 900, 3)
+    desk.server.end = 1100
+    desk.topics.put("a", 1000, "live")
+    desk.land()
+
+    assert waited == (550, True)
+    assert (desk.loop.mark.bases["a/db.t"].pos, unproven()) == (900, False)
 
 
 def test_f102_a_waiver_names_the_setting_and_its_value() -> None:
@@ -93,11 +201,11 @@ def test_f102_a_waiver_names_the_setting_and_its_value() -> None:
 
 
 def test_f110_what_only_delays_ends_with_it() -> None:
-    made = with_hazards(KNOWN, {"shop": replace(ALL, hazards=(LATE,))}, Router(), frozenset())
+    made = after(KNOWN, {"shop": replace(ALL, hazards=(LATE,))})
 
     assert waivable(next(iter(made.gaps)))
-    assert with_hazards(made, {}, Router(), frozenset()).gaps == made.gaps, "nobody answered"
-    assert with_hazards(made, {"shop": ALL}, Router(), frozenset()).gaps == {}
+    assert after(made, {}).gaps == made.gaps, "nobody answered"
+    assert after(made, GONE).gaps == {}
 
 
 def test_f102_keys_of_the_connector_are_accepted_where_the_config_names_a_key() -> None:
@@ -139,13 +247,26 @@ def test_f102_a_setting_that_is_gone_is_told_for_a_while(tmp_path: Path) -> None
     feed.clock = lambda: now[0]
     desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
     told = []
-    for at, published in ((0.0, desk.server.published), (LINGER, ALL), (LINGER + 1, ALL)):
-        now[0], desk.server.published = at, replace(published, text="")
+    looks = ((0.0, (SKIPS,)), (900.0, ()), (900 + LINGER, ()), (901 + LINGER, ()))
+    for at, hazards_now in looks:
+        now[0], desk.server.published = at, replace(ALL, text="", hazards=hazards_now)
         found = feed.captures()
         assert isinstance(found, Capture)
         told.append(found.hazards)
 
-    assert told == [(SKIPS,), (SKIPS,), ()]
+    assert told == [(SKIPS,), (SKIPS,), (SKIPS,), ()], "as of the first look that did not see it"
+
+
+def test_f102_a_service_that_has_just_begun_does_not_know_what_is_gone(tmp_path: Path) -> None:
+    (feed,) = Desk(tmp_path, names="a").loop.feeds
+    steady = []
+    for at in (50.0, 50 + LINGER, 51 + LINGER):
+        feed.clock = partial(float, at)
+        found = feed.captures()
+        assert isinstance(found, Capture)
+        steady.append(found.steady)
+
+    assert steady == [False, False, True]
 
 
 def test_f102_a_setting_seen_while_the_collector_was_silent_is_told_later(tmp_path: Path) -> None:
@@ -311,7 +432,7 @@ def test_f110_a_replica_is_a_hazard_and_more_so_one_that_logs_nothing() -> None:
 
 
 def test_f102_what_still_comes_is_merged_while_a_setting_makes_the_table_unproven() -> None:
-    made = with_hazards(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, LATE))}, Router(), frozenset())
+    made = after(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, LATE))})
     state = LandedState(made, Catalog(Router(), {}))
 
     assert state.holding == {}
