@@ -81,6 +81,7 @@ class VerdictRecorder:
             self._kept |= {(one.table, one.check): one for one in kept}
             self._log(telling)
             self.rulings.add(verdicts)
+            self._end_waivers(verdicts)
 
     def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
         """All but one more PASS after a PASS, where no open incident waits for it."""
@@ -194,6 +195,21 @@ class VerdictRecorder:
         self._owed_verdicts.clear()
         self.records.certificates.doubted -= {one.table for one, _ in self._owed_fails.values()}
         self._owed_fails = {}
+
+    def _end_waivers(self, verdicts: Iterable[Verdict]) -> None:
+        """A PASS ends the waivers of what its check had found: found again, it is another loss.
+
+        The next PASS does it if the store takes nothing now.
+        """
+        for one in verdicts:
+            if one.check not in self.gating or one.ruling.outcome is not Outcome.PASS:
+                continue
+            of, why = f"{one.check}:{one.table}:", f"{one.check} passed: {one.ruling.reason}"
+            try:
+                if count := self.records.waivers.end(of, why=why, at=one.at):
+                    log.info("waivers ended", table=one.table, check=one.check, count=count)
+            except UnreachableError as error:
+                log.warning("waivers of what passed are not ended yet", why=str(error))
 
     def _spared_by(self, verdict: Verdict) -> Verdict | None:
         if verdict.check not in self.whole:

@@ -10,6 +10,8 @@ from sqlalchemy import Row, delete, insert, select, update
 from monitor.store.database import Database
 from monitor.store.schema import waivers
 
+SERVICE = "sluice"  # who ends a waiver of what was seen to be right again
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -71,6 +73,16 @@ class Waivers:
             connection.execute(update(waivers).where(waivers.c.id == id_).values(ended))
         self._forget()
         return True
+
+    def end(self, prefix: str, *, why: str, at: datetime) -> int:
+        """End the waivers, given up to *at*, of ids that begin with *prefix*; return how many.
+
+        Not inside another write: who reads meanwhile must not keep what was not committed.
+        """
+        if not any(id_.startswith(prefix) for id_ in self.waived()):
+            return 0
+        own = [one.id for one in self.list() if one.id.startswith(prefix) and one.at <= at]
+        return sum(self.withdraw(id_, who=SERVICE, why=why, at=at) for id_ in own)
 
     def waived(self) -> frozenset[str]:
         """Every id whose waiver is open now."""

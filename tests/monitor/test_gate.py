@@ -579,3 +579,38 @@ def test_f103_a_waiver_ends_when_its_time_is_over(healthy: Rig) -> None:
     healthy.round()
 
     assert healthy.ask(cut=DAY)[0] == 409
+
+
+def test_f103_a_waiver_ends_when_its_check_passes_and_the_same_row_lost_again_blocks(
+    healthy: Rig,
+) -> None:
+    _lose(healthy, "shop/shop.users:7")
+    assert _waive(healthy, "7") == 201
+    assert healthy.ask(cut=DAY)[0] == 200
+
+    healthy.second()
+    healthy.say(USERS, Ruling(Outcome.PASS, "all ranges agree"))
+    healthy.round()
+    passed = healthy.ask(cut=DAY)[0]
+    healthy.second()
+    _lose(healthy, "shop/shop.users:7")
+    healthy.second(2)
+
+    assert passed == 200
+    assert healthy.ask(cut=DAY)[0] == 409
+    (told,) = healthy.client.get("/v1/waivers").json()
+    assert told["withdrawn_by"] == "sluice"
+    assert told["withdrawn_why"] == "range_counts passed: all ranges agree"
+
+
+def test_f103_a_waiver_outlives_what_its_check_cannot_decide_and_what_others_pass(
+    healthy: Rig,
+) -> None:
+    _lose(healthy, "shop/shop.users:7")
+    assert _waive(healthy, "7") == 201
+
+    healthy.say(USERS, Ruling(Outcome.UNKNOWN, "the source does not answer"))
+    healthy.say(ORDERS, Ruling(Outcome.PASS, "all ranges agree"))
+    healthy.second(2)
+
+    assert healthy.store.waivers.waived() == {f"{LOST}7"}

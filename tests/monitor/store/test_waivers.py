@@ -29,3 +29,17 @@ def test_f103_a_waiver_that_was_withdrawn_or_is_over_is_given_again(store: Servi
 
     assert waivers.add(Waiver("gap-1", "again", "me", now[0]))
     assert waivers.waived() == {"gap-1"}
+
+
+def test_f103_only_waivers_that_were_given_before_end_with_what_they_cover(
+    store: ServiceStore,
+) -> None:
+    waivers, at = store.waivers, NOW + SECOND
+    waivers.clock = lambda: at
+    for id_, given in (("p:t:1", NOW), ("p:t:2", at + SECOND), ("p:u:1", NOW)):
+        assert waivers.add(Waiver(id_, "a test", "me", given))
+
+    assert waivers.end("p:t:", why="p passed", at=at) == 1
+    assert waivers.end("p:t:", why="p passed", at=at) == 0
+
+    assert waivers.waived() == {"p:t:2", "p:u:1"}
