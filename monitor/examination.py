@@ -24,6 +24,7 @@ from monitor.unasked import (
     schema_registry,
     server,
 )
+from pipeline import jars
 from pipeline.build import (
     collection_scope,
     every_topic,
@@ -67,6 +68,7 @@ class Doors:
     source: Callable[[SourceSettings], Source] = open_source
     transport: Callable[[PipelineSettings], Transport] = open_transport
     lake: Callable[[str], Store] = open_store
+    machine: Callable[[], Sequence[str]] = jars.lacking
 
 
 @dataclass(eq=False)
@@ -84,7 +86,8 @@ class Examination:
     unasked: list[UnaskedPart] = field(default_factory=list)
 
     def run(self) -> None:
-        """Examine the lake, then each source, its collector and its topics, then each copy."""
+        """Examine machine and lake, each source, its collector and its topics, then each copy."""
+        self._machine()
         with self._asking(lake()):
             self.doors.lake(self.config.settings.changes).prove(entries.FOLDER)
         for source in self.config.sources:
@@ -102,6 +105,12 @@ class Examination:
     def refused(self) -> bool:
         """Whether something must be put right before a mirror can be believed."""
         return any(finding.severity is REFUSE for finding in self.findings)
+
+    def _machine(self) -> None:
+        """Name what Spark cannot start without here."""
+        for lack in self.doors.machine():
+            what, _, fix = lack.rpartition("; ")
+            self.findings.append(Finding(REFUSE, "spark", "this machine", what, fix))
 
     def _registry(self, source: SourceSettings) -> None:
         registry = open_registry(source)

@@ -1,13 +1,15 @@
 """Where do the jars of a class path lie, and how do they get there?
 
 `jars.lock` is flat: nothing transitive is resolved, so a jar that is not listed is not there.
-The Ivy inside pyspark fetches, from where it does by itself; no host is named.  A file is moved
-into its folder only after its SHA-256 was seen to be right.  In a checkout the folders are in
-`build/jars`; an installed package has `jars.lock` among its data and keeps jars in the cache.
+The Ivy inside pyspark fetches, from where it does by itself unless a repository is named.  A file
+is moved into its folder only after its SHA-256 was seen to be right.  In a checkout the folders are
+in `build/jars`; an installed package has `jars.lock` among its data and keeps jars in the user's
+cache.  `SLUICE_JARS` names another folder in both.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from pipeline import installed
@@ -25,14 +28,23 @@ from pipeline.errors import ConfigError, SluiceError, UnreachableError
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = installed.data_file("jars.lock")
-JARS = ROOT / "build" / "jars" if installed.is_checkout() else installed.cache() / "jars"
+PLACE = "SLUICE_JARS"
+JARS = Path(
+    os.environ.get(PLACE)
+    or (ROOT / "build" / "jars" if installed.is_checkout() else installed.cache() / "jars")
+)
+SPARK = "spark"  # the one folder that a service needs
+JAVA = 17  # the oldest release that Spark 4.0 runs on
 FETCHERS = 4  # Ivy asks for one jar after the other; four of them take half the time of one
 ATTEMPTS = 3
 PACE = 5.0  # seconds between two reports of progress
-SETTINGS = (  # Ivy's own, but for poms: the parent of one may be nowhere, and a flat list asks none
+# Ivy's own, but without poms: the parent of one may be missing, and a flat list needs none.
+SETTINGS = (
     '<ivysettings><settings defaultResolver="public"/><resolvers>'
-    '<ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
+    '<ibiblio name="public" m2compatible="true" usepoms="false"{root}/></resolvers></ivysettings>'
 )
+_INSTALL = f"install a Java {JAVA} runtime, or set JAVA_HOME"
+SCHEMES = ("https", "http", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,7 @@ class Jar:
 
 def spark() -> tuple[Path, ...]:
     """Jars that Spark needs beside pyspark's own, for `spark.jars`."""
-    return files("spark")
+    return files(SPARK)
 
 
 def files(folder: str) -> tuple[Path, ...]:
@@ -79,10 +91,21 @@ def files(folder: str) -> tuple[Path, ...]:
     paths = tuple(JARS / jar.folder / jar.file for jar in locked() if jar.folder == folder)
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
-        command = "make setup" if installed.is_checkout() else f"python -m pipeline.jars {folder}"
+        command = "make setup" if installed.is_checkout() else "sluice jars"
         msg = f"{len(missing)} jars are not in {JARS / folder}; run `{command}`"
         raise ConfigError(msg)
     return paths
+
+
+def lacking() -> list[str]:
+    """What Spark cannot start without and this machine does not have, each as ``what; fix``."""
+    lacks = []
+    for need in (_recent_java, spark):
+        try:
+            need()
+        except ConfigError as error:
+            lacks.append(str(error))
+    return lacks
 
 
 def locked(lock: Path = LOCK) -> tuple[Jar, ...]:
@@ -96,23 +119,25 @@ def fetch(
     *,
     home: Path = JARS,
     lock: Path = LOCK,
+    repository: str = "",
     report: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Make *folders* (all, if none is given) hold exactly the locked files; how many were fetched.
 
-    *report* gets a line of progress at the beginning, every few seconds and at the end.
+    *repository* is the URL of a Maven repository; empty: Ivy's own.  *report* gets a line of
+    progress at the beginning, every few seconds and at the end.
 
     Raises:
-        ConfigError: if there is no Java to fetch with.
+        ConfigError: if there is no Java to fetch with, or *repository* is no URL.
         UnreachableError: if a file cannot be had, or is not the one that was locked.
     """
-    chosen = set(folders)
+    settings, chosen = _settings(repository), set(folders)
     jars = [jar for jar in locked(lock) if not chosen or jar.folder in chosen]
     wanted = [jar for jar in jars if _sha256(home / jar.folder / jar.file) != jar.sha256]
     for jar in jars:
         (home / jar.folder).mkdir(parents=True, exist_ok=True)
     if wanted:
-        _fetch_all(wanted, home, report)
+        _fetch_all(wanted, home, settings, report)
     _drop_strangers(jars, home)
     return len(wanted)
 
@@ -126,12 +151,36 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if found is None:
-        msg = "no Java found; install a Java 17 runtime, or set JAVA_HOME"
-        raise ConfigError(msg)
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        raise ConfigError(f"no Java found {where}; {_INSTALL}")
     return found
 
 
-def _fetch_all(wanted: Sequence[Jar], home: Path, report: Callable[[str], None]) -> None:
+def _recent_java() -> None:
+    path = java()
+    try:
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be run: {error.strerror}; {_INSTALL}") from None
+    said = (done.stderr + done.stdout).strip()  # it answers on stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None:
+        raise ConfigError(f"{path} does not tell its version: {said[:200]!r}; {_INSTALL}")
+    if int(found[1]) < JAVA:
+        raise ConfigError(f"{path} is Java {found[1]}, Spark needs Java {JAVA}; {_INSTALL}")
+
+
+def _settings(repository: str) -> str:
+    """Ivy's settings that fetch from *repository*."""
+    if repository and urlsplit(repository).scheme not in SCHEMES:
+        msg = f"{repository!r} is no URL of a Maven repository; write https://host/path, or file://"
+        raise ConfigError(msg)
+    return SETTINGS.format(root=f" root={quoteattr(repository)}" if repository else "")
+
+
+def _fetch_all(
+    wanted: Sequence[Jar], home: Path, settings: str, report: Callable[[str], None]
+) -> None:
     began, total = time.monotonic(), len(wanted)
     parts = [part for part in (wanted[i::FETCHERS] for i in range(FETCHERS)) if part]
     report(f"jars: fetched 0 of {total} into {home}")
@@ -139,7 +188,9 @@ def _fetch_all(wanted: Sequence[Jar], home: Path, report: Callable[[str], None])
         homes = [Path(scratch, str(number)) for number in range(len(parts))]
         with ThreadPoolExecutor(FETCHERS) as pool:
             tasks = zip(parts, homes, strict=True)
-            running = {pool.submit(_fetch_part, part, place, home) for part, place in tasks}
+            running = {
+                pool.submit(_fetch_part, part, place, home, settings) for part, place in tasks
+            }
             while running:
                 done, running = wait(running, PACE, FIRST_EXCEPTION)
                 for each in done:
@@ -156,8 +207,9 @@ def _count(homes: Iterable[Path]) -> int:
     return sum(path.suffix != ".part" for path in found)
 
 
-def _fetch_part(jars: Sequence[Jar], scratch: Path, home: Path) -> None:
+def _fetch_part(jars: Sequence[Jar], scratch: Path, home: Path, settings: str) -> None:
     scratch.mkdir()
+    (scratch / "settings.xml").write_text(settings, encoding="utf-8")
     for attempt in range(1, ATTEMPTS + 1):
         said = _run_ivy(jars, scratch)
         missing = [jar for jar in jars if not (scratch / jar.file).is_file()]
@@ -171,7 +223,7 @@ def _fetch_part(jars: Sequence[Jar], scratch: Path, home: Path) -> None:
 
 
 def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
-    """Retrieve *jars* into *scratch*; the end of what Ivy said."""
+    """Retrieve *jars* into *scratch*, where its settings are; the end of what Ivy said."""
     (scratch / "ivy.xml").write_text(
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
         '<info organisation="sluice" module="jars"/><dependencies>'
@@ -180,7 +232,6 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
         + "</dependencies></ivy-module>",
         encoding="utf-8",
     )
-    (scratch / "settings.xml").write_text(SETTINGS, encoding="utf-8")
     done = subprocess.run(
         [
             *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),

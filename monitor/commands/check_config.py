@@ -10,6 +10,7 @@ from monitor.config.plug_ins import mistaken, unbuilt
 from monitor.config.text import located, read_text, refusal
 from monitor.config.warnings import warnings
 from monitor.terminal import say
+from pipeline import jars
 
 
 @click.command("check-config")
@@ -25,7 +26,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     text = read_text(config)
     if faults := list(mistaken(found)):
         raise refusal(config, faults, text)
-    doubts = located(config, warnings(found), text)
+    doubts = [*located(config, warnings(found), text), *jars.lacking()]
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

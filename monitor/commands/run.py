@@ -12,6 +12,8 @@ from monitor.config.text import located, read_text
 from monitor.config.warnings import warnings
 from monitor.logs import configure
 from monitor.terminal import say
+from pipeline import jars
+from pipeline.errors import ConfigError
 
 
 @click.command("run")
@@ -30,6 +32,8 @@ def run(config: Path, log_format: str | None, log_level: str) -> None:
     configure(json=json, level=log_level.upper())
     for doubt in located(config, warnings(found), read_text(config)):
         structlog.get_logger().warning("config", doubt=doubt)
+    if lacks := jars.lacking():
+        raise ConfigError("\n".join(lacks))
     from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs
 
     sys.exit(service.run(found, lambda address: say(f"status page: {address}/")))

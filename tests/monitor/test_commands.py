@@ -410,6 +410,38 @@ def test_init_writes_a_file_that_check_config_likes(
     assert "is fine" in checked.output
 
 
+def _without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """A config, and what is said of a machine that has neither Java nor Spark's jars."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    path = tmp_path / "sluice.yaml"
+    path.write_text(MINIMAL)
+    return str(path), f"no Java found in JAVA_HOME, {tmp_path}; install a Java 17 runtime"
+
+
+def test_f180_check_config_warns_where_spark_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lack = _without_java(tmp_path, monkeypatch)
+
+    checked = CliRunner().invoke(check_config.COMMAND, ["--config", path])
+    as_json = CliRunner().invoke(check_config.COMMAND, ["--config", path, "--json"])
+
+    assert checked.exit_code == 0
+    assert f"warning: {lack}" in checked.output
+    assert json.loads(as_json.stdout)["warnings"][-1].startswith(lack)
+
+
+def test_f180_run_refuses_to_start_where_spark_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lack = _without_java(tmp_path, monkeypatch)
+
+    result = CliRunner().invoke(run.COMMAND, ["--config", path])
+
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith(lack)
+
+
 def test_check_config_prints_the_schema() -> None:
     result = CliRunner().invoke(check_config.COMMAND, ["--schema"])
 

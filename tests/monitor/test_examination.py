@@ -239,6 +239,16 @@ def test_a_bucket_that_does_not_answer_is_told_with_what_to_look_at(path: Path) 
     assert [one.code for one in done.findings] == ["unproven"]
 
 
+def test_f180_what_spark_lacks_on_this_machine_is_refused_with_its_fix(path: Path) -> None:
+    doors = replace(site().doors(), machine=lambda: ["11 jars are not there; run `sluice jars`"])
+
+    done = Examination(load(path), WORKER, timedelta(days=3), doors)
+    done.run()
+
+    refused = [(one.where, one.what, one.fix) for one in done.findings if one.severity is REFUSE]
+    assert refused == [("this machine", "11 jars are not there", "run `sluice jars`")]
+
+
 def found(path: Path, site: Site) -> dict[str, FindingSeverity]:
     return {finding.code: finding.severity for finding in examined(path, site).findings}
 

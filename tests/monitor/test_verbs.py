@@ -96,6 +96,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         ),
         pytest.param(["waive", "", "--reason", "x"], "at least 1 character", id="waive: no id"),
         pytest.param(["status", "--config", "/no/such"], "cannot read", id="status: a config"),
+        pytest.param(["jars", "--from", "here"], "'here' is no URL", id="jars: a repository"),
         pytest.param(["run", "--config", "/no/such"], "cannot read", id="run: a config"),
         pytest.param(["check-config", "--config", "/"], "Is a directory", id="check: a folder"),
         pytest.param(["init", "--config", "/no/such/x"], "cannot write", id="init: a folder"),

@@ -1,3 +1,7 @@
+import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,6 +105,90 @@ def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_folder_that_was_never_fetched_names_the_command() -> None:
     with pytest.raises(ConfigError, match="run `make setup`"):
         jars.files("nothing")
+
+
+@pytest.mark.parametrize(
+    ("script", "lacks"),
+    [
+        pytest.param("echo 'openjdk version \"17.0.15\" 2025-04-15' >&2", [], id="17"),
+        pytest.param("echo 'openjdk version \"21\" 2023-09-19' >&2", [], id="21"),
+        pytest.param(
+            "echo 'java version \"1.8.0_392\"' >&2",
+            ["java is Java 8, Spark needs Java 17; install a Java 17 runtime, or set JAVA_HOME"],
+            id="8",
+        ),
+        pytest.param(
+            "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2",
+            ["java is Java 11, Spark needs Java 17; install a Java 17 runtime, or set JAVA_HOME"],
+            id="11",
+        ),
+        pytest.param(
+            "echo no such VM >&2; exit 1",
+            [
+                "java does not tell its version: 'no such VM'; "
+                "install a Java 17 runtime, or set JAVA_HOME"
+            ],
+            id="broken",
+        ),
+    ],
+)
+def test_f180_a_java_that_spark_does_not_run_on_is_named_with_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, lacks: list[str]
+) -> None:
+    pretend_java(tmp_path, monkeypatch, script)
+
+    assert [lack.removeprefix(f"{tmp_path}/bin/") for lack in jars.lacking()] == lacks
+
+
+def test_f180_java_and_jars_that_are_missing_are_both_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(jars, "JARS", tmp_path / "jars")
+    count = sum(jar.folder == jars.SPARK for jar in jars.locked())
+
+    assert jars.lacking() == [
+        f"no Java found in JAVA_HOME, {tmp_path}; install a Java 17 runtime, or set JAVA_HOME",
+        f"{count} jars are not in {tmp_path}/jars/spark; run `make setup`",
+    ]
+
+
+def test_f180_jars_are_fetched_from_the_repository_that_is_named(tmp_path: Path) -> None:
+    content, folder = b"only this repository has it", tmp_path / "maven/org/x/thing/1.0"
+    folder.mkdir(parents=True)
+    (folder / "thing-1.0.jar").write_bytes(content)
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {hashlib.sha256(content).hexdigest()}\n")
+    home = tmp_path / "jars"
+
+    repository = (tmp_path / "maven").as_uri()
+    assert jars.fetch(home=home, lock=lock, repository=repository) == 1
+    assert (home / "spark" / "thing-1.0.jar").read_bytes() == content
+
+
+def test_f180_a_repository_that_has_no_such_jar_is_told(tmp_path: Path) -> None:
+    (tmp_path / "maven").mkdir()
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+
+    with pytest.raises(UnreachableError, match=r"cannot fetch org\.x:thing:1\.0"):
+        jars.fetch(home=tmp_path / "jars", lock=lock, repository=(tmp_path / "maven").as_uri())
+
+
+def test_f180_a_repository_that_is_no_url_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'maven' is no URL of a Maven repository; write https"):
+        jars.fetch(home=tmp_path, repository="maven")
+
+
+def test_f180_the_environment_names_the_folder_of_jars(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from pipeline import jars; print(jars.JARS)"],
+        env={**os.environ, "SLUICE_JARS": str(tmp_path)},
+        cwd=jars.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == str(tmp_path)
 
 
 def pretend_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
