@@ -8,11 +8,17 @@ After a fail-over the same transactions stand at other places in the new server'
 orders do not say that they are old; their ids (GTIDs) and what they say do.  Such a row takes the
 order it was landed with, and is a repetition from then on.
 
+A collector goes on behind a record that the broker refused, as too large, and sends from that one
+on again once it may: the record itself is below what was landed, and repeats nothing.  It is
+explained if the very next record of its partition repeats the landed change that follows it in the
+log: whoever sends that reads the log that was landed, so the record's own order is true.
+
 What is asked of the change log follows the rows in question, never the log.  Pure.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,11 +28,15 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Op, Order, TopicPartition
+from pipeline.model import Op, Order, Origin, TopicPartition
 from pipeline.sources.positions import may_hold, place
 
-COLUMNS = ("source", "topic", "partition", "offset", "order", "op", "key", "before", "after", "tx")
+PLACE = ("source", "topic", "partition", "offset")
+COLUMNS = (*PLACE, "order", "op", "origin", "key", "before", "after", "tx")
 _SAID = ("op", "key", "before", "after")
+Said = tuple[str | None, ...]  # these, or source and transaction before them
+_COPIES = 10_000  # landed rows that are read at the places of refused ones and the one behind them
+_HALVES = {str(Op.DELETE), str(Op.CREATE)}
 _FAR = 4 * 2**20  # bytes of a log between two rows that are not looked for together
 
 
@@ -52,6 +62,16 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """Landed rows of one topic of a source with ``first <= order.log <= last``, of any epoch."""
+
+    source: str
+    topic: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Transactions:
     """Landed rows of these transactions of a source, none of an order below ``since``.
 
@@ -67,12 +87,13 @@ class Transactions:
 def unexplained(
     rows: pa.Table,
     back: Mapping[TopicPartition, tuple[int, ...]],
-    landed: Callable[[Near], pa.Table],
+    landed: Callable[[Near | Between], pa.Table],
 ) -> dict[TopicPartition, int]:
     """Partition -> lowest offset among the *back* rows that equal no row before them.
 
-    *rows* are the batch's rows of the topics of *back*; *landed* reads the change log, once for
-    each source that has such rows.  Both have at least ``COLUMNS``.
+    Rows that a broker refused at first are left out.  *rows* are the batch's rows of the topics of
+    *back*; *landed* reads the change log, once for each source that has such rows, and once more
+    for each partition with rows that repeat nothing.  Both have at least ``COLUMNS``.
     """
     said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
     ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
@@ -85,8 +106,144 @@ def unexplained(
         log = log.filter(pc.and_(pc.is_valid(log["order"]), _among(log["topic"], own["topic"])))
         beside = first.filter(pc.equal(first["source"], source))
         strange = _unequal(own, pa.concat_tables([_flat(log), _flat(beside)]))
-        for row in strange.sort_by([("offset", "descending")]).to_pylist():
-            found[TopicPartition(row["topic"], row["partition"])] = row["offset"]
+        for at, offsets in _by_partition(strange).items():
+            left = offsets - _refused(source, at, offsets, ordered, landed)
+            if left:
+                found[at] = min(left)
+    return found
+
+
+def _by_partition(rows: pa.Table) -> dict[TopicPartition, frozenset[int]]:
+    found: dict[TopicPartition, set[int]] = {}
+    for row in rows.select(["topic", "partition", "offset"]).to_pylist():
+        found.setdefault(TopicPartition(row["topic"], row["partition"]), set()).add(row["offset"])
+    return {at: frozenset(offsets) for at, offsets in found.items()}
+
+
+def _refused(
+    source: str,
+    at: TopicPartition,
+    strange: frozenset[int],
+    batch: pa.Table,
+    landed: Callable[[Near | Between], pa.Table],
+) -> frozenset[int]:
+    """Offsets of *strange* rows of one partition that the broker refused when they came first.
+
+    The row behind them, by offset, must repeat the landed one that is next to them in the log:
+    it is there only if the same log is read again.  Until it has come, they stay strange.
+    """
+    own = _of_partition(batch, source, at).sort_by("offset")
+    runs = [run for run in _runs(own, strange) if run.rises]
+    if not runs:
+        return frozenset()
+    logs = [order.log for run in runs for order in (run.first, run.until)]
+    found = landed(Between(source, at.topic, min(logs), max(logs)))
+    found = _of_partition(found.filter(pc.not_equal(found["op"], str(Op.DDL))), source, at)
+    known = pa.concat_tables([found.cast(own.schema), own])
+    return frozenset(row.offset for run in runs if run.repeats(known) for row in run.rows)
+
+
+def _of_partition(rows: pa.Table, source: str, at: TopicPartition) -> pa.Table:
+    own = pc.and_(pc.equal(rows["source"], source), pc.equal(rows["topic"], at.topic))
+    own = pc.and_(own, pc.equal(rows["partition"], at.partition))
+    return rows.filter(pc.and_(own, pc.is_valid(rows["order"]))).select(list(COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedRow:
+    """A row of one partition; ``said`` is what a repetition says, too."""
+
+    offset: int
+    order: Order
+    live: bool
+    said: Said
+
+    @classmethod
+    def read(cls, rows: pa.Table) -> "list[_PlacedRow]":
+        """Each of *rows*, which are few."""
+        return [
+            cls(
+                row["offset"],
+                Order(**row["order"]),
+                row["origin"] == int(Origin.LIVE),
+                tuple(row[name] for name in _SAID),
+            )
+            for row in rows.select(["offset", "order", "origin", *_SAID]).to_pylist()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _StrangeRun:
+    """Strange rows without another between them, and the first row of any kind behind them."""
+
+    rows: tuple[_PlacedRow, ...]
+    next: _PlacedRow
+
+    @property
+    def first(self) -> Order:
+        """The order of the first strange row."""
+        return self.rows[0].order
+
+    @property
+    def until(self) -> Order:
+        """The order of the row behind them."""
+        return self.next.order
+
+    @property
+    def rises(self) -> bool:
+        """Whether all are LIVE, and rise up to the one behind them."""
+        every = [*self.rows, self.next]
+        rising = all(one.order <= other.order for one, other in pairwise(every))
+        return rising and all(row.live for row in every)
+
+    def repeats(self, known: pa.Table) -> bool:
+        """Whether the row behind them repeats the next of *known*, landed or earlier by offset.
+
+        What is known at the place of a strange row can only be the same, which came earlier in the
+        batch, or the other half of a changed key.
+        """
+        earlier = pc.less(known["offset"], self.rows[0].offset)
+        near = known.filter(pc.and_(earlier, _within(known, self.first, self.until)))
+        if near.num_rows > _COPIES:
+            return False
+        between, again = _PlacedRow.read(near), (self.until, self.next.said)
+        said: dict[Order, set[Said]] = {}
+        for row in self.rows:
+            said.setdefault(row.order, set()).add(row.said)
+        return all(
+            row.order == self.until if row.order not in said else _agrees(row, said[row.order])
+            for row in between
+        ) and any(row.live and (row.order, row.said) == again for row in between)
+
+
+def _agrees(row: _PlacedRow, said: Set[Said]) -> bool:
+    """Whether *row* says what is *said* at its place, or both are halves of a changed key."""
+    return row.said in said or {row.said[0], *(one[0] for one in said)} == _HALVES
+
+
+def _runs(rows: pa.Table, strange: frozenset[int]) -> Iterator[_StrangeRun]:
+    """Each run in *rows*, which are one partition's, by offset."""
+    odd = np.isin(np.asarray(rows["offset"]), np.array(sorted(strange), np.int64))
+    ends = np.flatnonzero(odd[:-1] & ~odd[1:]) + 1  # the first row behind each run
+    behind = _PlacedRow.read(rows.take(pa.array(ends)))
+    begins = np.flatnonzero(odd & ~np.concatenate([[False], odd[:-1]]))
+    for begin, end, row in zip(begins.tolist(), ends.tolist(), behind, strict=False):
+        yield _StrangeRun(tuple(_PlacedRow.read(rows.slice(begin, end - begin))), row)
+
+
+def _within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:
+    """Whether the order of each of *rows* is in ``[first, last]``."""
+    return pc.and_(_reaches(rows, first, pc.greater), _reaches(rows, last, pc.less))
+
+
+def _reaches(rows: pa.Table, order: Order, beyond: Callable[..., Any]) -> Any:
+    """Whether the order of each of *rows* is *order*, or *beyond* it."""
+    (*names, name), (*parts, part) = ORDER_TYPE.names, order.parts
+    column = _part(rows["order"], name)
+    found = pc.or_(beyond(column, part), pc.equal(column, part))
+    for name, part in zip(reversed(names), reversed(parts), strict=True):
+        column = _part(rows["order"], name)
+        found = pc.or_(beyond(column, part), pc.and_(pc.equal(column, part), found))
     return found
 
 
@@ -140,7 +297,6 @@ def reordered(rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, 
     return _with_orders(rows, found)
 
 
-Said = tuple[str | None, ...]  # source, transaction, op, key, before, after
 Number = tuple[int, ...]
 
 

@@ -137,3 +137,40 @@ def test_what_went_on_is_forgotten(desk: Desk) -> None:
     found = rounds(desk, 2)
 
     assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:3@2"] * 2
+
+
+def test_f140_rows_that_the_broker_refused_land_by_themselves_once_they_are_sent(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    for pos in (GIB4 - 500, GIB4 - 300, GIB4 - 200):  # that at -400 is refused
+        desk.topics.put("a", pos, f"at {pos}")
+    desk.land()
+    for pos in (GIB4 - 500, GIB4 - 400, GIB4 - 300, GIB4 - 200, GIB4 - 100):
+        desk.topics.put("a", pos, f"at {pos}")
+
+    landed = desk.land()
+
+    assert (landed.holds, landed.rows) == ((), 5)
+    assert desk.rows("a")[-5:] == [
+        (1, GIB4 - 500, 3), (1, GIB4 - 400, 4), (1, GIB4 - 300, 5), (1, GIB4 - 200, 6),
+        (1, GIB4 - 100, 7),
+    ]  # fmt: skip
+
+
+def test_f140_a_refused_row_waits_in_disorder_until_what_follows_it_is_sent(tmp_path: Path) -> None:
+    now = [NOW]
+    desk = Desk(tmp_path)
+    desk.loop.clock = lambda: now[0]
+    for pos in (GIB4 - 500, GIB4 - 300):
+        desk.topics.put("a", pos, f"at {pos}")
+    desk.land()
+    desk.topics.put("a", GIB4 - 400, "refused")
+
+    held = desk.land()
+    desk.topics.put("a", GIB4 - 300, f"at {GIB4 - 300}")
+    now[0] += FIRST
+    freed = desk.land()
+
+    assert [hold.reason for hold in held.holds] == ["disorder"]
+    assert (freed.holds, freed.rows) == ((), 2)

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.changelog.table import CHANGES
 from pipeline.landing.redelivery import (
+    Between,
     LogStretch,
     Near,
     Transactions,
@@ -17,7 +18,7 @@ from pipeline.landing.redelivery import (
     unexplained,
 )
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Acknowledged, Order, TopicPartition
+from pipeline.model import Acknowledged, Order, Origin, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
@@ -46,9 +47,9 @@ class Log:
     """What is landed, and what was asked of it."""
 
     landed: pa.Table
-    asked: list[Near] = field(default_factory=list)
+    asked: list[Near | Between] = field(default_factory=list)
 
-    def __call__(self, near: Near) -> pa.Table:
+    def __call__(self, near: Near | Between) -> pa.Table:
         self.asked.append(near)
         return self.landed
 
@@ -284,3 +285,115 @@ def test_rows_without_an_order_are_left_as_they_are() -> None:
     found = reordered(batch, told(("g", "a", 1, 90, 1)), {})
 
     assert [one and one["pos"] for one in found["order"].to_pylist()] == [None, 90]
+
+
+def live(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
+    return row(offset, pos, origin=int(Origin.LIVE), **changed)
+
+
+def of_epoch(epoch: int, pos: int, log: int = 7) -> dict[str, int]:
+    return {"epoch": epoch, "log": log, "pos": pos, "row": 0}
+
+
+BEFORE = (live(0, 10), live(1, 20), live(2, 40), live(3, 50))  # 30 was refused
+
+
+@pytest.mark.parametrize(
+    ("sent", "low"),
+    [
+        pytest.param([live(4, 20), live(5, 30), live(6, 40), live(7, 50)], (4, 5, 6), id="again"),
+        pytest.param([live(4, 30), live(5, 40)], (4, 5), id="from the refused one on"),
+        pytest.param(
+            [live(4, 30), live(5, 40), live(6, 45), live(7, 50)], (4, 5, 6), id="two of them, apart"
+        ),
+        pytest.param(
+            [live(4, 30), live(5, 35), live(6, 36), live(7, 40)], (4, 5, 6, 7), id="three together"
+        ),
+        pytest.param([live(4, 45), live(5, 50), live(6, 60)], (4,), id="the last one, not low"),
+        pytest.param(
+            [live(4, 30), live(5, 40), live(6, 30), live(7, 40)], (4, 5, 6, 7), id="sent twice"
+        ),
+        pytest.param(
+            [live(4, 40, op="c", key="[2]"), live(5, 50)],
+            (4,),
+            id="the create of a changed key, whose delete was taken",
+        ),
+    ],
+)
+def test_f140_a_row_that_the_broker_refused_is_sent_again_with_those_behind_it(
+    sent: list[dict[str, Any]], low: tuple[int, ...]
+) -> None:
+    landed = [*BEFORE[:2], live(2, 40, op="d"), BEFORE[3]] if sent[0]["op"] == "c" else BEFORE
+    log = Log(rows(*landed))
+
+    assert unexplained(rows(*sent), {TP: low}, log) == {}
+
+
+@pytest.mark.parametrize(
+    ("sent", "low", "found"),
+    [
+        pytest.param([live(4, 30)], (4,), 4, id="nothing has come behind it yet"),
+        pytest.param([live(4, 30), live(5, 60)], (4,), 4, id="what comes behind it is new"),
+        pytest.param([live(4, 30), live(5, 60), live(6, 40)], (4, 6), 4, id="or new, and then it"),
+        pytest.param([live(4, 30), live(5, 50)], (4,), 4, id="a landed one between is not sent"),
+        pytest.param([live(4, 30), live(5, 20)], (4, 5), 4, id="the log goes back behind it"),
+        pytest.param([live(4, 35), live(5, 30), live(6, 40)], (4, 5, 6), 4, id="two that fall"),
+        pytest.param(
+            [live(4, 30), live(5, 40, after="other")], (4, 5), 4, id="one place, another content"
+        ),
+        pytest.param(
+            [live(4, 30), live(5, 40, key="[2]")], (4, 5), 4, id="one place, another key"
+        ),
+        pytest.param(
+            [live(4, 40, after="other"), live(5, 50)], (4,), 4, id="at the place of a landed one"
+        ),
+        pytest.param(
+            [live(4, 40, op="d"), live(5, 50)], (4,), 4, id="a delete at the place of an update"
+        ),
+        pytest.param([row(4, 30), live(5, 40)], (4, 5), 4, id="a row of a snapshot"),
+        pytest.param([live(4, 30), row(5, 40)], (4, 5), 4, id="before a row of a snapshot"),
+        pytest.param(
+            [live(4, 30), live(5, 40, topic="s.u")], (4,), 4, id="the next one is another topic's"
+        ),
+        pytest.param(
+            [live(4, 30), live(5, 40, partition=1)], (4,), 4, id="or another partition's"
+        ),
+        pytest.param(
+            [live(4, 30, order=of_epoch(2, 30)), live(5, 40, order=of_epoch(2, 40))],
+            (4, 5), 4, id="of another epoch, where places mean nothing",
+        ),
+        pytest.param([live(4, 10, after="x"), live(5, 20)], (4, 5), 4, id="a history that differs"),
+    ],
+)  # fmt: skip
+def test_f140_what_is_not_followed_by_the_landed_row_next_to_it_stays_in_disorder(
+    sent: list[dict[str, Any]], low: tuple[int, ...], found: int
+) -> None:
+    assert unexplained(rows(*sent), {TP: low}, Log(rows(*BEFORE))) == {TP: found}
+
+
+def test_f140_a_refused_row_is_no_excuse_for_another_that_is_low() -> None:
+    sent = rows(live(4, 30), live(5, 40), live(6, 15), live(7, 50), live(8, 12), live(9, 13))
+
+    assert unexplained(sent, {TP: (4, 5, 6, 8, 9)}, Log(rows(*BEFORE))) == {TP: 6}
+
+
+def test_f140_the_rows_before_may_stand_in_the_same_batch() -> None:
+    sent = rows(*BEFORE, live(4, 20), live(5, 30), live(6, 40), live(7, 50))
+
+    assert unexplained(sent, {TP: (4, 5, 6)}, Log(rows())) == {}
+
+
+def test_f140_the_row_behind_does_not_repeat_itself() -> None:
+    sent = rows(live(0, 50), live(1, 30), live(2, 40), live(3, 45))
+
+    assert unexplained(sent, {TP: (1, 2, 3)}, Log(rows())) == {TP: 1}
+
+
+def test_f140_all_that_landed_between_is_asked_for_in_logs_of_their_own_too() -> None:
+    """Postgres: each transaction is a log."""
+    landed = [live(0, 1, order=of_epoch(1, 1, log=log)) for log in (10, 20, 25, 40)]
+    sent = [live(at, 1, order=of_epoch(1, 1, log=log)) for at, log in ((4, 22), (5, 40))]
+    log = Log(rows(*landed))
+
+    assert unexplained(rows(*sent), {TP: (4,)}, log) == {TP: 4}
+    assert log.asked[-1] == Between("s", "s.t", 22, 40)
