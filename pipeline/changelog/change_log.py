@@ -126,14 +126,18 @@ class ChangeLog:
         return found.filter(pc.fill_null(own, False))
 
     def between(
-        self, source: str, topic: str, first: int, last: int, columns: Sequence[str]
+        self, source: str, topic: str, first: int, last: int | None, columns: Sequence[str]
     ) -> pa.Table:
-        """Landed rows of one topic of a source with ``first <= order.log <= last``."""
+        """Landed rows of one topic of a source with ``first <= order.log <= last``, if one is told.
+
+        *columns*: ``source`` and ``order`` among them.
+        """
         files = self._files(lambda file: _meets(file, "log", first, last))
         found = scan(self.store, files, among=("topic", (topic,)), ops=EVERY_OP, columns=columns)
         log = pc.struct_field(found["order"], "log")
-        inside = pc.and_(pc.greater_equal(log, first), pc.less_equal(log, last))
-        own = pc.and_(pc.equal(found["source"], source), inside)
+        own = pc.and_(pc.equal(found["source"], source), pc.greater_equal(log, first))
+        if last is not None:
+            own = pc.and_(own, pc.less_equal(log, last))
         return found.filter(pc.fill_null(own, False))
 
     def of_key(self, table: str, key: str, since: Order, columns: Sequence[str]) -> pa.Table:

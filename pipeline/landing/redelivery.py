@@ -11,7 +11,9 @@ order it was landed with, and is a repetition from then on.
 A collector goes on behind a record that the broker refused, as too large, and sends from that one
 on again once it may: the record itself is below what was landed, and repeats nothing.  It is
 explained if the very next record of its partition repeats the landed change that follows it in the
-log: whoever sends that reads the log that was landed, so the record's own order is true.
+log: whoever sends that reads the log that was landed, so the record's own order is true.  It is
+not, where a row that tells some columns only has landed above it: that one may have been made whole
+without the record's values already, and keeps them in the mirror, for its order is higher.
 
 What is asked of the change log follows the rows in question, never the log.  Pure.
 """
@@ -72,6 +74,18 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialFrom:
+    """Landed rows of one topic of a source that tell some columns only, ``order.log >= first``."""
+
+    source: str
+    topic: str
+    first: int
+
+
+Asked = Near | Between | PartialFrom
+
+
+@dataclass(frozen=True, slots=True)
 class Transactions:
     """Landed rows of these transactions of a source, none of an order below ``since``.
 
@@ -87,13 +101,13 @@ class Transactions:
 def unexplained(
     rows: pa.Table,
     back: Mapping[TopicPartition, tuple[int, ...]],
-    landed: Callable[[Near | Between], pa.Table],
+    landed: Callable[[Asked], pa.Table],
 ) -> dict[TopicPartition, int]:
     """Partition -> lowest offset among the *back* rows that equal no row before them.
 
     Rows that a broker refused at first are left out.  *rows* are the batch's rows of the topics of
-    *back*; *landed* reads the change log, once for each source that has such rows, and once more
-    for each partition with rows that repeat nothing.  Both have at least ``COLUMNS``.
+    *back*; *landed* reads the change log, once for each source that has such rows, and twice
+    more for a partition with rows that repeat nothing.  Both have at least ``COLUMNS``.
     """
     said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
     ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
@@ -125,12 +139,13 @@ def _refused(
     at: TopicPartition,
     strange: frozenset[int],
     batch: pa.Table,
-    landed: Callable[[Near | Between], pa.Table],
+    landed: Callable[[Asked], pa.Table],
 ) -> frozenset[int]:
     """Offsets of *strange* rows of one partition that the broker refused when they came first.
 
     The row behind them, by offset, must repeat the landed one that is next to them in the log:
-    it is there only if the same log is read again.  Until it has come, they stay strange.
+    it is there only if the same log is read again.  Until it has come, they stay strange, as do
+    those below a landed row that tells some columns only.
     """
     own = _of_partition(batch, source, at).sort_by("offset")
     runs = [run for run in _runs(own, strange) if run.rises]
@@ -140,7 +155,14 @@ def _refused(
     found = landed(Between(source, at.topic, min(logs), max(logs)))
     found = _of_partition(found.filter(pc.not_equal(found["op"], str(Op.DDL))), source, at)
     known = pa.concat_tables([found.cast(own.schema), own])
-    return frozenset(row.offset for run in runs if run.repeats(known) for row in run.rows)
+    runs = [run for run in runs if run.repeats(known)]
+    if not runs:
+        return frozenset()
+    partial = landed(PartialFrom(source, at.topic, min(run.first.log for run in runs)))
+    partial = partial.filter(pc.equal(partial["partition"], at.partition))
+    highest = max((Order(**order) for order in partial["order"].to_pylist()), default=None)
+    whole = (run for run in runs if highest is None or highest < run.first)
+    return frozenset(row.offset for run in whole for row in run.rows)
 
 
 def _of_partition(rows: pa.Table, source: str, at: TopicPartition) -> pa.Table:

@@ -17,7 +17,13 @@ from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.errors import SluiceError
 from pipeline.lake.store import Store
 from pipeline.landing.inversions import JUDGED, NO_FLOORS, low
-from pipeline.landing.redelivery import COLUMNS, Between, Near, unexplained
+from pipeline.landing.redelivery import (
+    COLUMNS,
+    Asked,
+    Between,
+    PartialFrom,
+    unexplained,
+)
 from pipeline.landing.tally import RunTally
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.resubmissions import place_of
@@ -160,8 +166,12 @@ def unexplained_rows(
     return unexplained(rows, back, lambda asked: near(log, asked))
 
 
-def near(log: ChangeLog, asked: Near | Between) -> pa.Table:
+def near(log: ChangeLog, asked: Asked) -> pa.Table:
     """What the change log holds near rows that stand low."""
+    if isinstance(asked, PartialFrom):
+        names = ("source", *PLACE, "order", "changed")
+        found = log.between(asked.source, asked.topic, asked.first, None, names)
+        return found.filter(pc.is_valid(found["changed"]))
     if isinstance(asked, Between):
         return log.between(asked.source, asked.topic, asked.first, asked.last, COLUMNS)
     logs = {stretch.log for stretch in asked.stretches}
