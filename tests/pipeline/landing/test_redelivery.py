@@ -354,6 +354,9 @@ def test_f140_a_row_that_the_broker_refused_is_sent_again_with_those_behind_it(
         pytest.param(
             [live(4, 40, op="d"), live(5, 50)], (4,), 4, id="a delete at the place of an update"
         ),
+        pytest.param(
+            [live(4, 45), live(5, 50, after="other")], (4,), 4, id="at the highest, other content"
+        ),
         pytest.param([row(4, 30), live(5, 40)], (4, 5), 4, id="a row of a snapshot"),
         pytest.param([live(4, 30), row(5, 40)], (4, 5), 4, id="before a row of a snapshot"),
         pytest.param(
