@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline.errors import ConfigError
+from pipeline.extras import fix
 
 
 def known(seam: ModuleType, name: str) -> tuple[str, ...]:
@@ -33,7 +34,8 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
         module = _load(where, name)
     except ModuleNotFoundError as error:
         if not f"{where}.{name.lower()}".startswith(error.name or ""):  # it lacks more
-            raise ConfigError(f"{where}: {error}; install it first") from error
+            told = fix(error.name or "") or f"{error}; install it first"
+            raise ConfigError(f"{where}: {told}") from error
         module = None
     except (Exception, SystemExit) as error:  # another's code: whatever it raises, it has a name
         msg = f"{where}: its import fails: {type(error).__name__}: {error}; mend the module"
@@ -75,9 +77,9 @@ def _bears(where: str, name: str) -> bool:
     try:
         return hasattr(_load(where, name), name)
     except ModuleNotFoundError as error:
-        if error.name != f"{where}.{name.lower()}":
+        if error.name != f"{where}.{name.lower()}" and not fix(error.name or ""):
             raise
-        return False  # a folder of something else
+        return bool(fix(error.name or ""))  # it needs an extra; else a folder of something else
 
 
 def _load(where: str, name: str) -> ModuleType:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,15 @@ def environment(_: Any) -> WorkerEnvironment:
     """What this process runs."""
     found = {"Python": platform.python_version(), "Sluice": _digest()}
     return WorkerEnvironment(
-        socket.gethostname(), found | {name: version(name) for name in LIBRARIES}
+        socket.gethostname(), found | {name: _version(name) for name in LIBRARIES}
     )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # of an extra
+        return "none"
 
 
 @cache

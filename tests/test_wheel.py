@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import jars
+from pipeline.extras import EXTRAS
 
 PARTS = ("pipeline", "checks", "alerts", "monitor", "demo", "bench", "tests", "docs", "grafana")
 CARRIED = {"anyio", "h11", "py4j", "starlette"}  # parts of what fastapi, uvicorn and pyspark offer
@@ -101,10 +102,29 @@ def test_f181_what_is_imported_is_declared_and_what_is_declared_is_imported() ->
         for name in names.get(top, ())
     } - {"sluice"}
     project = tomllib.loads((jars.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.split(r"[\[<>=]", each)[0] for each in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    declared = {_name(each) for each in project["dependencies"]}
+    of_extras = {_name(each) for extra in set(EXTRAS.values()) for each in extras[extra]}
 
-    assert imported - declared == CARRIED
-    assert declared - imported == BEHIND
+    assert imported - declared - of_extras == CARRIED
+    assert (declared | of_extras) - imported == BEHIND
+    assert declared & of_extras == set()
+
+
+def test_f181_the_extra_that_a_message_names_installs_the_package() -> None:
+    project = tomllib.loads((jars.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    names = packages_distributions()
+
+    for package, extra in EXTRAS.items():
+        installed = {each.lower().replace("_", "-") for each in names[package]}
+        assert installed <= {_name(each) for each in extras[extra]}, package
+    assert extras["all"] == [f"sluice[{','.join(sorted(set(EXTRAS.values())))}]"]
+    assert "sluice[all]" in extras["dev"]
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[\[<>=]", requirement)[0]
 
 
 def _imports(folder: Path) -> Iterator[str]:

@@ -15,6 +15,7 @@ from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
+from pipeline.extras import require
 from pipeline.model import Fence, Table
 
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
@@ -61,6 +62,11 @@ class Expectations:
     every: ClassVar[timedelta] = timedelta(minutes=15)
     gating: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.SUSPECT
+
+    def __post_init__(self) -> None:
+        """Refuse a suite without what evaluates it."""
+        if self.suite:
+            require("great_expectations")
 
     def mistakes(self) -> Iterator[str]:
         """Each expectation that cannot be evaluated on any table, behind its key."""

@@ -15,12 +15,13 @@ from typing import Any, ClassVar, Literal
 
 from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
-from checks.plaintext import require_regions, told
 from checks.run import Probe
 from checks.world import World
+from pipeline.extras import is_installed, require
 from pipeline.model import Fence, Table
 
 ALL = "*"
+PACKAGES = ("phonenumbers", "stdnum")
 LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
 IdentityName = Literal[
     "br.cpf",
@@ -80,8 +81,14 @@ class Plaintext:
     kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
-        """Refuse regions that there are not."""
-        require_regions(self.regions)
+        """Refuse regions that there are not, and columns without what looks through them."""
+        if self.columns:
+            for package in PACKAGES:
+                require(package)
+        if all(map(is_installed, PACKAGES)):
+            from checks.plaintext import require_regions  # noqa: PLC0415  - of an extra
+
+            require_regions(self.regions)
 
     def measure(self, table: Table, world: World) -> ClearColumns | NotYet | Undecided:
         """Look through a sample, column by column."""
@@ -104,6 +111,8 @@ class Plaintext:
         self, rows: int, texts: Mapping[str, Sequence[str]], world: World
     ) -> ClearColumns | Undecided:
         """Column by column, while there is time."""
+        from checks.plaintext import told  # noqa: PLC0415  - of an extra
+
         end, found = world.clock() + self.limit, list[InTheClear]()
         for done, (name, values) in enumerate(texts.items()):
             if world.clock() > end:

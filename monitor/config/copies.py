@@ -38,10 +38,14 @@ def plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
 
 
 def schema(secret: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of the section, for editors; *secret* is that of a field that holds one."""
+    """The JSON Schema of the section, for editors; *secret* is that of a field that holds one.
+
+    It leaves out kinds whose extra is not installed.
+    """
     patterns = {"type": ["string", "array"], "items": {"type": "string"}}
     kinds = []
-    for kind in known():
+    found, _ = elsewhere(find, known(), Copy)
+    for kind in found:
         own = TypeAdapter(find(kind)).json_schema()
         properties = {**own["properties"], "kind": {"const": kind}, "tables": patterns}
         properties |= dict.fromkeys(sorted(secret_fields(find(kind))), secret)

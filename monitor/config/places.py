@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from monitor.config.model import Config
 from monitor.config.text import placed
+from pipeline.extras import fix, is_installed
 
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # as the lake's own
 HDFS = ("hdfs", "viewfs")
@@ -50,7 +51,7 @@ def _bucket(text: str, kind: str) -> tuple[str, str]:
         return "", "holds a key; give it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
     if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
         return "", f"{text!r} is no address; write {kind}://bucket/folder"
-    return text, ""
+    return text, fix("obstore") if not is_installed("obstore") else ""
 
 
 def _folder(text: str, path: Path) -> tuple[str, str]:
