@@ -6,6 +6,10 @@ A snapshot that was begun again has a new order and replaces the unfinished one.
 of which rows came before landing saw that the server had been replaced, and rows after, is none:
 as of its newer rows it would take the older ones for rows of before it, and delete them.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
+A description without rows is that of an empty table only if rows of another table, or a heartbeat,
+came with the same snapshot.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it
+describes all tables in the same way and reads no rows; taken for a snapshot, that would empty every
+mirror.  It is given up once all has landed that was sent with it.
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
 a table had: such a snapshot is none, and neither is a table without rows or its birth.
@@ -72,12 +76,37 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
     }
     live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
+    read = read_snapshots(mark, facts) if snaps else {}
     done = {
-        name: snap for name, snap in snaps.items() if _complete(snap, live.get(source_of(name)))
+        name: snap
+        for name, snap in snaps.items()
+        for source in (source_of(name),)
+        if _complete(snap, live.get(source), read.get(source))
     }
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
-    left = {name: snap for name, snap in snaps.items() if name not in done}
+    left = {
+        name: snap
+        for name, snap in snaps.items()
+        if name not in done and not _read_no_rows(mark, name, snap, read)
+    }
     return left, tuple(settled[name] for name in sorted(settled))
+
+
+def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
+    """Source -> order of its newest snapshot of which a row has landed, or a heartbeat."""
+    read = dict(mark.snapshots)
+    rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
+    for source, order in (*rows, *facts.wholes.items()):
+        began = Order(order.epoch, order.log, order.pos)
+        read[source] = max(began, read.get(source, began))
+    return read
+
+
+def _read_no_rows(mark: Mark, name: str, snap: Snap, read: Mapping[str, Order]) -> bool:
+    """Whether all has landed that was sent with the description *snap*, and no row was with it."""
+    source = source_of(name)
+    bare = snap.rows == 0 and read.get(source) != snap.order
+    return bare and mark.snaps.get(name) == snap and mark.passed(source, snap.order)
 
 
 def is_torn(rows: SnapshotRows, known: Snap | None) -> bool:
@@ -193,5 +222,6 @@ def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:
         snaps[name] = snap
 
 
-def _complete(snap: Snap, live: Order | None) -> bool:
-    return live is not None and live > snap.order and (snap.ended or snap.rows <= 1)
+def _complete(snap: Snap, live: Order | None, read: Order | None) -> bool:
+    whole = snap.ended or snap.rows == 1 or (snap.rows == 0 and snap.order == read)
+    return whole and live is not None and live > snap.order

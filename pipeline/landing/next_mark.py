@@ -3,7 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.landing.bases import Settled, advance, births, inherited, is_torn
+from pipeline.landing.bases import (
+    Settled,
+    advance,
+    births,
+    inherited,
+    is_torn,
+    read_snapshots,
+)
 from pipeline.landing.epoch_bounds import needed
 from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.mentioned import mentioned
@@ -51,6 +58,7 @@ def next_mark(
         tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, shards, router), batch)},
         epochs=_epochs(mark, epochs),
         high={**mark.high, **facts.high},
+        snapshots=read_snapshots(mark, facts),
         shards=shards,
         existing=known.mark.existing,
         departed={**mark.departed, **dict.fromkeys(_departed(mark, facts, dropped), batch)},

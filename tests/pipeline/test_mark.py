@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.beats import BeatBacklog, BeatTrail
 from pipeline.errors import HeldError
+from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.mark import (
     FULL_EVERY,
     CollectorLists,
@@ -20,6 +21,7 @@ from pipeline.mark import (
     MarkDelta,
     Quarantine,
     Snap,
+    ToldHazard,
     ToldSchema,
     source_of,
 )
@@ -46,6 +48,7 @@ OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-2222
 PLACES = st.builds(binlog_position, st.integers(0, 3), st.integers(0, 3))
 PASSED = Acknowledged(binlog_position(1, 2))
 ORDER = Order(1, 2, 3, 4)
+HAZARD = Finding(REFUSE, "errors.tolerance", "c", "what", "fix", Effect.DROPS, r"db\.t")
 NAMES = st.sampled_from(["s/a", "s/b:0", "topic:ü", 's/"d.b".t'])
 NUMBERS = st.integers(-1, 3)
 VALUES = {
@@ -84,6 +87,10 @@ VALUES = {
         LogKeeper, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
     ),
     "stores": st.text(max_size=2),
+    "snapshots": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
+    "hazards": st.builds(
+        ToldHazard, st.just("s"), st.just(HAZARD), NUMBERS, st.sampled_from([None, ORDER])
+    ),
     "schemas": st.builds(ToldSchema, st.just(ORDER), st.text(max_size=2)),
     "rereads": st.builds(
         Reread, st.just("x"), st.sampled_from(Origin), st.just(ORDER), st.just("uuid"), NUMBERS,

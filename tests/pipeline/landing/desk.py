@@ -78,10 +78,10 @@ class Topics:
             record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
             self.held.setdefault(f"{source}.db.t", []).append(record)
 
-    def beat(self, source: str, number: int, *, pos: int, log: int = 7) -> None:
-        """A heartbeat of Sluice's."""
+    def beat(self, source: str, number: int, *, pos: int, log: int = 7, read: bool = False) -> None:
+        """A heartbeat of Sluice's, as the log has it or as a snapshot *read* it."""
         row = {"id": source, "source": source, "n": number}
-        self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None)
+        self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None, read=read)
 
     def alter(
         self,
@@ -112,10 +112,14 @@ class Topics:
         row: Mapping[str, Any],
         at: tuple[int, int],
         tx: str | None,
+        *,
+        read: bool = False,
     ) -> None:
         (database, table), (log, pos) = shard, at
         place = {"db": database, "table": table, "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
-        value: dict[str, Any] = {"before": None, "after": row, "source": place, "op": "c"}
+        place |= {"snapshot": "true"} if read else {}
+        op = "r" if read else "c"
+        value: dict[str, Any] = {"before": None, "after": row, "source": place, "op": op}
         if tx is not None:
             value["transaction"] = {"id": tx, "total_order": 1, "data_collection_order": 1}
         record = (json.dumps({"id": row["id"]}).encode(), json.dumps(value).encode())

@@ -5,10 +5,11 @@ import pytest
 from pipeline.landing.bases import advance, births, inherited, is_trimmed
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
-from pipeline.mark import Existence, Mark, Snap
-from pipeline.model import Order
+from pipeline.mark import Epoch, Existence, Mark, Snap
+from pipeline.model import Acknowledged, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.mysql.position import binlog_position
 
 S1, S2 = Order(1, 1, 100), Order(1, 1, 500)
 LIVE = {"shop/shop.t:0": Order(1, 1, 900)}
@@ -239,11 +240,68 @@ def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
     assert advance(Mark("main", 4), facts, 5) == ({}, ())
 
 
-def test_an_empty_table_that_a_snapshot_describes_has_one() -> None:
-    snapshot = told("create", 60, snapshot=True)
-    facts = Facts(news=(snapshot,), high={"shop/shop.other:0": Order(1, 1, 900)})
+DESCRIBED = Facts(
+    news=(told("create", 60, snapshot=True),), high={"shop/shop.other:0": Order(1, 1, 900)}
+)
+S60 = Order(1, 1, 60)
 
-    assert [one.order.pos for one in advance(Mark("main", 4), facts, 5)[1]] == [60]
+
+@pytest.mark.parametrize(
+    ("mark", "more"),
+    [
+        pytest.param(
+            Mark("main", 4),
+            Facts(snapshots={"shop/db.u": SnapshotRows(S60, 3, ended=False)}),
+            id="with rows of another table",
+        ),
+        pytest.param(
+            Mark("main", 4), Facts(wholes={"shop": replace(S60, row=1)}), id="with a heartbeat"
+        ),
+        pytest.param(
+            Mark("main", 4, snapshots={"shop": S60}), Facts(), id="with what landed before it"
+        ),
+    ],
+)
+def test_an_empty_table_that_a_snapshot_describes_has_one(mark: Mark, more: Facts) -> None:
+    facts = replace(DESCRIBED, snapshots=more.snapshots, wholes=more.wholes)
+
+    assert [one.order.pos for one in advance(mark, facts, 5)[1] if one.name == "shop/db.t"] == [60]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        pytest.param(Mark("main", 4), id="never"),
+        pytest.param(Mark("main", 4, bases={"shop/db.t": S1}), id="a base of before"),
+        pytest.param(
+            Mark("main", 4, snapshots={"shop": Order(1, 1, 50)}), id="only of an older snapshot"
+        ),
+        pytest.param(Mark("main", 4, snapshots={"till": S60}), id="only of another source"),
+    ],
+)
+def test_f141_a_description_that_no_row_came_with_is_no_empty_table(mark: Mark) -> None:
+    """As snapshot.mode=recovery and no_data describe all tables, full as they are."""
+    assert advance(mark, DESCRIBED, 5)[1] == ()
+
+
+def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_has_landed() -> (
+    None
+):
+    known = {"shop": Epoch(1, "server", binlog_position(1, 50))}
+    mark = Mark("main", 4, epochs=known)
+    snaps, _ = advance(mark, DESCRIBED, 5)
+    mark, nothing = replace(mark, batch=5, snaps=snaps), Facts()
+    left = [
+        advance(replace(mark, acknowledged={"shop": said}), nothing, 6)
+        for said in (
+            Acknowledged(binlog_position(1, 60)),
+            Acknowledged(binlog_position(1, 70), snapshot=True),
+            Acknowledged(binlog_position(1, 70)),
+        )
+    ]
+
+    assert snaps == {"shop/db.t": Snap(S60, 5)}
+    assert left == [(snaps, ()), (snaps, ()), ({}, ())]
 
 
 TRIMMED = Mark("main", 4, trimmed=("shop.db.t",))

@@ -87,7 +87,8 @@ def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None
 def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     describe(desk)
-    desk.topics.beat("a", 1, pos=30)
+    desk.topics.beat("a", 1, pos=5, read=True)
+    desk.topics.beat("a", 2, pos=30)
 
     desk.land()
 
