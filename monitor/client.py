@@ -11,7 +11,7 @@ from pipeline.authorities import vouched
 from pipeline.errors import ConfigError, UnreachableError
 
 PATIENCE = 30.0
-REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+PROBLEM = "application/problem+json"
 
 
 TOKEN = "SLUICE_TOKEN"  # noqa: S105  - the name of an environment variable
@@ -69,8 +69,6 @@ def deleted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str
 
 def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
     found = asked(method, base + path, json=body, **_bearer(base))
-    if isinstance(found, dict) and found.keys() == {"error"}:
-        raise ConfigError(str(found["error"]))
     return _with(key, found, base + path)
 
 
@@ -107,10 +105,10 @@ def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     except ValueError as error:
         raise _stranger(url) from error
     said = str(found.get("error", found) if isinstance(found, dict) else found)
-    if answer.status_code in REFUSED:
-        raise ConfigError(said)
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise UnreachableError(f"{url}: {said}")
+    if answer.headers.get("Content-Type") == PROBLEM:  # any other 404 or 409 is the gate's answer
+        raise ConfigError(said)
     return found
 
 

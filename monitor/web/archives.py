@@ -8,7 +8,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from monitor.nearest import alike
 from monitor.store.archives import ArchiveRecord, Withdrawal
-from monitor.web import render
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Text, Word
 from monitor.web.parts import Parts
 from pipeline.archive import ArchiveWindow, RegisteredWindow
@@ -41,13 +42,17 @@ class WithdrawalRequest(BaseModel):
     who: Text
 
 
-@ARCHIVE_ROUTES.get("/archives")
-def archives(parts: Parts) -> list[render.Json]:
+@ARCHIVE_ROUTES.get("/archives", responses={200: answer(list[answers.Archive])})
+def archives(parts: Parts) -> JSONResponse:
     """What was registered, newest first; not what the config says."""
-    return [_told(one) for one in parts.store.archives.list()]
+    return JSONResponse([_told(one) for one in parts.store.archives.list()])
 
 
-@ARCHIVE_ROUTES.post("/archives")
+@ARCHIVE_ROUTES.post(
+    "/archives",
+    status_code=201,
+    responses={201: answer(answers.RecordedArchive), **NOT_FOUND},
+)
 def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     """Keep rows that are deleted in a window: 201; 400 if there is no such table or time."""
     if parts.gate.roster.table(body.table) is None:
@@ -63,14 +68,18 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     return JSONResponse({"window": _told(record), "new": new}, 201)
 
 
-@ARCHIVE_ROUTES.post("/archives/withdrawals")
+@ARCHIVE_ROUTES.post(
+    "/archives/withdrawals",
+    status_code=201,
+    responses={201: answer(answers.WithdrawnArchive), **NOT_FOUND},
+)
 def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
     """Let a window count no more: 201; 400 if none that counts has this id."""
     word = Withdrawal(body.who, parts.clock(), body.reason)
     return JSONResponse({"window": _told(parts.store.archives.withdraw(body.id, word))}, 201)
 
 
-def _told(one: ArchiveRecord) -> render.Json:
+def _told(one: ArchiveRecord) -> answers.Archive:
     window, taken = one.registered.window, one.withdrawn
     return {
         "id": one.id,
@@ -82,6 +91,7 @@ def _told(one: ArchiveRecord) -> render.Json:
         "reason": window.reason,
         "who": window.who,
         "at": render.instant(one.at),
-        "withdrawn": taken
-        and {"who": taken.who, "at": render.instant(taken.at), "reason": taken.reason},
+        "withdrawn": {"who": taken.who, "at": render.instant(taken.at), "reason": taken.reason}
+        if taken
+        else None,
     }

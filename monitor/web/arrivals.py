@@ -4,9 +4,11 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
 
 from monitor.nearest import alike
-from monitor.web import render
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Shard
@@ -16,10 +18,10 @@ ARRIVAL_ROUTES = APIRouter(prefix="/v1")
 Offset = Annotated[int, Query(ge=0)]
 
 
-@ARRIVAL_ROUTES.get("/arrivals")
+@ARRIVAL_ROUTES.get("/arrivals", responses={200: answer(answers.Arrivals), **NOT_FOUND})
 def arrivals(
     parts: Parts, source: str, after: Offset = 0, until: Offset | None = None
-) -> render.Json:
+) -> JSONResponse:
     """Of each partition what the source's rows with offsets ``[after, until)`` brought it.
 
     Who goes on at ``until`` of the last answer is told of each file once.
@@ -31,11 +33,19 @@ def arrivals(
     end = asked.end()
     until = end if until is None else min(until, end)
     found = asked.between(after, until)
-    told = [_told(parts, source, one) | {"late": one.late} for one in found]
-    return {"source": source, "after": after, "until": max(after, until), "partitions": told}
+    told: list[answers.Partition] = [
+        {**_told(parts, source, one), "late": one.late} for one in found
+    ]
+    made: answers.Arrivals = {
+        "source": source,
+        "after": after,
+        "until": max(after, until),
+        "partitions": told,
+    }
+    return JSONResponse(made)
 
 
-def late_arrivals(parts: ApiParts, since: datetime | None) -> list[render.Json]:
+def late_arrivals(parts: ApiParts, since: datetime | None) -> list[answers.LatePartition]:
     """By partition, what came late for it, *since* then; no image is spoken of."""
     return [
         _told(parts, source, one)
@@ -44,7 +54,7 @@ def late_arrivals(parts: ApiParts, since: datetime | None) -> list[render.Json]:
     ]
 
 
-def _told(parts: ApiParts, source: str, one: PartitionArrivals) -> render.Json:
+def _told(parts: ApiParts, source: str, one: PartitionArrivals) -> answers.LatePartition:
     return {
         "table": _table(parts, Shard(source, one.shard)),
         "shard": one.shard,

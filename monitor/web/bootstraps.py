@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from monitor.observe.rechecks import awaits_checks
 from monitor.observe.reread_progress import progress
 from monitor.store.rereads import RereadRequest, RereadWish
-from monitor.web import render
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Rate, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
@@ -32,14 +33,17 @@ class BootstrapRequest(BaseModel):
     rate: Rate = 0
 
 
-@REREAD_ROUTES.get("/bootstraps")
-def bootstraps(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+@REREAD_ROUTES.get("/bootstraps", responses={200: answer(list[answers.Backfill])})
+def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Bases that were asked for, newest first."""
     found = parts.store.rereads.list(limit=limit)
-    return [reread(one, parts) for one in found if one.wish.origin is Origin.SNAPSHOT]
+    bases = [one for one in found if one.wish.origin is Origin.SNAPSHOT]
+    return JSONResponse([reread(one, parts) for one in bases])
 
 
-@REREAD_ROUTES.post("/bootstraps")
+@REREAD_ROUTES.post(
+    "/bootstraps", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+)
 def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     """Have tables read again: 202; one that is being read already goes on. 400: no such table."""
     for name in body.tables:
@@ -53,11 +57,11 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
         )
         for name in dict.fromkeys(body.tables)
     ]
-    return JSONResponse({"rereads": [reread(one, parts) for one in asked]}, 202)
+    return backfills(asked, parts, 202)
 
 
-@REREAD_ROUTES.post("/rereads/cancelled")
-def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
+@REREAD_ROUTES.post("/rereads/cancelled", responses={200: answer(answers.Backfills), **NOT_FOUND})
+def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     """Give up what is read of tables (`shop.*`: of all that begin so) now; 400 if nothing is."""
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     ended = dict[str, RereadRequest]()
@@ -70,13 +74,19 @@ def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
     for one in ended.values():
         parts.store.rereads.cancel(one.id, why, parts.clock())
     kept = (parts.store.rereads.get(one.id) or one for one in ended.values())
-    return {"rereads": [reread(one, parts) for one in kept]}
+    return backfills(kept, parts)
 
 
-@REREAD_ROUTES.get("/rereads")
-def rereads(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+@REREAD_ROUTES.get("/rereads", responses={200: answer(list[answers.Backfill])})
+def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """All that was read again from its source, or is: newest first."""
-    return [reread(one, parts) for one in parts.store.rereads.list(limit=limit)]
+    return JSONResponse([reread(one, parts) for one in parts.store.rereads.list(limit=limit)])
+
+
+def backfills(some: Iterable[RereadRequest], parts: ApiParts, status: int = 200) -> JSONResponse:
+    """The answer to whoever asked for *some*, or cancelled them."""
+    made: answers.Backfills = {"rereads": [reread(one, parts) for one in some]}
+    return JSONResponse(made, status)
 
 
 def meant(text: str, names: Iterable[str]) -> list[str]:
@@ -102,7 +112,7 @@ def _require(name: str, parts: ApiParts) -> None:
     raise ConfigError(f"{msg}; `sluice status` shows the tables")
 
 
-def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
+def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
     """All that is known of one, for programs."""
     rows, now = one.wish.rows, parts.clock()
     far = progress(one, parts.estimates, now)
@@ -142,12 +152,16 @@ def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
     }
 
 
-def _preview(one: RereadRequest) -> render.Json | None:
+def _preview(one: RereadRequest) -> answers.Preview | None:
     """What a dry run has found, of all shards."""
     if not one.wish.dry or not one.done:
         return None
     found = Preview()
     for state in one.states:
         found = found.with_more(state.preview or Preview())
-    counts = {"missing": found.missing, "extra": found.extra, "different": found.different}
-    return {**counts, "keys": list(found.keys)}
+    return {
+        "missing": found.missing,
+        "extra": found.extra,
+        "different": found.different,
+        "keys": list(found.keys),
+    }

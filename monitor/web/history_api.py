@@ -9,7 +9,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from alerts.model import IncidentState
 from checks.waivable import waivable
 from monitor.store.waivers import Waiver
-from monitor.web import render
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Text
 from monitor.web.parts import Parts
 from pipeline.errors import ConfigError
@@ -45,34 +46,42 @@ class AckRequest(BaseModel):
     who: Text
 
 
-@HISTORY_ROUTES.get("/certificates/{number}")
-def certificate(parts: Parts, number: str) -> render.Json:
+@HISTORY_ROUTES.get(
+    "/certificates/{number}", responses={200: answer(answers.Certificate), **NOT_FOUND}
+)
+def certificate(parts: Parts, number: str) -> JSONResponse:
     """A READY answer with its evidence, and whether it still holds."""
     found = parts.store.certificates.get(number)
     if found is None:
         raise HTTPException(404, f"no certificate {number!r}")
-    return render.certificate(found)
+    return JSONResponse(render.certificate(found))
 
 
-@HISTORY_ROUTES.get("/states")
-def states(parts: Parts) -> list[render.Json]:
+@HISTORY_ROUTES.get("/states", responses={200: answer(list[answers.TableStateSince])})
+def states(parts: Parts) -> JSONResponse:
     """What every table is at, those that are retired as well."""
     board = parts.current.board
     lives = [*(view.life for view in board.tables if view.life), *board.retired]
     found = sorted(lives, key=lambda one: one.table)
-    return [{"table": one.table, **render.life(one)} for one in found]
+    told: list[answers.TableStateSince] = [
+        {"table": one.table, **render.life(one)} for one in found
+    ]
+    return JSONResponse(told)
 
 
-@HISTORY_ROUTES.get("/tables/{table:path}/states")
-def transitions(parts: Parts, table: str) -> list[render.Json]:
+@HISTORY_ROUTES.get(
+    "/tables/{table:path}/states",
+    responses={200: answer(list[answers.StateSince]), **NOT_FOUND},
+)
+def transitions(parts: Parts, table: str) -> JSONResponse:
     """What a table was at, newest first; as far back as its last hundred states."""
-    return [render.life(one) for one in parts.store.table_states.list(table)]
+    return JSONResponse([render.life(one) for one in parts.store.table_states.list(table)])
 
 
-@HISTORY_ROUTES.get("/verdicts")
+@HISTORY_ROUTES.get("/verdicts", responses={200: answer(list[answers.Verdict]), **NOT_FOUND})
 def verdicts(
     parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100
-) -> list[render.Json]:
+) -> JSONResponse:
     """Verdicts that were kept, newest first: each change, and of what lasts one an hour.
 
     ``looked`` is when the check last ran and ``now`` what it said then, by the last round.
@@ -81,37 +90,50 @@ def verdicts(
     names = {one.table for one in found}
     views = [view for view in parts.current.board.tables if view.table.name in names]
     newest = {(one.table, one.check): one for view in views for one in view.verdicts}
-    return [render.verdict(one, newest.get((one.table, one.check))) for one in found]
+    told = [render.verdict(one, newest.get((one.table, one.check))) for one in found]
+    return JSONResponse(told)
 
 
-@HISTORY_ROUTES.get("/incidents")
+@HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})
 def incidents(
     parts: Parts,
     state: Annotated[list[IncidentState], Query()] = [],  # noqa: B006  - FastAPI copies it
     limit: Limit = 100,
-) -> list[render.Json]:
+) -> JSONResponse:
     """Incidents, newest first; without a state only open ones."""
     open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
     found = parts.store.incidents.list(state or open_ones, limit=limit)
-    return [render.incident(one) for one in found]
+    return JSONResponse([render.incident(one) for one in found])
 
 
-@HISTORY_ROUTES.post("/incidents/{number:path}/acknowledgement")
-def acknowledge(parts: Parts, number: str, body: AckRequest) -> render.Json:
+@HISTORY_ROUTES.post(
+    "/incidents/{number:path}/acknowledgement",
+    responses={200: answer(answers.Acknowledgement), **NOT_FOUND},
+)
+def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
     """Somebody has it in hand: it is not repeated; 400 if no such incident is open."""
     if not parts.store.incidents.acknowledge(number, body.who, parts.clock()):
         msg = f"no open incident {number!r}; nothing was recorded"
         raise ConfigError(f"{msg}; `sluice status` shows the ids")
-    return {"id": number, "acknowledged": body.who}
+    made: answers.Acknowledgement = {"id": number, "acknowledged": body.who}
+    return JSONResponse(made)
 
 
-@HISTORY_ROUTES.get("/waivers")
-def waivers(parts: Parts) -> list[render.Json]:
+@HISTORY_ROUTES.get("/waivers", responses={200: answer(list[answers.Waiver])})
+def waivers(parts: Parts) -> JSONResponse:
     """What people have closed by name."""
-    return [_waiver(one) for one in parts.store.waivers.list()]
+    return JSONResponse([_waiver(one) for one in parts.store.waivers.list()])
 
 
-@HISTORY_ROUTES.post("/waivers")
+@HISTORY_ROUTES.post(
+    "/waivers",
+    status_code=201,
+    responses={
+        201: answer(answers.RecordedWaiver, "It is recorded"),
+        200: answer(answers.RecordedWaiver, "The same was open before; nothing was recorded"),
+        **NOT_FOUND,
+    },
+)
 def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
     """Close something by name: 201, or 200 if it was before.
 
@@ -128,11 +150,14 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
         raise ConfigError(f"until: {body.until.isoformat()} is over; give a later time")
     waiver = Waiver(body.id, body.reason, body.who, now, body.until)
     added = parts.store.waivers.add(waiver)
-    return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)
+    made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
+    return JSONResponse(made, 201 if added else 200)
 
 
-@HISTORY_ROUTES.delete("/waivers/{id_:path}")
-def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> render.Json:
+@HISTORY_ROUTES.delete(
+    "/waivers/{id_:path}", responses={200: answer(answers.WithdrawnWaiver), **NOT_FOUND}
+)
+def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResponse:
     """End a waiver: what it covered blocks again; 404 if none of that id is open.
 
     What Sluice has done under it meanwhile, such as letting a batch through, stays done.
@@ -141,14 +166,20 @@ def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> render.J
     if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
         msg = f"no open waiver {id_!r}; nothing was recorded"
         raise HTTPException(404, f"{msg}; GET /v1/waivers lists them")
-    return {"id": id_, "withdrawn": render.instant(now)}
+    made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.instant(now)}
+    return JSONResponse(made)
 
 
-def _waiver(one: Waiver) -> render.Json:
-    told = {"id": one.id, "reason": one.reason, "who": one.who, "at": render.instant(one.at)}
+def _waiver(one: Waiver) -> answers.Waiver:
+    told: answers.Waiver = {
+        "id": one.id,
+        "reason": one.reason,
+        "who": one.who,
+        "at": render.instant(one.at),
+    }
     if one.until is not None:
         told["until"] = render.instant(one.until)
     if one.withdrawn is not None:
-        told |= {"withdrawn": render.instant(one.withdrawn), "withdrawn_by": one.withdrawn_by}
-        told["withdrawn_why"] = one.withdrawn_why
+        told["withdrawn"] = render.instant(one.withdrawn)
+        told["withdrawn_by"], told["withdrawn_why"] = one.withdrawn_by, one.withdrawn_why
     return told

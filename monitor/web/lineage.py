@@ -1,8 +1,10 @@
 """Which column is which: asked by the name of either side."""
 
 from fastapi import APIRouter
+from fastapi.responses import JSONResponse
 
-from monitor.web import render
+from monitor.web import answers
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Text
 from monitor.web.parts import Parts
 from pipeline.apply.lineage import ColumnLink
@@ -10,13 +12,13 @@ from pipeline.apply.lineage import ColumnLink
 LINEAGE_ROUTES = APIRouter(prefix="/v1")
 
 
-@LINEAGE_ROUTES.get("/lineage")
-def lineage(parts: Parts, name: Text) -> list[render.Json]:
+@LINEAGE_ROUTES.get("/lineage", responses={200: answer(list[answers.ColumnLink]), **NOT_FOUND})
+def lineage(parts: Parts, name: Text) -> JSONResponse:
     """Each source column with its mirror's; 400 if nothing that has landed is called so."""
-    return [_told(one) for one in parts.lineage().of(name)]
+    return JSONResponse([_told(one) for one in parts.lineage().of(name)])
 
 
-def _told(one: ColumnLink) -> render.Json:
+def _told(one: ColumnLink) -> answers.ColumnLink:
     return {
         "source": one.shard.source,
         "shard": one.shard.name,

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from checks.pause import Pause
 from monitor.nearest import alike
 from monitor.store.pauses import PauseRecord
-from monitor.web import render
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.durations import PATTERN, duration
@@ -40,13 +41,14 @@ class ResumeRequest(BaseModel):
     who: Text
 
 
-@PAUSE_ROUTES.get("/pauses")
-def pauses(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+@PAUSE_ROUTES.get("/pauses", responses={200: answer(list[answers.Pause])})
+def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """What was paused, newest first."""
-    return [_told(one) for one in parts.store.pauses.list(parts.clock(), limit=limit)]
+    found = parts.store.pauses.list(parts.clock(), limit=limit)
+    return JSONResponse([_told(one) for one in found])
 
 
-@PAUSE_ROUTES.post("/pauses")
+@PAUSE_ROUTES.post("/pauses", status_code=201, responses={201: answer(answers.Pauses), **NOT_FOUND})
 def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
     """Merge nothing into tables until they are resumed: 201; 400 if there is no such table."""
     now = parts.clock()
@@ -57,11 +59,12 @@ def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
         parts.store.pauses.begin(Pause(name, body.reason, body.who, now, until))
         for name in dict.fromkeys(body.tables)
     ]
-    return JSONResponse({"pauses": [_told(PauseRecord(one, now)) for one in made]}, 201)
+    began: answers.Pauses = {"pauses": [_told(PauseRecord(one, now)) for one in made]}
+    return JSONResponse(began, 201)
 
 
-@PAUSE_ROUTES.post("/pauses/ended")
-def resume(parts: Parts, body: ResumeRequest) -> render.Json:
+@PAUSE_ROUTES.post("/pauses/ended", responses={200: answer(answers.Pauses), **NOT_FOUND})
+def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
     """Let tables go on; 400 if one of them is not paused."""
     now = parts.clock()
     standing = parts.store.pauses.standing(now)
@@ -72,7 +75,8 @@ def resume(parts: Parts, body: ResumeRequest) -> render.Json:
     for name in body.tables:
         parts.store.pauses.resume(name, body.who, now)
     ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
-    return {"pauses": [_told(one) for one in ended]}
+    made: answers.Pauses = {"pauses": [_told(one) for one in ended]}
+    return JSONResponse(made)
 
 
 def _until(text: str, now: datetime) -> datetime:
@@ -103,7 +107,7 @@ def _require(name: str, parts: ApiParts) -> None:
         raise ConfigError(f"no table {name!r}; nothing was recorded; known: {known}")
 
 
-def _told(one: PauseRecord) -> render.Json:
+def _told(one: PauseRecord) -> answers.Pause:
     pause = one.pause
     return {
         "table": pause.table,

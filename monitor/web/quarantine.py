@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from monitor.error_table import QuarantinedMessage
 from monitor.store.resubmissions import ResubmissionRecord
-from monitor.web import render
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.apply.main_and_error import main_and_error
@@ -52,34 +53,42 @@ class ResubmissionRequest(BaseModel):
     schema_id: int | None = None
 
 
-@QUARANTINE_ROUTES.get("/quarantine")
+@QUARANTINE_ROUTES.get("/quarantine", responses={200: answer(answers.Quarantine), **NOT_FOUND})
 def quarantine(
     parts: Parts, table: str | None = None, limit: Limit = 100, *, every: bool = False
-) -> render.Json:
+) -> JSONResponse:
     """What is open (or ever was), newest first, without a value; and the count of all tables."""
     errors = parts.error_table()
     found, counts = errors.rows(table, limit), errors.count()
     made, still = _newest(parts, [one.change for one in found]), errors.open(found)
     told = [_row(one, made.get(one.change), open_=still[one.change]) for one in found]
-    return {
+    answered: answers.Quarantine = {
         "changes": [one for one in told if every or one["state"] == "open"],
         "open": {name: count for name, count in counts.items() if table in (None, name)},
         "tables": _books(parts, table),
     }
+    return JSONResponse(answered)
 
 
-@QUARANTINE_ROUTES.get("/quarantine/message")
-def message(parts: Parts, id: Text, letters: Letters = 0) -> render.Json:  # noqa: A002
+@QUARANTINE_ROUTES.get(
+    "/quarantine/message", responses={200: answer(answers.QuarantinedMessage), **NOT_FOUND}
+)
+def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # noqa: A002
     """One of them, with so many *letters* of what it says; 400 if there is none of that name."""
     errors = parts.error_table()
     one = errors.message(id)
     if letters:
         log.info("quarantined message shown", change=id, letters=letters)
     made, still = _newest(parts, [id]), errors.open([one.row])
-    return _row(one.row, made.get(id), open_=still[one.row.change]) | _said(one, letters)
+    row = _row(one.row, made.get(id), open_=still[one.row.change])
+    return JSONResponse(_said(one, row, letters))
 
 
-@QUARANTINE_ROUTES.post("/resubmissions")
+@QUARANTINE_ROUTES.post(
+    "/resubmissions",
+    status_code=202,
+    responses={202: answer(answers.Resubmission), **NOT_FOUND},
+)
 def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
     """Send a message again as it should have been: 202; 400 if it cannot be read either."""
     errors, name = parts.error_table(), body.id
@@ -105,19 +114,22 @@ def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
     return JSONResponse(_resubmission(parts.store.resubmissions.add(asked, made)), 202)
 
 
-@QUARANTINE_ROUTES.get("/resubmissions")
-def resubmissions(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+@QUARANTINE_ROUTES.get("/resubmissions", responses={200: answer(list[answers.Resubmission])})
+def resubmissions(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """What was corrected, by whom and why, newest first."""
-    return [_resubmission(one) for one in parts.store.resubmissions.list(limit=limit)]
+    found = parts.store.resubmissions.list(limit=limit)
+    return JSONResponse([_resubmission(one) for one in found])
 
 
-@QUARANTINE_ROUTES.get("/resubmissions/{number}")
-def resubmission(parts: Parts, number: str) -> render.Json:
+@QUARANTINE_ROUTES.get(
+    "/resubmissions/{number}", responses={200: answer(answers.Resubmission), **NOT_FOUND}
+)
+def resubmission(parts: Parts, number: str) -> JSONResponse:
     """One of them; 404 if there is none of that id."""
     found = parts.store.resubmissions.get(number)
     if found is None:
         raise HTTPException(404, f"no resubmission {number!r}")
-    return _resubmission(found)
+    return JSONResponse(_resubmission(found))
 
 
 def _newest(parts: ApiParts, changes: list[str]) -> Mapping[str, ResubmissionRecord]:
@@ -125,7 +137,9 @@ def _newest(parts: ApiParts, changes: list[str]) -> Mapping[str, ResubmissionRec
     return {one.change: one for one in reversed(found)}
 
 
-def _row(one: ErrorRow, made: ResubmissionRecord | None, *, open_: bool) -> render.Json:
+def _row(
+    one: ErrorRow, made: ResubmissionRecord | None, *, open_: bool
+) -> answers.QuarantinedChange:
     landed = made is not None and made.batch is not None
     return {
         "id": one.change,
@@ -141,9 +155,12 @@ def _row(one: ErrorRow, made: ResubmissionRecord | None, *, open_: bool) -> rend
     }
 
 
-def _said(one: QuarantinedMessage, letters: int) -> render.Json:
+def _said(
+    one: QuarantinedMessage, row: answers.QuarantinedChange, letters: int
+) -> answers.QuarantinedMessage:
     key = one.record.key if one.record is not None else None
     return {
+        **row,
         "text": one.text[:letters],
         "letters": len(one.text),
         "unread": one.unread or None,
@@ -155,7 +172,7 @@ def _said(one: QuarantinedMessage, letters: int) -> render.Json:
     }
 
 
-def _resubmission(one: ResubmissionRecord) -> render.Json:
+def _resubmission(one: ResubmissionRecord) -> answers.Resubmission:
     return {
         "id": one.id,
         "change": one.change,
@@ -170,7 +187,7 @@ def _resubmission(one: ResubmissionRecord) -> render.Json:
     }
 
 
-def _books(parts: ApiParts, table: str | None) -> list[render.Json]:
+def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
     """Main table and error table of each table, since the store was made."""
     terms: dict[str, dict[str, int]] = {}
     for (name, term), count in parts.store.accounts.totals().items():

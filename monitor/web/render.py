@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
 from alerts.model import Incident
 from checks.certificate import Certificate
@@ -10,14 +9,13 @@ from checks.model import Reason, Verdict
 from checks.readiness import Readiness
 from checks.table_state import StateSince
 from monitor.board import CopyView, TableView
+from monitor.web import answers
 from monitor.web.first_lines import FirstLine
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
 
-Json = dict[str, Any]
 
-
-def readiness(answer: Readiness) -> Json:
+def readiness(answer: Readiness) -> answers.Readiness:
     """One answer with its reasons, lags, sample ages, watermarks and certificate."""
     return {
         "table": answer.table,
@@ -38,7 +36,7 @@ def readiness(answer: Readiness) -> Json:
     }
 
 
-def lags(found: Lags, stage: Stage) -> Json:
+def lags(found: Lags, stage: Stage) -> answers.Lags:
     """Hops up to *stage*, their sum, and the watermark of each stage."""
     return {
         "lag_seconds": _number(found.total(stage)),
@@ -47,12 +45,12 @@ def lags(found: Lags, stage: Stage) -> Json:
     }
 
 
-def reason(one: Reason) -> Json:
+def reason(one: Reason) -> answers.Reason:
     """Code, text, and what `sluice waive` takes, if a person may close it."""
     return {"code": one.code, "text": one.text, "id": one.id or None}
 
 
-def table(view: TableView) -> Json:
+def table(view: TableView) -> answers.Table:
     """One line of the list of tables."""
     return {
         "table": view.table.name,
@@ -67,12 +65,12 @@ def table(view: TableView) -> Json:
     }
 
 
-def life(one: StateSince) -> Json:
+def life(one: StateSince) -> answers.StateSince:
     """What a table is, or was, at: since when and why."""
     return {"state": one.state.value, "since": instant(one.since), "why": one.why}
 
 
-def late(view: TableView, since: datetime | None) -> list[Json]:
+def late(view: TableView, since: datetime | None) -> list[answers.LateImage]:
     """What landed after an image that it belongs in was made, *since* then; newest last."""
     return [
         {
@@ -90,7 +88,7 @@ def late(view: TableView, since: datetime | None) -> list[Json]:
     ]
 
 
-def certificate(one: Certificate) -> Json:
+def certificate(one: Certificate) -> answers.Certificate:
     """A certificate with all its evidence."""
     evidence = one.evidence
     return {
@@ -114,7 +112,7 @@ def certificate(one: Certificate) -> Json:
     }
 
 
-def fences(many: Iterable[Fence]) -> list[Json]:
+def fences(many: Iterable[Fence]) -> list[answers.Fence]:
     """Heartbeats as positions."""
     return [
         {
@@ -128,7 +126,7 @@ def fences(many: Iterable[Fence]) -> list[Json]:
     ]
 
 
-def verdict(one: Verdict, newest: Verdict | None = None) -> Json:
+def verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdict:
     """A verdict; its keys are those of the guilty rows, never their values."""
     return {
         "table": one.table,
@@ -143,11 +141,13 @@ def verdict(one: Verdict, newest: Verdict | None = None) -> Json:
         "run": one.run,
         "as_of": fences(one.as_of),
         "looked": instant(newest.at) if newest else None,
-        "now": newest and {"outcome": newest.ruling.outcome.value, "reason": newest.ruling.reason},
+        "now": {"outcome": newest.ruling.outcome.value, "reason": newest.ruling.reason}
+        if newest
+        else None,
     }
 
 
-def incident(one: Incident) -> Json:
+def incident(one: Incident) -> answers.Incident:
     """An incident as a person on call needs it."""
     return {
         "id": one.id,
@@ -168,7 +168,7 @@ def incident(one: Incident) -> Json:
     }
 
 
-def first_line(one: FirstLine) -> Json:
+def first_line(one: FirstLine) -> answers.FirstLine:
     """One cause that a person must know of first."""
     return {
         "kind": one.kind,
@@ -185,7 +185,7 @@ def instant(at: datetime) -> str:
     return at.isoformat()
 
 
-def _brief(answer: Readiness) -> Json:
+def _brief(answer: Readiness) -> answers.StageReadiness:
     return {
         "state": answer.state.value,
         "cut": instant(answer.cut),
@@ -195,12 +195,12 @@ def _brief(answer: Readiness) -> Json:
     }
 
 
-def _copy(one: CopyView) -> Json:
+def _copy(one: CopyView) -> answers.Copy:
     told = None if one.hold is None else f"{one.hold.reason}: {one.hold.detail}"
     return {"day": _brief(one.day), "hold": told, **_hop(one.hop)}
 
 
-def _hop(one: HopLag) -> Json:
+def _hop(one: HopLag) -> answers.HopLag:
     return {
         "hop": one.hop.value,
         "lag_seconds": _number(one.lag),

@@ -12,7 +12,9 @@ from alerts.model import IncidentState
 from checks.model import Outcome, Verdict
 from monitor.named_rows import NAMING, found_wrong, named, require_condition
 from monitor.store.rereads import RereadRequest, RereadWish, require_same
-from monitor.web.bootstraps import meant, reread
+from monitor.web import answers
+from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.bootstraps import backfills, meant
 from monitor.web.bounds import Rate, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
@@ -62,7 +64,9 @@ class ReplayRequest(BaseModel):
     rate: Rate = 0
 
 
-@REPAIR_ROUTES.post("/repairs")
+@REPAIR_ROUTES.post(
+    "/repairs", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+)
 def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     """Have rows read again that are named: 202; 400 if they are none of the table's."""
     if "reason" not in body.model_fields_set and not body.dry_run:
@@ -82,7 +86,9 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     return _asked([body.table], wish, body.reason, body.who, parts)
 
 
-@REPAIR_ROUTES.post("/replays")
+@REPAIR_ROUTES.post(
+    "/replays", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+)
 def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
     condition = parsed(body.where) if body.where else None
@@ -115,7 +121,7 @@ def _asked(
         )
         for name in names
     ]
-    return JSONResponse({"rereads": [reread(one, parts) for one in made]}, 202)
+    return backfills(made, parts, 202)
 
 
 def _table(name: str, parts: ApiParts) -> Table:

@@ -12,14 +12,13 @@ from typing import get_origin
 
 from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.nearest import nearest
+from monitor.web.problems import refuse
 
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
@@ -45,14 +44,14 @@ class RequestRules:
             route = _route(scope, scope["app"].routes)
             fault = "" if route is None else parameter_fault(route, scope["query_string"])
             if fault:
-                await JSONResponse({"error": fault}, 400)(scope, receive, send)
+                await refuse(400, fault)(scope, receive, send)
                 return
         if scope["type"] == "http":
             send = _confined(send)
             most = LARGEST_BODIES.get(scope["path"], LARGEST_BODY)
             length = Headers(scope=scope).get("content-length", "0")
             if length.isdecimal() and int(length) > most:
-                answer = JSONResponse({"error": _too_large(most)}, 413, {"Connection": "close"})
+                answer = refuse(413, _too_large(most), {"Connection": "close"})
                 await answer(scope, receive, send)
                 return
             receive = _limited(receive, most)
@@ -104,15 +103,6 @@ def parameter_fault(route: BaseRoute, query: bytes) -> str:
         if count > 1 and not known[name]:
             return f"parameter {name!r} is given {count} times at {path}; give it once"
     return ""
-
-
-def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
-    """What is wrong with a key of a request's body at *loc* that *route* does not declare."""
-    name, body = str(loc[-1]), getattr(route, "body_field", None)
-    model = None if body is None else body.field_info.annotation
-    if len(loc) != 2 or not isinstance(model, type) or not issubclass(model, BaseModel):
-        return f"unknown key {name!r} in the request's body"
-    return f"unknown key {name!r} in the request's body, {nearest(name, model.model_fields)}"
 
 
 def _route(scope: Scope, routes: Iterable[BaseRoute]) -> BaseRoute | None:

@@ -334,7 +334,8 @@ def test_one_of_many_corrections_is_asked_for_by_its_id(server: str, rig: Rig) -
     made = json.loads(resend(server, "--bytes", "-", input=replace(ODD, error=None).value).output)
 
     assert told(server, f"/v1/resubmissions/{made['id']}", "change") == made
-    assert asked("GET", f"{server}/v1/resubmissions/none") == {"error": "no resubmission 'none'"}
+    with pytest.raises(ConfigError, match="no resubmission 'none'"):
+        asked("GET", f"{server}/v1/resubmissions/none")
 
 
 def test_its_verbs_are_told(server: str) -> None:

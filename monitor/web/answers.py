@@ -1,0 +1,576 @@
+"""What the API answers: one typed dictionary for each JSON object.
+
+The same types make the OpenAPI document and check, by mypy, what the routes build.  Nothing is
+validated when a route answers: tests hold that real answers are as declared.  A later version may
+add keys.  Pure.
+"""
+
+from enum import Enum
+from http import HTTPStatus
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+from typing_extensions import TypedDict
+
+from alerts.model import AlertKind, IncidentState
+from alerts.model import Severity as SeverityName
+from checks.model import Outcome
+from checks.readiness import ReadinessState
+from checks.table_state import TableState
+from pipeline.model import Hop, Stage
+from pipeline.model import Ordering as OrderingName
+
+PROBLEM_JSON = "application/problem+json"
+
+
+def _one_of(kind: type[Enum]) -> FieldInfo:
+    values = [one.value for one in kind]
+    return Field(json_schema_extra={"enum": [*values]})  # type: ignore[no-any-return]
+
+
+Instant = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""RFC 3339."""
+StateName = Annotated[str, _one_of(ReadinessState)]
+LifeName = Annotated[str, _one_of(TableState)]
+StageName = Annotated[str, _one_of(Stage)]
+HopName = Annotated[str, _one_of(Hop)]
+Order = Annotated[str, _one_of(OrderingName)]
+OutcomeName = Annotated[str, _one_of(Outcome)]
+Kind = Annotated[str, _one_of(AlertKind)]
+IncidentStateName = Annotated[str, _one_of(IncidentState)]
+Severity = Annotated[str, _one_of(SeverityName)]
+
+
+class Problem(TypedDict):
+    """Why a request was refused or failed (RFC 9457); ``error`` and ``detail`` say the same."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    error: str
+
+
+class Reason(TypedDict):
+    """Why an answer is not READY; ``id`` is what a waiver takes, if a person may close it."""
+
+    code: str
+    text: str
+    id: str | None
+
+
+class HopLag(TypedDict):
+    """One hop's lag, the age of the sample and the watermark; ``why`` where no lag is known."""
+
+    hop: HopName
+    lag_seconds: float | None
+    why: str | None
+    sample_age_seconds: float | None
+    watermark: Instant | None
+
+
+class Lags(TypedDict):
+    """Hops up to a stage, their sum, and the watermark of each stage."""
+
+    lag_seconds: float | None
+    hops: list[HopLag]
+    watermarks: dict[str, Instant | None]
+
+
+class Readiness(Lags):
+    """Whether one table may be read up to the cut, and why not.
+
+    ``version`` and ``path`` are the certified ones; absent before a certificate.
+    """
+
+    table: str
+    stage: StageName
+    copy: str | None
+    cut: Instant
+    state: StateName
+    ready: bool
+    at: Instant
+    reasons: list[Reason]
+    eta: Instant | None
+    certificate: str | None
+    version: int | None
+    path: str | None
+    order: Order | None
+    unknown_checks: list[str]
+
+
+class GateAnswer(TypedDict):
+    """One answer for all tables; ``state`` is the gravest, ``why`` is there without tables."""
+
+    state: StateName
+    ready: bool
+    tables: list[Readiness]
+    why: NotRequired[str]
+
+
+class StateSince(TypedDict):
+    """What a table is at, or was, since when and why."""
+
+    state: LifeName
+    since: Instant
+    why: str
+
+
+class TableStateSince(StateSince):
+    """The same with the table's name."""
+
+    table: str
+
+
+class StageReadiness(TypedDict):
+    """Readiness of one stage without its lags."""
+
+    state: StateName
+    cut: Instant
+    reasons: list[Reason]
+    eta: Instant | None
+    certificate: str | None
+
+
+class Copy(HopLag):
+    """One copy of a table: its readiness for the end of yesterday, and what holds it."""
+
+    day: StageReadiness
+    hold: str | None
+
+
+class Table(Lags):
+    """One table; ``day`` is readiness for the end of yesterday, ``recent`` for now, by stage."""
+
+    table: str
+    tier: int
+    shards: list[str]
+    key: list[str]
+    life: StateSince | None
+    day: dict[str, StageReadiness]
+    recent: dict[str, StageReadiness]
+    copies: dict[str, Copy]
+
+
+class LateImage(TypedDict):
+    """Changes from before a cut that landed after its image was made."""
+
+    table: str
+    day: str | None
+    cut: Instant
+    landed: Instant | None
+    batch: int
+    rows: int
+    days: dict[str, int]
+
+
+class LatePartition(TypedDict):
+    """Rows of files that came after their partition was due."""
+
+    table: str | None
+    shard: str
+    partition: str
+    files: int
+    rows: int
+    first: Instant
+    landed: Instant
+
+
+class Partition(LatePartition):
+    """What a window brought to one partition."""
+
+    late: int
+
+
+class Arrivals(TypedDict):
+    """Partitions with rows of offsets ``[after, until)``; continue at ``until``."""
+
+    source: str
+    after: int
+    until: int
+    partitions: list[Partition]
+
+
+class Live(TypedDict):
+    """The process answers."""
+
+    live: bool
+
+
+class Ready(TypedDict):
+    """Whether the monitoring round runs and the store works; ``why`` not."""
+
+    ready: bool
+    why: str
+
+
+class FirstLine(TypedDict):
+    """One cause that a person must know of first."""
+
+    kind: str
+    about: str
+    tables: list[str]
+    what: str
+    facts: str
+    runbook: str
+
+
+class Part(TypedDict):
+    """A component of the pipeline, and whether it works."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+Job = Annotated[
+    dict[str, str | bool | int],
+    Field(
+        description="A scheduled job: `name`, `overdue`, and a count for each result.",
+        json_schema_extra={
+            "required": ["name", "overdue"],
+            "properties": {"name": {"type": "string"}, "overdue": {"type": "boolean"}},
+        },
+    ),
+]
+
+
+class Service(TypedDict):
+    """The state of the service itself; ``turning`` says whether its monitoring round runs."""
+
+    turning: bool
+    why: str
+    first: list[FirstLine]
+    at: Instant
+    started: Instant
+    spark_restarts: int
+    parts: list[Part]
+    jobs: list[Job]
+
+
+class Fence(TypedDict):
+    """A heartbeat as a position."""
+
+    source: str
+    number: int
+    at: Instant
+    identity: str
+    position: str
+
+
+class Certificate(TypedDict):
+    """A READY answer with its evidence; ``revoked`` and ``why`` where it no longer holds."""
+
+    id: str
+    table: str
+    stage: StageName
+    copy: str | None
+    cut: Instant
+    issued: Instant
+    revoked: Instant | None
+    why: str
+    unknown_checks: list[str]
+    batch: int | None
+    mirror: str | None
+    version: int | None
+    path: str | None
+    order: Order
+    applied: int | None
+    offsets: dict[str, int]
+    fences: list[Fence]
+
+
+class NewestOutcome(TypedDict):
+    """What a check said when it last ran."""
+
+    outcome: OutcomeName
+    reason: str
+
+
+class Verdict(TypedDict):
+    """A verdict that was kept; ``keys`` name rows and never hold their values."""
+
+    table: str
+    check: str
+    outcome: OutcomeName
+    reason: str
+    code: str
+    keys: list[str]
+    value: float | None
+    at: Instant
+    cause: str
+    run: str
+    as_of: list[Fence]
+    looked: Instant | None
+    now: NewestOutcome | None
+
+
+class FailingCheck(TypedDict):
+    """A table, and the check of it that keeps an incident open."""
+
+    table: str
+    check: str
+
+
+class Incident(TypedDict):
+    """An incident as a person on call needs it."""
+
+    id: str
+    kind: Kind
+    check: str
+    about: str
+    state: IncidentStateName
+    severity: Severity
+    owner: str
+    opened: Instant
+    turned: Instant
+    reason: str
+    code: str
+    keys: list[str]
+    tables: list[str]
+    failing: list[FailingCheck]
+    acknowledged: str | None
+
+
+class Acknowledgement(TypedDict):
+    """Who has acknowledged an incident."""
+
+    id: str
+    acknowledged: str
+
+
+class Waiver(TypedDict):
+    """What a person has waived; the last four keys are there once they are known."""
+
+    id: str
+    reason: str
+    who: str
+    at: Instant
+    until: NotRequired[Instant]
+    withdrawn: NotRequired[Instant]
+    withdrawn_by: NotRequired[str]
+    withdrawn_why: NotRequired[str]
+
+
+class RecordedWaiver(Waiver):
+    """A waiver as it was recorded; ``new`` is false if the same one was open before."""
+
+    new: bool
+
+
+class WithdrawnWaiver(TypedDict):
+    """A waiver that ended."""
+
+    id: str
+    withdrawn: Instant
+
+
+class ColumnLink(TypedDict):
+    """A column of a source, and the column of the mirror that holds its values."""
+
+    source: str
+    shard: str
+    column: str
+    type: str
+    table: str
+    mirror_column: str
+    mirror_type: str
+    standard: str
+    hidden: bool
+    before: list[str]
+
+
+class CheckedAgain(TypedDict):
+    """What a check said after a repair had been merged."""
+
+    check: str
+    passed: bool
+    at: Instant
+    reason: str
+
+
+class Preview(TypedDict):
+    """How many rows a dry run found, and which, as far as they are named."""
+
+    missing: int
+    extra: int
+    different: int
+    keys: list[str]
+
+
+class BackfilledShard(TypedDict):
+    """How far a backfill is in one shard."""
+
+    shard: str
+    rows: int
+    done: bool
+    why: str
+
+
+class Backfill(TypedDict):
+    """A bootstrap, repair, replay or dry run; ``left`` is in seconds, ``rate`` in rows a second."""
+
+    id: str
+    kind: str
+    table: str
+    keys: list[str]
+    ranges: list[list[int]]
+    where: str
+    shown: Instant | None
+    incident: str
+    checks: list[str]
+    unchecked: list[str]
+    awaits_checks: bool
+    proofs: list[CheckedAgain]
+    reason: str
+    who: str
+    at: Instant
+    ended: Instant | None
+    done: bool
+    rows: int
+    preview: Preview | None
+    about: int | None
+    rate: float
+    left: float | None
+    brakes: list[str]
+    told: str
+    why: str
+    shards: list[BackfilledShard]
+
+
+class Backfills(TypedDict):
+    """Those that were asked for, or cancelled."""
+
+    rereads: list[Backfill]
+
+
+class Pause(TypedDict):
+    """A table whose merges were paused, by whom and why."""
+
+    table: str
+    reason: str
+    who: str
+    since: Instant
+    at: Instant
+    until: Instant | None
+    ended: Instant | None
+    ended_by: str | None
+
+
+class Pauses(TypedDict):
+    """Those that began, or ended."""
+
+    pauses: list[Pause]
+
+
+class ArchiveWithdrawal(TypedDict):
+    """Who withdrew an archive window, when and why."""
+
+    who: str
+    at: Instant
+    reason: str
+
+
+class Archive(TypedDict):
+    """A window in which deletes of a table only move rows to an archive."""
+
+    id: str
+    table: str
+    since: Instant
+    until: Instant
+    column: str | None
+    before: str | None
+    reason: str
+    who: str
+    at: Instant
+    withdrawn: ArchiveWithdrawal | None
+
+
+class WithdrawnArchive(TypedDict):
+    """A window that counts no more."""
+
+    window: Archive
+
+
+class RecordedArchive(WithdrawnArchive):
+    """A window as it was recorded; ``new`` is false if the same one was there before."""
+
+    new: bool
+
+
+class Resubmission(TypedDict):
+    """A correction of a quarantined message; ``batch`` is the one in which it landed."""
+
+    id: str
+    change: str
+    table: str | None
+    reason: str
+    who: str
+    at: Instant
+    original_sha256: str
+    ended: Instant | None
+    batch: int | None
+    why: str | None
+
+
+class QuarantinedChange(TypedDict):
+    """A message that could not be read, without what it says."""
+
+    id: str
+    source: str
+    shard: str | None
+    table: str | None
+    batch: int
+    received: Instant
+    why: str
+    bytes: int
+    state: Annotated[str, Field(json_schema_extra={"enum": ["open", "corrected", "closed"]})]
+    correction: Resubmission | None
+
+
+class QuarantinedMessage(QuarantinedChange):
+    """The same with the beginning of what it says; ``value`` is base64."""
+
+    text: str
+    letters: int
+    unread: str | None
+    kept: bool
+    value: str
+    schema_id: int | None
+    in_topic: bool
+    key: str | None
+
+
+class MainAndError(TypedDict):
+    """How many changes of a table were read, are in its mirror, in quarantine, and in neither."""
+
+    table: str
+    read: int
+    main: int
+    error: int
+    lost: int
+
+
+class Quarantine(TypedDict):
+    """Quarantined messages, newest first; ``open`` counts them by table or topic."""
+
+    changes: list[QuarantinedChange]
+    open: dict[str, int]
+    tables: list[MainAndError]
+
+
+def problem(description: str) -> dict[str, Any]:
+    """The declaration of an error in an OpenAPI document."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": description, "content": {PROBLEM_JSON: {"schema": schema}}}
+
+
+def answer(model: object, description: str = "Successful Response") -> dict[str, Any]:
+    """The declaration of an answer in an OpenAPI document."""
+    return {"description": description, "model": model}
+
+
+NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    HTTPStatus.NOT_FOUND.value: problem("Nothing has that name or id")
+}

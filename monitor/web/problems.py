@@ -1,0 +1,155 @@
+"""Errors of the API as problem documents (RFC 9457), on every route and before any route.
+
+``error`` holds the same line as ``detail``: clients of earlier versions read it.
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, TypeAdapter
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from monitor.nearest import nearest
+from monitor.web.answers import PROBLEM_JSON, Problem, problem
+from pipeline.errors import ConfigError, HeldError, ProofError, UnreachableError
+
+COMMON = {
+    400: "A parameter, a key of the body or a value is wrong",
+    401: "The token of http.auth is missing or wrong",
+    403: "The Host or the Origin is not one of this service",
+    413: "The body is too large",
+    500: "A defect of Sluice; its log has the traceback",
+    503: "A source, the lake or the store does not answer",
+}
+"""What each operation may answer, besides what it declares itself."""
+UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is sent instead
+DEFECT = "internal error; look for its traceback in the service's log"
+
+
+def refuse(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The answer that says *why* a request was refused or failed."""
+    body: Problem = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": why,
+        "error": why,
+    }
+    return JSONResponse(body, status, headers, PROBLEM_JSON)
+
+
+class Api(FastAPI):
+    """An application whose errors are problem documents, in its answers and its OpenAPI document.
+
+    Its routes are given at once: the document is made from them when it is first asked for.
+    """
+
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.exception_handler(ConfigError)(_bad_request)
+        self.exception_handler(RequestValidationError)(_bad_parameters)
+        for error in (UnreachableError, ProofError, HeldError):
+            self.exception_handler(error)(_unreachable)
+        self.exception_handler(HTTPException)(_refused)
+        self.exception_handler(Exception)(_failed)
+
+    def openapi(self) -> dict[str, Any]:
+        """The document, with every error that an operation may answer and none that it may not."""
+        made = self.openapi_schema is not None
+        document = super().openapi()
+        if not made:
+            _declare(document)
+        return document
+
+
+def _declare(document: dict[str, Any]) -> None:
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name in UNDECLARED:
+        schemas.pop(name, None)
+    schemas["Problem"] = TypeAdapter(Problem).json_schema()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            answers = operation["responses"]
+            answers.pop("422", None)
+            for status, text in COMMON.items():
+                declared = problem(text)
+                known = answers.setdefault(str(status), declared)
+                known["content"] = {**known.get("content", {}), **declared["content"]}
+
+
+async def _bad_request(_: Request, error: Exception) -> JSONResponse:
+    return refuse(400, str(error))
+
+
+async def _bad_parameters(request: Request, error: Exception) -> JSONResponse:
+    faults: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
+    route = request.scope.get("route")
+    return refuse(400, "; ".join(_fault(one, route) for one in faults))
+
+
+def _fault(one: Any, route: object) -> str:
+    if one["type"] == "extra_forbidden":
+        return unknown_key(route, one["loc"])
+    return f"{_parameter(one['loc'])}: {_must(one['msg'])}"
+
+
+def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
+    """What is wrong with a key of a request's body at *loc* that *route* does not declare."""
+    name, body = str(loc[-1]), getattr(route, "body_field", None)
+    model = None if body is None else body.field_info.annotation
+    if len(loc) != 2 or not isinstance(model, type) or not issubclass(model, BaseModel):
+        return f"unknown key {name!r} in the request's body"
+    return f"unknown key {name!r} in the request's body, {nearest(name, model.model_fields)}"
+
+
+def _parameter(loc: tuple[int | str, ...]) -> str:
+    """What a fault is about: a parameter or a key of the body, or where it is: ``body``."""
+    return ".".join(map(str, loc[1:] or loc)) or "request"
+
+
+def _must(said: str) -> str:
+    return re.sub(r"^Input should be", "must be", said)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    """What a route or the router refuses; 400 for a path that no route has.
+
+    A sensor reads 404 as "not yet", and would wait for a mistyped path.
+    """
+    if not isinstance(error, HTTPException):
+        return refuse(500, DEFECT)
+    if error.status_code == 404 and "endpoint" not in request.scope:
+        paths = {route.path for route in request.app.routes if isinstance(route, APIRoute)}
+        near = get_close_matches(request.url.path, sorted(paths), n=1, cutoff=0.5)
+        fix = f"the nearest is {near[0]}" if near else "see /docs"
+        return refuse(400, f"no path {request.url.path}; {fix}")
+    if error.status_code == 405:
+        allowed = ", ".join(_methods(request))
+        why = f"{request.url.path} takes no {request.method}; use {allowed}"
+        return refuse(405, why, {"Allow": allowed})
+    return refuse(error.status_code, str(error.detail), error.headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Those that the routes of the request's path take."""
+    found = set[str]()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
+
+
+async def _unreachable(_: Request, error: Exception) -> JSONResponse:
+    return refuse(503, str(error))
+
+
+async def _failed(_: Request, __: Exception) -> JSONResponse:
+    return refuse(500, DEFECT)
