@@ -279,6 +279,10 @@ class Client:
         """DELETE."""
         return asyncio.run(self._send("DELETE", path, **rest))
 
+    def ask(self, method: str, path: str, **rest: Any) -> httpx.Response:
+        """Any method."""
+        return asyncio.run(self._send(method, path, **rest))
+
     async def _send(self, method: str, path: str, **rest: Any) -> httpx.Response:
         transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://sluice") as client:
