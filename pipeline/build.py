@@ -97,7 +97,8 @@ def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Coll
     fields, told = signature(kind).parameters, dict[str, Any]()
     if "stream" in fields:
         told["stream"] = _stream(settings, pipeline)
-    told |= {n: one for n, one in (("url", own.url), ("connector", own.connector)) if n in fields}
+    given = ("url", "connector", "ca", "certificate", "key")
+    told |= {name: getattr(own, name) for name in given if name in fields}
     made = _made(kind, settings, at="collector.options", options=own.options, told=told)
     return cast("Collector", made)
 

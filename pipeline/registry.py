@@ -20,7 +20,8 @@ import pyarrow as pa
 from pipeline.authorities import vouched
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
-from pipeline.settings import RegistrySettings
+from pipeline.settings import RegistrySettings, TlsFiles
+from pipeline.tls import client_context
 
 NOT_THERE = 40403
 MOST = 50_000  # schemas that are kept; a process that meets more begins anew
@@ -139,9 +140,9 @@ class SchemaRegistry:
         if not self.settings.ca:
             return vouched(self.settings.url)
         try:
-            return ssl.create_default_context(cafile=self.settings.ca)
-        except OSError as error:
-            raise self._silent(f"{self.settings.ca} holds no authorities: {error}") from error
+            return client_context(TlsFiles(ca=self.settings.ca))
+        except ConfigError as error:
+            raise self._silent(str(error).removeprefix("ca: ")) from error
 
     def _silent(self, why: str, numbers: frozenset[int] = frozenset()) -> NoSchemasError:
         where = httpx.URL(self.settings.url).netloc.decode()

@@ -16,9 +16,21 @@ _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
 _TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names that mean something else to readers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files of one TLS client: its authorities, its certificate, and the certificate's key.
+
+    Without ``ca`` the machine's authorities are trusted.  ``key`` has no passphrase.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
 @dataclass(frozen=True, slots=True)
-class CollectorSettings:
-    """Where the collector of one source answers.
+class CollectorSettings(TlsFiles):
+    """Where the collector of one source answers; ``ca`` and the like are for an https ``url``.
 
     ``kind`` names a file of collectors/; empty for the usual one.
     ``url`` and ``connector`` are empty where it answers nowhere.
@@ -50,11 +62,12 @@ class KafkaSecurity:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorSettings:
+class MirrorSettings(TlsFiles):
     """A MirrorMaker 2 between the cluster that the collector writes to, ``kafka``, and ours.
 
     ``connector`` is its MirrorSourceConnector, which answers at ``url``.  ``alias`` is what its
     replication policy puts before the names of topics, without the dot; empty if it keeps them.
+    ``ca`` and the like are for an https ``url``.
     """
 
     kafka: str
@@ -81,7 +94,7 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(TlsFiles):
     """One database server and the topics its changes arrive in.
 
     ``prefix`` is the collector's topic prefix: schema changes arrive in the topic ``prefix``,
@@ -91,8 +104,8 @@ class SourceSettings:
     the one given here (a fail-over); turn it off when the two see different networks.
     It is followed only to ``host``, at any port, and to those of ``follow_hosts``: ``host``, or
     ``host:port``.  The password is sent nowhere else.
-    ``tls``: whether the server must speak TLS and show a certificate that the system trusts; by
-    default it must, except on loopback and at a Unix socket.
+    ``tls``: whether the server must speak TLS and show a certificate for its host that ``ca``, or
+    the system, trusts; by default it must, except on loopback and at a Unix socket.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
@@ -153,9 +166,10 @@ class SourceSettings:
         """What to do where the server *said* that TLS failed; empty where it is not about TLS."""
         if not self.secured or not re.search("SSL|TLS|certificate", said):
             return ""
+        trusting = self.ca or "the system"
         return (
-            f"; source {self.name} needs TLS with a certificate that the system trusts:"
-            " add the certificate's authority to the system's, or set tls: false"
+            f"; source {self.name} needs TLS with a certificate for {self.host} that {trusting}"
+            " trusts: set ca: to the file of the certificate's authority, or set tls: false"
         )
 
     def at(self, host: str, port: int) -> Self:

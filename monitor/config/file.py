@@ -4,14 +4,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
 from checks import run as probes
 from monitor.config import copies, invariants, standards
-from monitor.config.mistakes import mistakes, securities
+from monitor.config.mistakes import mistakes, securities, tls_files
 from monitor.config.model import Config, HttpAuth
 from monitor.config.names import elsewhere, strangers
 from monitor.config.openlineage import OpenLineageSettings
@@ -29,11 +29,21 @@ from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret
 from monitor.config.serverless import NOWHERE, placed_nowhere
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.durations import PATTERN, with_durations
+from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
-from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings
+from pipeline.settings import (
+    CollectorSettings,
+    KafkaSecurity,
+    MirrorSettings,
+    PublishRule,
+    SourceSettings,
+    TlsFiles,
+)
+from pipeline.tls import client_context
 
 APART = ("probes", "channels", "invariants", "copies", "standards")  # of names of files
-FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
+FILES = ("ca", "certificate", "key")  # of TLS clients, named in the config
+Client = TypeVar("Client", KafkaSecurity, SourceSettings, CollectorSettings, MirrorSettings)
 Faults = Callable[[Config], Iterable[str]]
 
 
@@ -221,21 +231,23 @@ def _written(rule: PublishRule, path: Path) -> PublishRule:
 
 
 def _source(source: SourceSettings, path: Path) -> SourceSettings:
+    source = _placed(replace(source, collector=_placed(source.collector, path)), path)
     if source.mirrored is None:
         return source
-    placed = _placed(source.mirrored.kafka_security, path)
-    return replace(source, mirrored=replace(source.mirrored, kafka_security=placed))
+    security = _placed(source.mirrored.kafka_security, path)
+    mirrored = replace(_placed(source.mirrored, path), kafka_security=security)
+    return replace(source, mirrored=mirrored)
 
 
-def _placed(security: KafkaSecurity, path: Path) -> KafkaSecurity:
+def _placed(client: Client, path: Path) -> Client:
     ca, certificate, key = (
-        placed(file, path) if (file := getattr(security, name)) else "" for name in FILES
+        placed(file, path) if (file := getattr(client, name)) else "" for name in FILES
     )
-    return replace(security, ca=ca, certificate=certificate, key=key)
+    return replace(client, ca=ca, certificate=certificate, key=key)
 
 
 def _unreadable(config: Config) -> Iterator[str]:
-    """Files of Kafka's that no client could open: each would say so in a way of its own."""
+    """Files that no client could open or use: each would say so in a way of its own."""
     for at, security in securities(config):
         for name in FILES:
             if file := getattr(security, name):
@@ -243,3 +255,10 @@ def _unreadable(config: Config) -> Iterator[str]:
                     Path(file).open("rb").close()
                 except OSError as error:
                     yield f"{at}.{name}: cannot read {file}: {error.strerror}"
+    for at, files, needed in tls_files(config):
+        own = TlsFiles(ca=files.ca, certificate=files.certificate, key=files.key)
+        if own != TlsFiles() and not needed and bool(own.certificate) == bool(own.key):
+            try:
+                client_context(own)
+            except ConfigError as error:
+                yield f"{at}.{error}"

@@ -31,7 +31,13 @@ def behind_mirror(source: SourceSettings, collector: Collector, topics: str) -> 
     between = source.mirrored
     if between is None:
         return None
-    mirror = ConnectCollector(between.url, between.connector)
+    mirror = ConnectCollector(
+        between.url,
+        between.connector,
+        ca=between.ca,
+        certificate=between.certificate,
+        key=between.key,
+    )
     return Mirrored(source, collector, upstream_of(between), mirror, topics, between.alias)
 
 

@@ -49,15 +49,15 @@ class Registration:
     """How one collector is set up.
 
     ``wanted`` is complete: all that it needs to be registered anew.  ``firm`` says which values
-    will do where a person chose another.  ``together`` are settings of which one is enough: where
-    any is set, no other of them is added.  ``now`` asks what it is set to, None if it is not
-    registered; ``put`` registers it.  Both raise UnreachableError; ``put`` ConfigError, where the
-    settings are refused.
+    will do where a person chose another.  ``together`` are groups of settings of which one is
+    enough: where any is set, no other of its group is added.  ``now`` asks what it is set to, None
+    if it is not registered; ``put`` registers it.  Both raise UnreachableError; ``put``
+    ConfigError, where the settings are refused.
     """
 
     wanted: Settings
     firm: tuple[Demand, ...]
-    together: frozenset[str]
+    together: tuple[frozenset[str], ...]
     secret: Callable[[str], bool]
     now: Callable[[], Settings | None]
     put: Callable[[Settings], None]
@@ -66,7 +66,7 @@ class Registration:
         """What it is to be set to, where it is set to *now*."""
         if now is None:
             return dict(self.wanted)
-        left_out = self.together if self.together & now.keys() else frozenset()
+        left_out = {name for group in self.together if group & now.keys() for name in group}
         added = {name: value for name, value in self.wanted.items() if name not in left_out}
         return {**added, **now, **{one.name: self._value(one) for one in self._unmet(now)}}
 

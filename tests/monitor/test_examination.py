@@ -53,7 +53,12 @@ tables:
   - {shards: 'tmp\\..*', table: tmp, ignore: true}
 """
 ALL = "GRANT ALL PRIVILEGES ON *.* TO `sluice`@`%`"
-CONNECTOR = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "database.hostname": "db"}
+CONNECTOR = {
+    **MYSQL_LOSSLESS,
+    "topic.prefix": "shop",
+    "database.hostname": "db",
+    "database.ssl.mode": "verify_identity",
+}
 WORKER = {"offset.flush.interval.ms": "1000"}
 STRICT = {"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
 
@@ -369,9 +374,7 @@ def test_a_connector_that_failed_is_told_with_its_error(path: Path) -> None:
 def registered(now: Mapping[str, str] | None) -> Registration:
     demand = Demand("skipped.operations", "TRUNCATE leaves no trace", good=("none",))
     wanted = {"skipped.operations": "none", "pace": "1"}
-    return Registration(
-        wanted, (demand,), frozenset(), lambda _: False, lambda: now, lambda _: None
-    )
+    return Registration(wanted, (demand,), (), lambda _: False, lambda: now, lambda _: None)
 
 
 def test_f52_each_difference_from_what_is_wanted_is_named_once_with_its_fix(path: Path) -> None:

@@ -4,6 +4,7 @@ The stored offset is what counts: Kafka has every record before it.  It trails b
 `offset.flush.interval.ms`; what it says is a matter of the kind of database.
 """
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,8 +26,8 @@ from pipeline.collectors.connect.connector_findings import hazards
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.connect.wanted import (
+    alternatives,
     firm,
-    lists,
     references,
     require_references,
     secret,
@@ -35,7 +36,8 @@ from pipeline.collectors.connect.wanted import (
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, TopicPartition
-from pipeline.settings import SourceSettings
+from pipeline.settings import SourceSettings, TlsFiles
+from pipeline.tls import client_context
 
 VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
@@ -46,6 +48,7 @@ class ConnectCollector:
     """One connector of one Connect cluster, asked over REST; any worker's address will do.
 
     ``settings`` are further settings of the connector, or others than Sluice would choose.
+    ``ca``, ``certificate`` and ``key`` are the PEM files for an https address.
     Every method raises UnreachableError when the worker or the connector does not answer.
     """
 
@@ -56,13 +59,17 @@ class ConnectCollector:
     connector: str
     timeout: timedelta = timedelta(seconds=3)
     settings: Mapping[str, str] = field(default_factory=dict)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Build the client; nothing is asked yet.
 
         Raises:
-            ConfigError: ``url`` is no address, or ``settings`` hold a secret in clear text.
+            ConfigError: ``url`` is no address, ``settings`` hold a secret in clear text, or a PEM
+                file cannot be used.
         """
         if not _address(self.url):
             raise ConfigError(f"collector.url: {self.url!r} is no address; write http://host:port")
@@ -71,7 +78,7 @@ class ConnectCollector:
             base_url=self.url.rstrip("/"),
             timeout=self.timeout.total_seconds(),
             trust_env=False,  # a proxy for the internet is no way to a service next door
-            verify=vouched(self.url),
+            verify=self._verification(),
         )
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -135,7 +142,7 @@ class ConnectCollector:
         return Registration(
             wanted(scope, self.settings),
             firm(scope, self.settings),
-            lists(),
+            alternatives(self.settings),
             secret,
             self._registered,
             self._register,
@@ -144,6 +151,15 @@ class ConnectCollector:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def _verification(self) -> ssl.SSLContext | bool:
+        files = TlsFiles(ca=self.ca, certificate=self.certificate, key=self.key)
+        if files == TlsFiles():
+            return vouched(self.url)
+        try:
+            return client_context(files)
+        except ConfigError as error:
+            raise ConfigError(f"collector.{error}") from error
 
     def _registered(self) -> Mapping[str, str] | None:
         """All its settings, secrets too; None where Connect knows no such connector."""

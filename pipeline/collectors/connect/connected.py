@@ -3,6 +3,7 @@
 A file bears the key of its kind of source; one that lies elsewhere has it in the source's module.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import ClassVar, Protocol, cast
@@ -24,7 +25,8 @@ class ConnectedDatabase(Protocol):
     ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
     outer part of a table's name as the lists of what is included call it; what is ``built_in`` of
     these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least`` is
-    the version before which a known defect of the connector loses changes.
+    the version before which a known defect of the connector loses changes.  ``verified`` is
+    demanded of a source that must speak TLS; of ``alternatives``, settings for TLS, one is enough.
     """
 
     classes: ClassVar[tuple[str, ...]]
@@ -34,6 +36,8 @@ class ConnectedDatabase(Protocol):
     demands: ClassVar[tuple[Demand, ...]]
     pace: ClassVar[Mapping[str, str]]
     least: ClassVar[LeastVersion | None]
+    verified: ClassVar[Demand]
+    alternatives: ClassVar[frozenset[str]]
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """What a stored *offset* tells; None if it is none of this kind of database."""
@@ -56,6 +60,15 @@ class ConnectedDatabase(Protocol):
     ) -> list[Finding]:
         """What is to be put right in *config* beside ``demands``."""
         ...
+
+
+def variable(name: str, what: str) -> str:
+    """Reference to the worker's variable for *what* of *name*, such as ``${env:SHOP_DATABASE_CA}``.
+
+    Every shell can set it: a word of ASCII that begins with no digit.
+    """
+    word = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII).upper()
+    return f"${{env:{word}_{what}}}"
 
 
 @cache

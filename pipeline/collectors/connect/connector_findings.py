@@ -65,6 +65,7 @@ def connector_findings(
         *unmet(demands(source, database.demands), config, where, remedy=REMEDY),
         *_present(config, where),
         *_families(config, where),
+        *_unverified(config, where, source, database),
         *database.findings(config, source, where),
         *_transforms(config, where),
         *_routing(config, where, source),
@@ -136,6 +137,15 @@ def _identity(
         ),
     )
     return unmet(demands, config, where, remedy=REMEDY)
+
+
+def _unverified(
+    config: Mapping[str, str], where: str, source: SourceSettings, database: ConnectedDatabase
+) -> list[Finding]:
+    """TLS as Sluice's own connections demand it, of the server that the connector reads."""
+    read = replace(source, host=config.get("database.hostname", source.host))
+    fix = f"{REMEDY}; or tls: false of {source.name} under sources"
+    return unmet((database.verified,), config, where, remedy=fix) if read.secured else []
 
 
 def _families(config: Mapping[str, str], where: str) -> list[Finding]:

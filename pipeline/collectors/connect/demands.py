@@ -8,6 +8,7 @@ from pipeline.finding import NOTE, WARN, Demand, Effect
 
 UNTYPED = "values would not arrive in the form that Sluice types"
 SKIPPED = "a change that cannot be handled is skipped, and nothing tells"
+UNVERIFIED = "whoever stands between can read rows, change them, and get the password"
 BASELESS = "tables get no complete snapshot, so no mirror has a base"
 
 DEMANDS = (

@@ -1,15 +1,23 @@
-"""What has Debezium's connector for MariaDB of its own?  What that for MySQL has.  Pure."""
+"""What has Debezium's connector for MariaDB of its own?  What that for MySQL has.  Pure.
 
+Its class names the modes of TLS as MariaDB does, and MySQL's class as MySQL does.
+"""
+
+from dataclasses import replace
 from typing import ClassVar
 
 from pipeline.collectors.connect.connected import ConnectedDatabase
 from pipeline.collectors.connect.mysql import CLASSES, ConnectedMySql
+from pipeline.finding import Demand
 
 
 class ConnectedMariaDb(ConnectedMySql):
     """The same, registered by a class of its own."""
 
     classes: ClassVar[tuple[str, ...]] = tuple(reversed(CLASSES))
+    verified: ClassVar[Demand] = replace(
+        ConnectedMySql.verified, good=("verify-full", "verify_identity"), default="disable"
+    )
 
 
 CONNECTED: type[ConnectedDatabase] = ConnectedMariaDb

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pipeline.collectors.connect.connected import ConnectedDatabase
-from pipeline.collectors.connect.demands import SKIPPED, snapshotting
+from pipeline.collectors.connect.connected import ConnectedDatabase, variable
+from pipeline.collectors.connect.demands import SKIPPED, UNVERIFIED, snapshotting
 from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding
@@ -86,6 +86,14 @@ class ConnectedMySql:
     }
     least: ClassVar[LeastVersion | None] = None
 
+    verified: ClassVar[Demand] = Demand(
+        "database.ssl.mode",
+        UNVERIFIED,
+        good=("verify_identity", "verify-full"),  # of MySQL's class, of MariaDB's
+        default="preferred",
+    )
+    alternatives: ClassVar[frozenset[str]] = frozenset()
+
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """File and offset, and GTIDs where there are some."""
         try:
@@ -104,9 +112,23 @@ class ConnectedMySql:
         history = "schema.history.internal.kafka"
         brokers = {f"{history}.bootstrap.servers": scope.brokers} if scope.brokers else {}
         prefix = scope.source.collected_prefix
-        tls = {"database.ssl.mode": "required"} if scope.source.tls else {}
+        tls = self._tls(scope.source) if scope.source.secured else {}
         topic = {f"{history}.topic": f"__schema-history.{prefix}"}
         return {"database.server.id": own, **tls, **brokers, **topic}
+
+    def _tls(self, source: SourceSettings) -> Mapping[str, str]:
+        """Stores (JKS or PKCS12) lie where the connector runs, so each is the worker's variable.
+
+        Without one the JVM's own authorities are trusted.
+        """
+        stores = (("truststore", source.ca), ("keystore", source.certificate))
+        found = {"database.ssl.mode": self.verified.good[0]}
+        for store, file in stores:
+            if file:
+                path = f"DATABASE_{store.upper()}"
+                found[f"database.ssl.{store}"] = variable(source.name, path)
+                found[f"database.ssl.{store}.password"] = variable(source.name, f"{path}_PASSWORD")
+        return found
 
     def findings(
         self,

@@ -10,9 +10,9 @@ source only if it is told to send them.  Pure.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pipeline.collectors.connect.connected import ConnectedDatabase
+from pipeline.collectors.connect.connected import ConnectedDatabase, variable
 from pipeline.collectors.connect.converters import ENVELOPE
-from pipeline.collectors.connect.demands import snapshotting
+from pipeline.collectors.connect.demands import UNVERIFIED, snapshotting
 from pipeline.collectors.connect.mysql import flag_up
 from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
@@ -23,6 +23,7 @@ from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.replication import replication
 
 TYPES = "column.propagate.source.type"
+FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"
 OWN = "the config names another under sources"
 
 
@@ -90,6 +91,14 @@ class ConnectedPostgres:
         " (a row that stands where the last commit ended is taken for that commit)",
     )
 
+    verified: ClassVar[Demand] = Demand(
+        "database.sslmode",
+        UNVERIFIED,
+        good=("verify-full",),
+        default="prefer",
+    )
+    alternatives: ClassVar[frozenset[str]] = frozenset({FACTORY, AUTHORITIES})
+
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """The end of the last commit; while only a snapshot is known, its own place."""
         if "lsn" not in offset or "file" in offset:
@@ -111,7 +120,7 @@ class ConnectedPostgres:
             "slot.name": names.slot,
             "publication.name": names.publication,
         }
-        return {**found, "database.sslmode": "require"} if scope.source.tls else found
+        return {**found, **_tls(scope.source)} if scope.source.secured else found
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
         """None beside its demands."""
@@ -134,6 +143,22 @@ class ConnectedPostgres:
         what = "replica.identity.autoset.values: it changes tables of the source"
         fix = "remove it from the connector's config; ALTER TABLE ... REPLICA IDENTITY where needed"
         return [*found, Finding(WARN, "replica.identity.autoset.values", where, what, fix)]
+
+
+def _tls(source: SourceSettings) -> Mapping[str, str]:
+    """Files lie where the connector runs, so each is the worker's variable.
+
+    pgjdbc's own factory fails without a file of authorities; that of Java trusts the JVM's, and
+    shows no certificate of files.
+    """
+    found = {"database.sslmode": "verify-full"}
+    if not source.ca and not source.certificate:
+        return {**found, FACTORY: "org.postgresql.ssl.DefaultJavaSSLFactory"}
+    found[AUTHORITIES] = variable(source.name, "DATABASE_CA")
+    if source.certificate:
+        found["database.sslcert"] = variable(source.name, "DATABASE_CERTIFICATE")
+        found["database.sslkey"] = variable(source.name, "DATABASE_KEY")
+    return found
 
 
 def _named(setting: str, name: str, default: str) -> Demand:

@@ -6,8 +6,14 @@ that Connect resolves itself: nothing here knows one.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
-from pipeline.collectors.connect.connected import ConnectedDatabase, connected, every_database
+from pipeline.collectors.connect.connected import (
+    ConnectedDatabase,
+    connected,
+    every_database,
+    variable,
+)
 from pipeline.collectors.connect.connector_findings import NULLS
 from pipeline.collectors.connect.converters import SIDES, classes, converters, demands
 from pipeline.collectors.connect.include_lists import include_lists
@@ -50,7 +56,8 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
         ConfigError: *own* holds a secret itself.
     """
     require_references(own)
-    source = scope.source
+    source = _as_connected(scope.source, own)
+    scope = replace(scope, source=source)
     database = connected(source.kind)
     demanded = (one for one in demands(source, database.demands) if one.good and not _usual(one))
     found = {
@@ -65,8 +72,9 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
         **database.settings(scope),
         **include_lists(scope.rules, source.heartbeat, database.lists),
     }
-    if lists() & own.keys():
-        found = {name: value for name, value in found.items() if name not in lists()}
+    for group in (lists(), *(one.alternatives for one in every_database())):
+        if group & own.keys():
+            found = {name: value for name, value in found.items() if name not in group}
     return {**found, **own}
 
 
@@ -94,9 +102,16 @@ def lists() -> frozenset[str]:
     return frozenset(outer | {*TABLES})
 
 
+def alternatives(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
+    """Groups of settings of which one is enough; of the files for TLS, none that *own* names."""
+    files = (one.alternatives for one in every_database())
+    return (lists(), *(group for group in files if not group & own.keys()))
+
+
 def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
     prefix, database = scope.source.collected_prefix, connected(scope.source.kind)
+    verified = (database.verified,) if _as_connected(scope.source, own).secured else ()
     connectors = tuple(name.lower() for name in database.classes)
     known = tuple(name.lower() for name in classes(scope.source))
     firmly = (
@@ -106,6 +121,7 @@ def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
         *(Demand(name, "", good=known) for name in SIDES),
         Demand(NULLS, "NULL arrives as the column's default", good=("false",)),
         *_address(scope.source),
+        *verified,
         Demand("producer.override.acks", "a change may get lost", good=("all", "-1")),
         Demand("producer.override.retries", "a change may get lost", bad=("0",)),
     )
@@ -131,8 +147,13 @@ def _connection(source: SourceSettings, database: ConnectedDatabase) -> dict[str
         "database.hostname": source.host,
         "database.port": str(source.port),
         "database.user": "debezium",
-        "database.password": f"${{env:{_variable(source.name)}_DEBEZIUM_PASSWORD}}",
+        "database.password": variable(source.name, "DEBEZIUM_PASSWORD"),
     }
+
+
+def _as_connected(source: SourceSettings, own: Mapping[str, str]) -> SourceSettings:
+    """*source* at the address that its connector is given."""
+    return replace(source, host=own.get("database.hostname", source.host))
 
 
 def _address(source: SourceSettings) -> tuple[Demand, ...]:
@@ -144,11 +165,6 @@ def _address(source: SourceSettings) -> tuple[Demand, ...]:
         Demand("database.hostname", why, good=(source.host.lower(),)),
         Demand("database.port", why, good=(str(source.port),)),
     )
-
-
-def _variable(name: str) -> str:
-    """A name that every shell can set: a word of ASCII that begins with no digit."""
-    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII).upper()
 
 
 def _topics(scope: CollectionScope) -> dict[str, str]:
@@ -173,5 +189,5 @@ def _security(security: KafkaSecurity, prefix: str) -> dict[str, str]:
     found: dict[str, str] = {"security.protocol": security.protocol}
     if security.mechanism is not None:
         found["sasl.mechanism"] = security.mechanism
-        found["sasl.jaas.config"] = f"${{env:{_variable(prefix)}_KAFKA_JAAS}}"
+        found["sasl.jaas.config"] = variable(prefix, "KAFKA_JAAS")
     return {client + name: value for client in CLIENTS for name, value in found.items()}

@@ -5,7 +5,6 @@ is asked while too many threads run there.  A connection that failed is dropped,
 next use dials again, so no answer can belong to an earlier question.
 """
 
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableErr
 from pipeline.settings import SourceSettings
 from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.text_rows import TextRows
+from pipeline.tls import client_context
 
 Row = Mapping[str, Any]
 Ask = Callable[..., list[Row]]
@@ -194,7 +194,10 @@ class Session:
 
     def _tls(self) -> dict[str, Any]:
         if self.settings.secured:
-            return {"ssl": ssl.create_default_context()}
+            try:
+                return {"ssl": client_context(self.settings)}
+            except ConfigError as error:
+                raise ConfigError(f"{self._where}: {error}") from error
         return {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(CLEAR_TEXT, RefusedPlugin)}
 
     @contextmanager

@@ -155,8 +155,14 @@ class PostgresSession:
     def _tls(self) -> dict[str, Any]:
         if not self.settings.secured:
             return {"sslmode": "disable", "require_auth": NO_CLEAR_TEXT}
-        known = ssl.get_default_verify_paths().cafile or "system"
-        return {"sslmode": "verify-full", "sslrootcert": known}
+        own = self.settings
+        known = own.ca or ssl.get_default_verify_paths().cafile or "system"
+        shown = {"sslcert": own.certificate, "sslkey": own.key or own.certificate}
+        return {
+            "sslmode": "verify-full",
+            "sslrootcert": known,
+            **(shown if own.certificate else {}),
+        }
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from pipeline.errors import ConfigError
 from pipeline.model import Ordering
 from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings
 from tests.monitor.config.plain import without_place
+from tests.pipeline.certificates import Authority
 
 MINIMAL = """
 lake: lake
@@ -259,7 +260,7 @@ def test_a_tilde_is_the_home_folder_of_who_runs_it(monkeypatch: pytest.MonkeyPat
         pytest.param(
             "collector:",
             "colector:",
-            "sources[0].colector: unknown key; the nearest is collector; known: collector, ",
+            "sources[0].colector: unknown key; the nearest is collector; known: ca, certificate, ",
             id="misspelt",
         ),
         pytest.param(
@@ -336,6 +337,59 @@ def test_a_secured_cluster_is_named_with_a_secret_and_files_beside_the_config(
     wanted = KafkaSecurity("SASL_SSL", "SCRAM-SHA-512", "sluice", "hunter2", ca)
     assert config.settings.kafka_security == wanted
     assert "hunter2" not in repr(config)
+
+
+def test_f164_files_of_tls_lie_beside_the_config(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, "ours")
+    certificate, key = ours.certificate("us")
+    files = "ca: ours.pem, certificate: us.crt, key: us.key"
+    mirror = f"{{kafka: far:1, url: https://m, connector: m, {files}}}"
+    lines = files.replace(", ", "\n    ")
+    text = MINIMAL.replace("host: 127.0.0.1", f"host: db\n    {lines}")
+    text = text.replace("url: http://127.0.0.1:8083", "url: https://connect:8083, ca: ours.pem")
+
+    (source,) = parse(f"{text}    mirrored: {mirror}\n", tmp_path / "sluice.yaml").sources
+
+    assert source.mirrored is not None
+    for client in (source, source.mirrored):
+        found = (client.ca, client.certificate, client.key)
+        assert found == (str(ours.file), str(certificate), str(key))
+    assert source.collector.ca == str(ours.file)
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        pytest.param("ca: ca.pem", "ca: needs TLS; set tls: true or remove it", id="no TLS"),
+        pytest.param(
+            "tls: true\n    ca: /none.pem", "ca: /none.pem holds no authorities", id="no file"
+        ),
+        pytest.param(
+            "tls: true\n    ca: empty.pem", "ca: {folder}/empty.pem holds no", id="no authority"
+        ),
+        pytest.param(
+            "tls: true\n    certificate: c.pem", "key: a certificate needs its key", id="no key"
+        ),
+        pytest.param(
+            "tls: true\n    key: k.pem", "key: does nothing without certificate", id="a key alone"
+        ),
+        pytest.param(
+            "mirrored: {kafka: far:1, url: http://m, connector: m, ca: ca.pem}",
+            "mirrored.ca: needs an https url; write https:// or remove it",
+            id="no https",
+        ),
+    ],
+)
+def test_f164_files_of_tls_that_do_nothing_or_cannot_be_used_are_told(
+    more: str, fault: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.pem").touch()
+
+    with pytest.raises(ConfigError) as told:
+        parse(f"{MINIMAL}    {more}\n", tmp_path / "sluice.yaml")
+
+    (line,) = str(told.value).splitlines()
+    assert f"sources[0].{fault}".replace("{folder}", str(tmp_path)) in line
 
 
 def test_the_cluster_before_a_mirror_is_secured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

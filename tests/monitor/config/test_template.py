@@ -16,6 +16,7 @@ from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.config.rebootstrap import RebootstrapRule
 from pipeline.settings import PublishRule
+from tests.pipeline.certificates import Authority
 
 SECTION = re.compile(r"#? ?([a-z_]+):")
 
@@ -37,7 +38,7 @@ def test_all_that_it_shows_is_read_without_a_fault(
     for name in ("SHOP_PASSWORD", "KAFKA_PASSWORD", "SLACK_URL"):
         monkeypatch.setenv(name, "http://10.0.0.1/x")
     monkeypatch.setenv("HASH_KEY", "0123456789abcdef")
-    (tmp_path / "ca.pem").write_text("", encoding="utf-8")
+    Authority(tmp_path, "ca")
     path = tmp_path / "sluice.yaml"
     path.write_text(uncommented(TEMPLATE.read_text(encoding="utf-8")), encoding="utf-8")
 
@@ -55,7 +56,7 @@ def test_f186_every_default_that_it_shows_is_the_models(
 ) -> None:
     for name in ("SHOP_PASSWORD", "KAFKA_PASSWORD", "SLACK_URL", "HASH_KEY"):
         monkeypatch.setenv(name, "http://10.0.0.1/0123456789abcdef")
-    (tmp_path / "ca.pem").write_text("", encoding="utf-8")
+    Authority(tmp_path, "ca")
     path = tmp_path / "sluice.yaml"
     text = TEMPLATE.read_text(encoding="utf-8")
     path.write_text(uncommented(text), encoding="utf-8")

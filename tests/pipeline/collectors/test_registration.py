@@ -13,7 +13,7 @@ FIRM = (Demand("mode", "values are cut", good=("whole", "full")), Demand("kept",
 
 def _registration(now: Mapping[str, str] | None) -> Registration:
     return Registration(
-        WANTED, FIRM, frozenset({"only", "not"}), "password".__eq__, lambda: now, lambda _: None
+        WANTED, FIRM, (frozenset({"only", "not"}),), "password".__eq__, lambda: now, lambda _: None
     )
 
 

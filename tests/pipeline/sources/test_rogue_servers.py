@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.session import CLEAR_TEXT, Session
 from pipeline.sources.postgres.session import PostgresSession
@@ -159,6 +160,23 @@ def test_f160_only_servers_that_the_config_names_are_followed(
 
 def test_f160_loopback_has_many_spellings() -> None:
     assert SOURCE.at("localhost", 3307).port == 3307
+
+
+def test_f164_the_authority_of_a_source_is_named_in_the_advice_and_one_that_is_none_refused(
+    tmp_path: Path,
+) -> None:
+    source = replace(SOURCE, tls=True, ca=str(tmp_path / "ca.pem"))
+
+    assert "for 127.0.0.1 that the system trusts: set ca:" in replace(source, ca="").tls_advice(
+        "SSL error"
+    )
+    assert f"for 127.0.0.1 that {tmp_path}/ca.pem trusts" in source.tls_advice("SSL error")
+    assert source.tls_advice("Access denied") == ""
+    with (
+        closing(Session(source)) as session,
+        pytest.raises(ConfigError, match=r"source:shop: ca: .*ca\.pem holds no authorities"),
+    ):
+        session.ask("SELECT 1")
 
 
 def test_f160_a_server_without_tls_gets_nothing_where_tls_is_needed_and_the_fix_is_told() -> None:

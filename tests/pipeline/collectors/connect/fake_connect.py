@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from ssl import SSLContext
 from threading import Thread
 from typing import Any
 
@@ -40,8 +41,8 @@ class FakeConnect:
 
 
 @contextmanager
-def fake_connect() -> Iterator[FakeConnect]:
-    """One that listens on a free port."""
+def fake_connect(tls: SSLContext | None = None) -> Iterator[FakeConnect]:
+    """One that listens on a free port, by https if *tls* is how."""
     fake = FakeConnect()
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,6 +62,9 @@ def fake_connect() -> Iterator[FakeConnect]:
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        fake.url = f"http://127.0.0.1:{server.server_port}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+            server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who hangs up
+        fake.url = f"http{'s' * (tls is not None)}://127.0.0.1:{server.server_port}"
         yield fake
         server.shutdown()

@@ -15,7 +15,9 @@ from pipeline.settings import CollectorSettings, SourceSettings
 
 GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
 DEFAULTS = {"connector.class": MYSQL_LOSSLESS["connector.class"], "topic.prefix": "shop"}
-SHOP = SourceSettings("shop", "db", 3306, "s", CollectorSettings("http://c:1", "shop"), "shop")
+SHOP = SourceSettings(
+    "shop", "127.0.0.1", 3306, "s", CollectorSettings("http://c:1", "shop"), "shop"
+)
 ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
 RENAMER = "org.apache.kafka.connect.transforms.RegexRouter"
 

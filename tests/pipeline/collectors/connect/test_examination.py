@@ -11,7 +11,7 @@ GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop"}
 WORKER = {"offset.flush.interval.ms": "1000"}
 RUNNING = CollectorState("running")
 COLLECTOR = CollectorSettings("http://connect:8083", "shop-1")
-SETTINGS = SourceSettings("shop", "db", 3306, "sluice", COLLECTOR, "shop")
+SETTINGS = SourceSettings("shop", "localhost", 3306, "sluice", COLLECTOR, "shop")
 
 
 def test_a_connector_that_is_set_up_well_has_nothing_to_put_right() -> None:
@@ -21,7 +21,7 @@ def test_a_connector_that_is_set_up_well_has_nothing_to_put_right() -> None:
 def test_what_a_mirror_puts_before_the_prefix_is_not_the_connectors() -> None:
     mirror = MirrorSettings("there:9092", "http://mirror:8083", "mirror", alias="there")
     source = SourceSettings(
-        "shop", "db", 3306, "sluice", COLLECTOR, prefix="there.shop", mirrored=mirror
+        "shop", "localhost", 3306, "sluice", COLLECTOR, prefix="there.shop", mirrored=mirror
     )
 
     assert examination(source, RUNNING, GOOD, WORKER).findings == ()
