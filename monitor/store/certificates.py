@@ -188,9 +188,7 @@ class Certificates:
                 self._since.add(table)
 
     def _all(self, query: Any) -> tuple[Certificate, ...]:
-        with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(self.database.decoded("certificates", rows, _certificate))
+        return tuple(self.database.decoded(query, certificates, _certificate))
 
 
 def _about(one: Certificate) -> str:

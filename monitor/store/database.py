@@ -7,14 +7,28 @@ busy timeout.  Writers of this process queue on a lock, those of others on the b
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import (
+    URL,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    LargeBinary,
+    Select,
+    Table,
+    and_,
+    cast,
+    create_engine,
+    event,
+    select,
+)
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from monitor.store.lock import Lock
@@ -24,6 +38,9 @@ from pipeline.errors import ConfigError, UnreachableError
 _BUSY_MILLISECONDS = 15_000
 PRIVATE = 0o600
 T = TypeVar("T")
+_Key = tuple[bytes | None, ...]
+# What a stored value raises that is not of its type; SQLite's of a text that is not UTF-8.
+_UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, OperationalError)
 log = structlog.get_logger(__name__)
 
 
@@ -115,22 +132,40 @@ class Database:
         """Rows that could not be decoded so far."""
         return len(self._unreadable)
 
-    def decoded(self, table: str, rows: Iterable[Any], decode: Callable[[Any], T]) -> list[T]:
-        """Decode *rows* of *table*; one that cannot be is skipped, named in the log once, counted.
+    def decoded(
+        self,
+        query: Select[Any],
+        table: Table,
+        decode: Callable[[Any], T],
+        salvage: Callable[[Mapping[str, bytes | None]], T | None] = lambda _: None,
+    ) -> list[T]:
+        """Decode the rows of *table* that *query* finds, in its order.
 
-        The log names its primary key and the kind of error, no content.
+        One that cannot be is skipped, named in the log once, and counted: the log names its
+        primary key and the kind of error, no content.  *salvage* may make something of its
+        columns as they are stored, each as bytes.
+
+        Raises:
+            UnreachableError: the file cannot be read at all.
         """
         found = list[T]()
-        for row in rows:
-            try:
-                found.append(decode(row))
-            except (ValueError, TypeError, KeyError) as error:
-                name = f"{table}/{row[0]}"
-                if name not in self._unreadable:
-                    self._unreadable.add(name)
-                    told = {"table": table, "row": str(row[0]), "why": type(error).__name__}
-                    log.error("store row is unreadable and skipped; delete or repair it", **told)  # noqa: TRY400
+        with self.read() as connection:
+            for key, row in _rows(connection, query, table):
+                try:
+                    found.append(decode(row()))
+                except _UNREADABLE as error:
+                    self._skip(table.name, key, error)
+                    stored = connection.execute(_stored(table, key)).mappings().one()
+                    saved = salvage({one.name: stored[one.name] for one in table.columns})
+                    found += [] if saved is None else [saved]
         return found
+
+    def _skip(self, table: str, key: _Key, error: Exception) -> None:
+        row = " ".join((part or b"").decode(errors="replace") for part in key)
+        if f"{table}/{row}" not in self._unreadable:
+            self._unreadable.add(f"{table}/{row}")
+            told = {"table": table, "row": row, "why": type(error).__name__}
+            log.error("store row is unreadable and skipped; delete or repair it", **told)
 
     def close(self) -> None:
         """Close idle connections and let another service have the file."""
@@ -150,6 +185,36 @@ class Database:
             raise UnreachableError(self.ailment) from error
         if writes:
             self.ailment = ""
+
+
+def _rows(
+    connection: Connection, query: Select[Any], table: Table
+) -> Iterator[tuple[_Key, Callable[[], Any]]]:
+    """The primary key of each row, and how to read the row; one by one where one cannot be."""
+    keys = _as_stored(table.primary_key)
+    try:
+        rows = connection.execute(query.add_columns(*keys)).all()
+    except _UNREADABLE:
+        for key in connection.execute(query.with_only_columns(*keys)).all():
+            one = query.where(_is(table, tuple(key)))
+            yield tuple(key), lambda one=one: connection.execute(one).one()  # type: ignore[misc]
+        return
+    for row in rows:
+        yield tuple(row[-len(keys) :]), lambda row=row: row  # type: ignore[misc]
+
+
+def _as_stored(columns: Iterable[Column[Any]]) -> list[Any]:
+    return [cast(one, LargeBinary).label(f"stored_{one.name}") for one in columns]
+
+
+def _is(table: Table, key: _Key) -> ColumnElement[bool]:
+    pairs = zip(table.primary_key, key, strict=True)
+    return and_(*(cast(column, LargeBinary) == value for column, value in pairs))
+
+
+def _stored(table: Table, key: _Key) -> Select[Any]:
+    every: list[Any] = [cast(one, LargeBinary).label(one.name) for one in table.columns]
+    return select(*every).where(_is(table, key))
 
 
 def _keep_private(path: Path) -> None:

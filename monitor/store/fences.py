@@ -39,9 +39,8 @@ class Fences:
     def since(self, source: str, instant: datetime, limit: int = 10_000) -> tuple[Fence, ...]:
         """At most *limit* fences at or after *instant*, oldest first."""
         query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
-        with self.database.read() as connection:
-            rows = connection.execute(query.order_by(fences.c.at).limit(limit)).all()
-        return tuple(self.database.decoded("fences", rows, _fence))
+        query = query.order_by(fences.c.at).limit(limit)
+        return tuple(self.database.decoded(query, fences, _fence))
 
     def prune(self, now: datetime) -> int:
         """Thin out what is old; return how many went."""

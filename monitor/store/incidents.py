@@ -68,9 +68,7 @@ class Incidents:
         return forget(self.database, incidents, over)
 
     def _all(self, query: Any) -> tuple[Incident, ...]:
-        with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(self.database.decoded("incidents", rows, _incident))
+        return tuple(self.database.decoded(query, incidents, _incident))
 
 
 def _save(connection: Connection, incident: Incident) -> None:

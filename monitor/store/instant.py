@@ -20,7 +20,7 @@ class Instant(TypeDecorator[datetime]):
         """Refuse a naive datetime: whose clock it means cannot be known."""
         return None if value is None else microseconds(value)
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: int | None, dialect: Dialect | None) -> datetime | None:
         """Return the moment in UTC."""
         return None if value is None else _EPOCH + value * _MICROSECOND
 

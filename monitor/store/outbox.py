@@ -134,18 +134,19 @@ class StoredOutbox:
         return tuple(sorted(found))
 
     def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
-        """The oldest *limit* letters that wait for *channel*."""
+        """The oldest *limit* letters that wait for *channel*; unreadable ones are given up."""
         query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
         done, spare = {*self._done}, self._spare_waiting(channel)
         query = query.order_by(outbox.c.number).limit(limit + len(done))
-        rows: Sequence[Row[Any]] = ()
+        stored, broken = list[Letter](), list[int]()
         try:
-            with self.database.read() as connection:
-                rows = connection.execute(query).all()
+            stored = self.database.decoded(
+                query, outbox, _letter, lambda row: broken.append(int(row["number"] or b"0"))
+            )
         except UnreachableError as error:
             _log.warning("notifications are sent from memory only", why=str(error))
-        rows = [row for row in rows if row.number not in done]
-        stored = self.database.decoded("outbox", rows, _letter)
+        self._give_up([number for number in broken if number not in done])
+        stored = [one for one in stored if one.number not in done]
         known = {one.message.id for one in stored}  # written by now, and not yet forgotten here
         return (*stored, *(one for one in spare if one.message.id not in known))[:limit]
 
@@ -154,13 +155,14 @@ class StoredOutbox:
         known = self._fares.get(channel)
         if known is not None:
             return known
-        query = select(standings.c.body).where(standings.c.channel == channel)
+        query = select(standings).where(standings.c.channel == channel)
         try:
-            with self.database.read() as connection:
-                body = connection.scalar(query)
+            found = self.database.decoded(
+                query, standings, lambda row: loads(ChannelHealth, row.body)
+            )
         except UnreachableError:
             return ChannelHealth()
-        return ChannelHealth() if body is None else loads(ChannelHealth, body)
+        return found[0] if found else ChannelHealth()
 
     def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
         """Take *letters* of one channel off the queue, and keep its *standing*."""
@@ -211,6 +213,14 @@ class StoredOutbox:
             if standing is not None:
                 self._fares.update((letter.channel, standing) for letter in letters)
         self._try_to_catch_up(end.at)
+
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        """Bury rows that cannot be read, or they would keep their places before all others."""
+        if numbers:
+            end = _Ending(DEAD, "it cannot be read from the store", datetime.now(UTC))
+            with self._turn:
+                self._done.update(dict.fromkeys(numbers, end))
+            self._try_to_catch_up(end.at)
 
     def _try_to_catch_up(self, at: datetime | None) -> None:
         try:

@@ -67,10 +67,9 @@ class Resubmissions:
     def wished(self) -> tuple[Resubmission, ...]:
         """Those that are to land, oldest first."""
         query = select(resubmissions).where(resubmissions.c.ended.is_(None))
-        with self.database.read() as connection:
-            rows = connection.execute(query.order_by(resubmissions.c.at)).all()
+        query = query.order_by(resubmissions.c.at)
         return tuple(
-            self.database.decoded("resubmissions", rows, lambda row: _BODY.validate_json(row.body))
+            self.database.decoded(query, resubmissions, lambda row: _BODY.validate_json(row.body))
         )
 
     def told(self, states: Iterable[ResubmissionState], at: datetime) -> None:

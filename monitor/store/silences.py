@@ -33,9 +33,7 @@ class Silences:
             .where(silences.c.end > now)
             .order_by(silences.c.end)
         )
-        with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(self.database.decoded("silences", rows, _silence))
+        return tuple(self.database.decoded(query, silences, _silence))
 
     def prune(self, now: datetime) -> int:
         """Forget those that ended long ago; return how many went."""

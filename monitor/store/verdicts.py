@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, Select, delete, func, insert, literal, select
@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, delete, func, insert, literal, select
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
+from monitor.store.instant import Instant
 from monitor.store.schema import fail_ends, verdicts
 from monitor.store.thin import ThinningStep, forget, thin
 from pipeline.model import Fence
@@ -49,18 +50,25 @@ class Verdicts:
 
     def fail_ends(self) -> Mapping[tuple[str, str], datetime]:
         """By table and check: when its last FAIL ended; absent where none has."""
-        with self.database.read() as connection:
-            rows = connection.execute(select(fail_ends)).all()
-        return {(row.table, row.check): row.at for row in rows}
+        rows = self.database.decoded(
+            select(fail_ends),
+            fail_ends,
+            lambda row: ((row.table, row.check), row.at),
+            lambda stored: ((_text(stored["table"]), _text(stored["check"])), datetime.now(UTC)),
+        )
+        return dict(rows)
 
     def latest(self) -> tuple[Verdict, ...]:
         """The newest verdict of each table, check and outcome, in the order they were ruled.
 
         That order is the rows' own: a clock that went back makes times of no use for it.
+        One that cannot be read is a FAIL without rows, unless it is known that it was none: nobody
+        can waive it, and the next PASS ends it.
         """
         each = (verdicts.c.table, verdicts.c.check, verdicts.c.outcome)
         newest = select(func.max(verdicts.c.id)).group_by(*each)
-        return self._all(select(verdicts).where(verdicts.c.id.in_(newest)).order_by(verdicts.c.id))
+        query = select(verdicts).where(verdicts.c.id.in_(newest)).order_by(verdicts.c.id)
+        return tuple(self.database.decoded(query, verdicts, _verdict, _salvaged))
 
     def history(
         self, table: str, check: str, limit: int = 1000, since: datetime | None = None
@@ -69,7 +77,8 @@ class Verdicts:
         query = (
             select(verdicts.c.at, verdicts.c.value)
             .where(verdicts.c.table == table, verdicts.c.check == check)
-            .where(verdicts.c.value.is_not(None))
+            .where(func.typeof(verdicts.c.value).in_(("real", "integer")))
+            .where(func.typeof(verdicts.c.at) == "integer")
             .order_by(verdicts.c.at.desc(), verdicts.c.id.desc())
             .limit(limit)
         )
@@ -107,9 +116,7 @@ class Verdicts:
         return gone + thin(self.database, verdicts, by, now, _STEPS)
 
     def _all(self, query: Any) -> tuple[Verdict, ...]:
-        with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(self.database.decoded("verdicts", rows, _verdict))
+        return tuple(self.database.decoded(query, verdicts, _verdict))
 
 
 def _repeated(before: datetime, looked_back_on: Collection[str]) -> Select[tuple[int]]:
@@ -147,6 +154,25 @@ def _row(verdict: Verdict) -> dict[str, object]:
         "as_of": dumps(tuple[Fence, ...], verdict.as_of),
         "more": ruling.more,
     }
+
+
+def _salvaged(stored: Mapping[str, bytes | None]) -> Verdict | None:
+    """What an unreadable row may have ruled, at worst; None where it was a PASS."""
+    outcome = _text(stored["outcome"])
+    if outcome == Outcome.PASS:
+        return None
+    ruled = Outcome.UNKNOWN if outcome == Outcome.UNKNOWN else Outcome.FAIL
+    reason = f"verdict {_text(stored['id'])} in the store cannot be read; a PASS ends it"
+    try:
+        at = Instant().process_result_value(int(stored["at"] or b""), None)
+    except (ValueError, OverflowError):
+        at = None
+    ruling = Ruling(ruled, reason)
+    return Verdict(_text(stored["table"]), _text(stored["check"]), ruling, at or datetime.now(UTC))
+
+
+def _text(stored: bytes | None) -> str:
+    return (stored or b"").decode(errors="replace")
 
 
 def _verdict(row: Row[Any]) -> Verdict:

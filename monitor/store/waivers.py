@@ -54,8 +54,7 @@ class Waivers:
         One that was withdrawn or is over is replaced.
         """
         with self.database.write() as connection:
-            known = connection.execute(select(waivers).where(waivers.c.id == waiver.id)).first()
-            if known is not None and _waiver(known).is_open(waiver.at):
+            if any(one.is_open(waiver.at) for one in self._read(waiver.id)):
                 return False
             connection.execute(delete(waivers).where(waivers.c.id == waiver.id))
             row = {"id": waiver.id, "reason": waiver.reason, "who": waiver.who, "at": waiver.at}
@@ -67,8 +66,7 @@ class Waivers:
         """End the waiver of *id_*; False if none is open."""
         ended = {"withdrawn": at, "withdrawn_by": who, "withdrawn_why": why}
         with self.database.write() as connection:
-            known = connection.execute(select(waivers).where(waivers.c.id == id_)).first()
-            if known is None or not _waiver(known).is_open(at):
+            if not any(one.is_open(at) for one in self._read(id_)):
                 return False
             connection.execute(update(waivers).where(waivers.c.id == id_).values(ended))
         self._forget()
@@ -100,10 +98,11 @@ class Waivers:
         """All of them, newest first, also those that are over."""
         return self._read()
 
-    def _read(self) -> tuple[Waiver, ...]:
-        with self.database.read() as connection:
-            rows = connection.execute(select(waivers).order_by(waivers.c.at.desc())).all()
-        return tuple(_waiver(row) for row in rows)
+    def _read(self, id_: str | None = None) -> tuple[Waiver, ...]:
+        """Newest first, all or that of *id_*; one that cannot be read waives nothing."""
+        query = select(waivers).order_by(waivers.c.at.desc())
+        query = query if id_ is None else query.where(waivers.c.id == id_)
+        return tuple(self.database.decoded(query, waivers, _waiver))
 
     def _forget(self) -> None:
         with self._turn:

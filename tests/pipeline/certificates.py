@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 
@@ -21,14 +21,14 @@ class Authority:
     def __post_init__(self) -> None:
         """Make its key, and its own certificate."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = rsa.generate_private_key(65537, 2048)
         self._own = self._signed(self._key.public_key(), self.name, (), is_authority=True)
         self.file = self.folder / f"{self.name}.pem"
         self.file.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
 
     def certificate(self, name: str, *hosts: str, passphrase: str = "") -> tuple[Path, Path]:
         """The files of a certificate for *hosts*, names or addresses, and of its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = rsa.generate_private_key(65537, 2048)
         signed = self._signed(key.public_key(), name, hosts)
         files = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -43,7 +43,7 @@ class Authority:
 
     def _signed(
         self,
-        key: ec.EllipticCurvePublicKey,
+        key: rsa.RSAPublicKey,
         name: str,
         hosts: tuple[str, ...],
         *,

@@ -56,3 +56,24 @@ def test_old_letters_go_but_waiting_ones_never(store: ServiceStore) -> None:
 
     assert store.outbox.prune(at(60 * 24 * 31)) == 2
     assert store.outbox.counts() == {("log", "waiting"): 1}
+
+
+def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
+    store: ServiceStore,
+) -> None:
+    store.outbox.put([("log", message(n)) for n in range(4)], at(0))
+    store.outbox.fare("log", ChannelHealth(failures=3))
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE outbox SET message = '{}' WHERE number = 1")
+        connection.exec_driver_sql("UPDATE outbox SET put = 'soon' WHERE number = 2")
+        connection.exec_driver_sql("UPDATE standings SET body = 'fine'")
+    outbox = StoredOutbox(store.database)
+
+    outbox.waiting("log", 2)
+    waiting = outbox.waiting("log", 2)
+
+    assert [letter.message.id for letter in waiting] == [message(2).id, message(3).id]
+    pile = outbox.pile("log")
+    assert (pile.waiting, pile.dead, pile.why) == (2, 2, "it cannot be read from the store")
+    assert outbox.standing("log") == ChannelHealth()
+    assert store.database.unreadable == 3

@@ -1,5 +1,9 @@
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from checks.blocks import waivers_of
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
@@ -129,3 +133,69 @@ def test_what_a_probe_looks_back_on_stays(store: ServiceStore) -> None:
 
     assert store.verdicts.prune(NOW + 3 * DAY, ["max_id"]) == 0
     assert store.verdicts.prune(NOW + 3 * DAY, ["lag"]) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param("guilty = '{'", id="no JSON"),
+        pytest.param("as_of = '[{}]'", id="no fences"),
+        pytest.param("outcome = 'fial'", id="no outcome"),
+        pytest.param("at = 'soon'", id="no time"),
+        pytest.param("at = 99999999999999999999999", id="no time that there is"),
+        pytest.param("reason = CAST(x'ff' AS TEXT)", id="no text"),
+    ],
+)
+def test_f143_a_fail_that_cannot_be_read_still_fails(store: ServiceStore, damage: str) -> None:
+    passed, failed = verdict("P", 1), verdict("F", 2)
+    other = replace(passed, table="shop.users")
+    store.verdicts.add([passed, failed, other])
+    with store.write() as connection:
+        connection.exec_driver_sql(f"UPDATE verdicts SET {damage} WHERE outcome = 'fail'")
+    rulings = Rulings()
+
+    rulings.load(store.verdicts)
+
+    assert store.database.unreadable == 1
+    assert set(store.verdicts.list()) == {passed, other}
+    assert other in store.verdicts.latest()
+    newest = max(rulings.of(passed.table), key=lambda one: one.at)  # as the gate takes it
+    assert (newest.ruling.outcome, newest.check) == (Outcome.FAIL, passed.check)
+    assert waivers_of(newest, ()) == ("",), "nobody can waive what is not known"
+    rulings.add([replace(passed, at=newest.at + SECOND)])
+    assert [one.ruling.outcome for one in rulings.of(passed.table)] == [Outcome.PASS]
+
+
+@pytest.mark.parametrize("letter", ["P", "?"])
+def test_f143_what_cannot_be_read_hides_no_fail_before_it(store: ServiceStore, letter: str) -> None:
+    store.verdicts.add([verdict("F", 1), verdict(letter, 2)])
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE verdicts SET guilty = '{' WHERE outcome != 'fail'")
+    rulings = Rulings()
+
+    rulings.load(store.verdicts)
+
+    ruled = [one.ruling.outcome for one in rulings.of("shop.orders")]
+    assert Outcome.FAIL in ruled
+    assert Outcome.PASS not in ruled
+
+
+def test_f143_when_a_fail_ended_is_taken_for_late_where_it_cannot_be_read(
+    store: ServiceStore,
+) -> None:
+    store.verdicts.end_fails([verdict("P", 1)])
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE fail_ends SET at = 'soon'")
+
+    (ended,) = store.verdicts.fail_ends().values()
+
+    assert ended > datetime.now(UTC) - timedelta(minutes=1)
+
+
+def test_f143_numbers_that_are_none_are_no_history(store: ServiceStore) -> None:
+    store.verdicts.add([verdict("P", n, float(n)) for n in range(3)])
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE verdicts SET at = 'soon' WHERE value = 0")
+        connection.exec_driver_sql("UPDATE verdicts SET value = 'much' WHERE value = 1")
+
+    assert store.verdicts.history("shop.orders", "max_id") == ((NOW + 2 * SECOND, 2.0),)

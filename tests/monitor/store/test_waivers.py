@@ -1,7 +1,9 @@
 from dataclasses import replace
 
+import pytest
+
 from monitor.store.store import ServiceStore
-from monitor.store.waivers import Waiver
+from monitor.store.waivers import Waiver, Waivers
 from tests.monitor.store.kit import NOW, SECOND
 
 
@@ -43,3 +45,24 @@ def test_f103_only_waivers_that_were_given_before_end_with_what_they_cover(
     assert waivers.end("p:t:", why="p passed", at=at) == 0
 
     assert waivers.waived() == {"p:t:2", "p:u:1"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["until = 'soon'", "withdrawn = 'never'", "at = 1e300", "reason = CAST(x'ff' AS TEXT)"],
+)
+def test_f143_a_waiver_that_cannot_be_read_waives_nothing(store: ServiceStore, damage: str) -> None:
+    broken, sound = Waiver("gap-1", "a test", "me", NOW), Waiver("gap-2", "a test", "me", NOW)
+    store.waivers.add(broken)
+    store.waivers.add(sound)
+    with store.write() as connection:
+        connection.exec_driver_sql(f"UPDATE waivers SET {damage} WHERE id = 'gap-1'")
+
+    reopened = Waivers(store.database)
+
+    assert reopened.waived() == {"gap-2"}
+    assert reopened.list() == (sound,)
+    assert store.database.unreadable == 1
+    assert not reopened.withdraw("gap-1", who="me", why="it is broken", at=NOW)
+    assert reopened.add(broken), "it can be given again"
+    assert reopened.waived() == {"gap-1", "gap-2"}
