@@ -145,6 +145,20 @@ def test_f117_a_table_renamed_to_another_database_is_listed_at_once(
     assert made.departed == {"a.t": 5}
 
 
+def test_f117_a_table_is_listed_at_once_though_its_old_name_is_in_an_untold_database() -> None:
+    text = "RENAME TABLE t TO b.t"
+    assert MYSQL.renamed_from(text, ShardId("b", "t")) is None
+    change = SchemaChange("alter", "b.t", Order(1, 1, 9), None, text, None)
+    mark = replace(OLD, bases={"s/a.t": Order(1, 1, 3)}, shards={"s/a.t": "a.t"})
+
+    made = step(mark, Facts(news=(News("s", change, snapshot=False),)))
+
+    assert {*living_shards(made, ROUTER)} == {"s/a.t", "s/b.t"}, "nobody tells which one went"
+    assert {*made.bases} == {"s/a.t"}
+    for one in (News("s", change, snapshot=True), News("s", change, False, captured=False)):
+        assert {*living_shards(step(mark, Facts(news=(one,))), ROUTER)} == {"s/a.t"}
+
+
 def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:
     gap = replace(GAP, batch=4, shards=("s/db.u",))
     text = tell_gap(gap)
