@@ -166,8 +166,10 @@ class Moves:
         target = self._shard(new, told)
         schema = dict(told.tables).get(target)
         if _astray(old, new):
-            self._doubt_all(old, new, told, ("renamed", f"a {old.relation} of some database moved"))
-            self._doubt(target, ("renamed", f"it was {old.relation} of an untold database"), schema)
+            why = f"a {old.relation} of a database that Debezium does not tell became {target}"
+            it_went = f"{why}, maybe this one (then ignore it under `tables`)"
+            self._doubt_all(old, new, told, ("renamed", it_went))
+            self._doubt(target, ("renamed", why), schema)
             return target
         source = self._shard(old, told)
         there = self.rows.pop(source, None)
