@@ -240,6 +240,31 @@ FLOW = (
         (Query(f"{im.IMAGE_ROWS.name}{_OWN}", "{{table}}"),),
     ),
     Panel(
+        "Spark jobs and their tasks",
+        "Per second. A small batch or merge needs none: it is done in the service's own process.",
+        "timeseries",
+        "cps",
+        (
+            Query(f"sum by (work) (rate({m.SPARK_JOBS.name}[$__rate_interval]))", "{{work}} jobs"),
+            Query(
+                f"sum by (work) (rate({m.SPARK_TASKS.name}[$__rate_interval]))", "{{work}} tasks"
+            ),
+        ),
+    ),
+    Panel(
+        "Rows of a second in a Spark job",
+        "How fast Spark jobs land and merge. A fall is a machine that others keep busy.",
+        "timeseries",
+        "cps",
+        (
+            Query(
+                f"sum by (work) (rate({m.SPARK_ROWS.name}[$__rate_interval]))"
+                f" / sum by (work) (rate({m.SPARK_SECONDS.name}[$__rate_interval]))",
+                "{{work}}",
+            ),
+        ),
+    ),
+    Panel(
         "Alerts that did not arrive",
         "Letters that wait, and those given up until they are waived. Somebody was not told.",
         "timeseries",

@@ -14,7 +14,7 @@ from checks.table_state import StateSince
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Stage, Table
-from pipeline.report import Hold
+from pipeline.report import Hold, SparkWork
 from pipeline.sources.source import LogBacklog
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -185,6 +185,7 @@ class Board:
     rereads: tuple[RereadView, ...] = ()
     retired: tuple[StateSince, ...] = ()
     restarts: int = 0
+    spark: Mapping[str, SparkWork] = field(default_factory=dict)
     disks: tuple[DiskView, ...] = ()
     store_bytes: int | None = None
     unreadable: int = 0

@@ -109,6 +109,7 @@ class Cycle:
             channels=channels,
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
+            spark=self.facts.spark(),
             disks=tuple(self.facts.disks()),
             store_bytes=self.facts.store_bytes(),
             unreadable=self.facts.unreadable(),

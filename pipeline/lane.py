@@ -25,11 +25,12 @@ from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
 from pipeline.mark import Mark
-from pipeline.report import Applied, Landed
+from pipeline.report import Applied, Landed, SparkWork
 from pipeline.reread.preview import Previews
 from pipeline.reread.rounds import Rereading
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.resubmissions import Resubmission
+from pipeline.spark import JobCounts
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 
@@ -52,6 +53,7 @@ class Lane:
     writing: ImageWriting | None = None
     urgent: Passes | None = None
     previews: Previews | None = None
+    jobs: JobCounts = field(default_factory=JobCounts)
     _lines: tuple[MergeLine, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
@@ -61,6 +63,10 @@ class Lane:
         if self.urgent is not None:
             others = MergeLine("apply", self.passes, patient)
             self._lines = (others, MergeLine("apply_urgent", self.urgent, urgent))
+
+    def spark_work(self) -> Mapping[str, SparkWork]:
+        """Spark jobs by work since this was last asked."""
+        return self.jobs.take()
 
     @property
     def mark(self) -> Mark:

@@ -111,6 +111,25 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkWork:
+    """Spark jobs of one kind that have ended: how many, and their tasks, rows and seconds."""
+
+    jobs: int = 0
+    tasks: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "SparkWork") -> "SparkWork":
+        """Both together."""
+        return SparkWork(
+            self.jobs + other.jobs,
+            self.tasks + other.tasks,
+            self.rows + other.rows,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Landed:
     """One landing round of one lane; ``batch`` is None when nothing was committed.
 

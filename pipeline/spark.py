@@ -3,8 +3,11 @@
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -13,6 +16,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.errors import UnreachableError
+from pipeline.report import SparkWork
 from pipeline.settings import PipelineSettings
 from pipeline.worker_environment import NICENESS, PRELOADED
 
@@ -105,6 +109,32 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
 def alone(master: str) -> bool:
     """Whether all of Spark is in this machine's one process."""
     return master.partition("[")[0] == "local"
+
+
+@dataclass(eq=False)
+class JobCounts:
+    """Counts the jobs that land or merge; several threads may run some."""
+
+    _found: dict[str, SparkWork] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def counted(
+        self, session: SparkSession, work: str, what: str, *, tasks: int, rows: int
+    ) -> Iterator[None]:
+        """Describe the job that runs inside as *work* and *what*, and count it if it ends well."""
+        began = time.monotonic()
+        with described(session, f"{work} {what}, {rows} rows"):
+            yield
+        done = SparkWork(1, tasks, rows, time.monotonic() - began)
+        with self._lock:
+            self._found[work] = self._found.get(work, SparkWork()) + done
+
+    def take(self) -> dict[str, SparkWork]:
+        """Jobs by work since they were last taken."""
+        with self._lock:
+            found, self._found = self._found, {}
+        return found
 
 
 @contextmanager

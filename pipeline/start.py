@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -47,7 +47,7 @@ from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
-from pipeline.spark import described, open_session
+from pipeline.spark import JobCounts, described, open_session
 from pipeline.spread import spread
 from pipeline.standards.table_standards import Standards
 from pipeline.workers import require_alike
@@ -74,6 +74,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     carried = [transport.reader(()), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), _modules(settings, carried))
     require_alike(session, settings.master)
+    jobs = JobCounts()
     rereading, previews = _rereading(settings, logs[3], session, clock)
     landing = Landing(
         settings=settings,
@@ -81,18 +82,19 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         router=router,
         transport=transport,
         log=logs[0],
-        work=Workers(session, settings.small_batch_rows),
+        work=Workers(session, settings.small_batch_rows, jobs),
         clock=clock,
         mark=mark,
         rereads=rereading.offer.news,
     )
     table_format = open_table_format(settings, session)
-    passes = Passes(settings, logs[1], partial(_turns, session), clock, table_format)
+    passes = Passes(settings, logs[1], partial(_turns, session, jobs), clock, table_format)
     passes.images.unplaced = _unplaced(feeds)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
     writing = _writing(settings, passes)
     urgent = _beside(passes, logs[4]) if settings.divided else None
-    return Lane(landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
+    own = (landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
+    return Lane(*own, jobs=jobs)
 
 
 def _modules(settings: PipelineSettings, carried: Sequence[Any]) -> list[str]:
@@ -115,12 +117,14 @@ def _beside(others: Passes, log: ChangeLog) -> Passes:
     return made
 
 
-def _turns(session: SparkSession, groups: Sequence[Group]) -> list[Mapping[str, TurnOutcome]]:
+def _turns(
+    session: SparkSession, jobs: JobCounts, groups: Sequence[Group]
+) -> list[Mapping[str, TurnOutcome]]:
     """Work out turns of mirrors side by side."""
     names = [job.table.name for group in groups for job in group.jobs]
     rows = sum(part.rows for part in {part for group in groups for part in group.files})
     what = f"slice of {names[0]}" if len(names) == 1 else f"slices of {len(names)} mirrors"
-    with described(session, f"merge {what}, {rows} rows"):
+    with jobs.counted(session, "merge", what, tasks=len(groups), rows=rows):
         return spread(session, run_group, groups)
 
 
@@ -142,6 +146,7 @@ class Workers:
 
     session: SparkSession
     small: int
+    jobs: JobCounts = field(default_factory=JobCounts)
 
     def __call__(self, tasks: Sequence[LandingTask]) -> Sequence[Done]:
         """What each task tells, in their order."""
@@ -150,8 +155,8 @@ class Workers:
         if rows <= self.small:
             return [run_task(task) for task in tasks]
         stamp = tasks[0].stamp
-        what = f"land batch {stamp.batch} of lane {stamp.lane}, {rows} rows"
-        with described(self.session, what):
+        what = f"batch {stamp.batch} of lane {stamp.lane}"
+        with self.jobs.counted(self.session, "land", what, tasks=len(tasks), rows=rows):
             return spread(self.session, run_task, tasks)
 
 

@@ -19,6 +19,7 @@ from monitor.spark.supervise import Supervisor
 from monitor.store.rereads import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Origin
+from pipeline.report import SparkWork
 
 DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")
@@ -108,6 +109,10 @@ class ServiceState:
     def restarts(self) -> int:
         """How often the Spark process was started again."""
         return self.supervisor.restarts
+
+    def spark(self) -> Mapping[str, SparkWork]:
+        """What Spark jobs have done so far, by work."""
+        return dict(self.requests.spark)
 
     def _spark(self, now: datetime) -> Component:
         late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")

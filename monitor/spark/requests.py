@@ -4,6 +4,7 @@ Landing, applying and upkeep are asked for by jobs of their own, and none waits 
 an unreachable Kafka holds back no landed change, and a long merge holds back no landing.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from monitor.store.resubmissions import Resubmissions
 from pipeline.archive import ArchiveWord
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
-from pipeline.report import Applied, Hold, Landed
+from pipeline.report import Applied, Hold, Landed, SparkWork
 
 AT_A_STRETCH = 10  # batches that are landed without a pause, while each was full
 DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)
@@ -40,7 +41,8 @@ class LaneRequests:
     """Drives one lane; ``call`` asks the Spark process, and waits for as long as it is told.
 
     ``ailments`` says of landing and applying why the last one failed, ``at_rest`` whether nothing
-    is to be read again.  ``noted`` is told of turns, and waits for nobody.
+    is to be read again, ``spark`` what Spark jobs have done so far, by work.  ``noted`` is told of
+    turns, and waits for nobody.
     """
 
     call: Callable[[Request, timedelta], Reply]
@@ -61,6 +63,8 @@ class LaneRequests:
     noted: Callable[[Sequence[Applied]], object] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
+    spark: dict[str, SparkWork] = field(default_factory=dict)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
     _untold: dict[Verb, tuple[Sequence[Applied], datetime]] = field(default_factory=dict)
 
     @property
@@ -104,11 +108,11 @@ class LaneRequests:
     def upkeep(self) -> None:
         """Compact and clean, keeping the versions that certificates still name."""
         request = Request(0, Verb.UPKEEP, readers=self.readers(), paused=self.paused())
-        self.call(request, self.deadlines.upkeep)
+        self._asked(request, self.deadlines.upkeep)
 
     def publish(self) -> None:
         """Write out images that are not there yet."""
-        for one in self.call(Request(0, Verb.PUBLISH), self.deadlines.upkeep).published:
+        for one in self._asked(Request(0, Verb.PUBLISH), self.deadlines.upkeep).published:
             cut = one.cut.isoformat()
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
 
@@ -124,19 +128,27 @@ class LaneRequests:
         if not wished and self.at_rest:
             return
         try:
-            reply = self.call(Request(0, Verb.REREAD, rereads=wished), self.deadlines.land)
+            reply = self._asked(Request(0, Verb.REREAD, rereads=wished), self.deadlines.land)
         except SluiceError as error:
             self.rereads.failed(str(error))
             raise
         self.at_rest = not wished and not reply.rereads
         self.rereads.told(reply.rereads, self.clock())
 
+    def _asked(self, request: Request, within: timedelta) -> Reply:
+        """The reply, of which the Spark jobs are counted."""
+        reply = self.call(request, within)
+        with self._counting:
+            for work, done in reply.spark.items():
+                self.spark[work] = self.spark.get(work, SparkWork()) + done
+        return reply
+
     def _land(self) -> Landed | None:
         with self._ailing(Verb.LAND):
             try:
                 asked = self.resubmissions.wished()
                 request = Request(0, Verb.LAND, self.waived(), resubmissions=asked)
-                landed = self.call(request, self.deadlines.land).landed
+                landed = self._asked(request, self.deadlines.land).landed
             except HeldError as error:
                 hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
                 self.standstills.lane_held(hold, self.sources, self.clock())
@@ -156,7 +168,7 @@ class LaneRequests:
                 wanted=wanted,
                 archived=self.archived(),
             )
-            turns = self.call(request, self.deadlines.apply).applied
+            turns = self._asked(request, self.deadlines.apply).applied
         self._untold[verb] = turns, started
         self._keep(verb)
 

@@ -23,7 +23,7 @@ from pipeline.errors import (
 )
 from pipeline.image import DueCut
 from pipeline.invariants import finder as invariants
-from pipeline.report import Applied, Landed
+from pipeline.report import Applied, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
@@ -94,7 +94,10 @@ CRASH = "crash"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of one request: a report, a failure, or just the end of it."""
+    """What came of one request: a report, a failure, or just the end of it.
+
+    ``spark`` is what Spark jobs did since the reply before, by kind of work.
+    """
 
     id: int
     landed: Landed | None = None
@@ -102,6 +105,7 @@ class Reply:
     published: tuple[Manifest, ...] = ()
     rereads: tuple[RereadState, ...] = ()
     failure: Failure | None = None
+    spark: Mapping[str, SparkWork] = field(default_factory=dict)
 
 
 _REQUEST = TypeAdapter(Request)

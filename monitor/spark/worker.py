@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import CDLL
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import IO, Protocol
 
@@ -36,7 +36,7 @@ from monitor.spark.wire import (
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import ArchiveWord
 from pipeline.image import DueCut
-from pipeline.report import Applied, Landed
+from pipeline.report import Applied, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
@@ -86,6 +86,10 @@ class ServedLane(Protocol):
 
     def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
         """Read on what is to be read again."""
+        ...
+
+    def spark_work(self) -> Mapping[str, SparkWork]:
+        """Spark jobs by work since this was last asked."""
         ...
 
     def close(self) -> None:
@@ -179,7 +183,7 @@ class RequestServer:
 
     def _answer(self, request: Request) -> None:
         try:
-            reply = self._do(request)
+            reply = self._with_jobs(self._do(request))
         except Exception as error:  # the boundary of one job, in its own process
             if not self._silent:
                 log.exception("request failed", verb=request.verb.value)
@@ -191,6 +195,9 @@ class RequestServer:
             self.replies.flush()
         if reply.failure is not None and reply.failure.kind == CRASH:
             self.crashed()
+
+    def _with_jobs(self, reply: Reply) -> Reply:
+        return reply if self.lane is None else replace(reply, spark=self.lane.spark_work())
 
     def _do(self, request: Request) -> Reply:
         if request.verb is Verb.OPEN and request.settings is not None:

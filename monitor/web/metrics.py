@@ -228,6 +228,22 @@ def _budgets(board: Board, _: datetime) -> Iterator[Row]:
             yield (view.table.name,), view.budget.total_seconds()
 
 
+def _spark_jobs(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((work,), float(done.jobs)) for work, done in sorted(board.spark.items()))
+
+
+def _spark_tasks(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((work,), float(done.tasks)) for work, done in sorted(board.spark.items()))
+
+
+def _spark_rows(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((work,), float(done.rows)) for work, done in sorted(board.spark.items()))
+
+
+def _spark_seconds(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((work,), done.seconds) for work, done in sorted(board.spark.items()))
+
+
 def _skipped(board: Board, _: datetime) -> Iterator[Row]:
     yield (), float(board.unreadable)
 
@@ -395,6 +411,20 @@ UNREADABLE = Metric(
     "Rows of the store that could not be decoded and were skipped.",
     _skipped,
 )
+SPARK_JOBS = Metric(
+    "sluice_spark_jobs_total",
+    ("work",),
+    "Spark jobs that landed a batch or merged slices since the service began; absent before one.",
+    _spark_jobs,
+)
+SPARK_TASKS = Metric("sluice_spark_tasks_total", ("work",), "Tasks of these jobs.", _spark_tasks)
+SPARK_ROWS = Metric("sluice_spark_rows_total", ("work",), "Rows that these jobs read.", _spark_rows)
+SPARK_SECONDS = Metric(
+    "sluice_spark_seconds_total",
+    ("work",),
+    "Seconds from each of these jobs' start to its end, in sum.",
+    _spark_seconds,
+)
 
 METRICS = (
     HOP_LAG,
@@ -424,6 +454,10 @@ METRICS = (
     STORE_SIZE,
     BUDGET,
     UNREADABLE,
+    SPARK_JOBS,
+    SPARK_TASKS,
+    SPARK_ROWS,
+    SPARK_SECONDS,
     *IMAGE_METRICS,
     *COPY_METRICS,
 )

@@ -12,6 +12,7 @@ from checks.table_state import StateSince, TableState
 from monitor.board import Board, ChannelView, ComponentView, DiskView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
+from pipeline.report import SparkWork
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import LogBacklog
 
@@ -146,6 +147,7 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         needed={("topic", "shop.users"): timedelta(hours=6)},
         disks=(DiskView("store", "/var/lib/sluice/sluice.db", 2**36, 2**35, 2**32),),
         store_bytes=2**20,
+        spark={"land": SparkWork(3, 12, 300_000, 9.5)},
         runbooks="docs/runbooks",
     )
 

@@ -17,7 +17,7 @@ from monitor.spark.worker import serve
 from pipeline.apply.written_images import Manifest
 from pipeline.errors import ConfigError, HeldError
 from pipeline.model import Account
-from pipeline.report import Applied, Hold, Landed
+from pipeline.report import Applied, Hold, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
 
@@ -71,6 +71,10 @@ class FakeLane:
     ) -> tuple[Applied, ...]:
         """Nothing."""
         return ()
+
+    def spark_work(self) -> Mapping[str, SparkWork]:
+        """No job."""
+        return {}
 
     def publish(self) -> tuple[Manifest, ...]:
         """Nothing."""

@@ -62,6 +62,7 @@ from pipeline.model import (
     Shard,
     TopicPartition,
 )
+from pipeline.report import SparkWork
 from pipeline.schema.column import Column
 from pipeline.settings import CollectorSettings, SourceSettings, TableRule
 from pipeline.sources.arrivals import SourceArrivals
@@ -255,6 +256,10 @@ class FakeFacts:
     def restarts(self) -> int:
         """Never."""
         return 0
+
+    def spark(self) -> Mapping[str, SparkWork]:
+        """No jobs."""
+        return {}
 
 
 class Client:

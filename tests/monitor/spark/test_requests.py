@@ -3,7 +3,7 @@
 Covers monitor/spark/requests.py, standstills.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from monitor.store.resubmissions import ResubmissionRecord
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
-from pipeline.report import Applied, Hold, Landed
+from pipeline.report import Applied, Hold, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.resubmissions import Resubmission, ResubmissionState
 from tests.monitor.store.kit import Full
@@ -46,6 +46,7 @@ class FakeSpark:
     down: SluiceError | None = None
     asked: list[Request] = field(default_factory=list)
     before: list[Landed] = field(default_factory=list)
+    done: Mapping[str, SparkWork] = field(default_factory=dict)
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
         """As it was told."""
@@ -58,8 +59,8 @@ class FakeSpark:
         if isinstance(answer, SluiceError):
             raise answer
         if isinstance(answer, Landed):
-            return Reply(1, landed=answer)
-        return Reply(1, applied=answer, rereads=self.rereads)
+            return Reply(1, landed=answer, spark=self.done)
+        return Reply(1, applied=answer, rereads=self.rereads, spark=self.done)
 
 
 @pytest.fixture
@@ -104,6 +105,20 @@ def test_corrected_messages_are_asked_for_until_they_are_told_as_landed(
         requests.land()
 
     assert [one.resubmissions for one in spark.asked] == [(asked,), (asked,), ()]
+
+
+def test_what_spark_jobs_did_is_added_up_over_replies(store: ServiceStore) -> None:
+    spark = FakeSpark(done={"land": SparkWork(1, 4, 30_000, 2.5)})
+    requests = _requests(store, spark)
+
+    requests.land()
+    spark.done = {"land": SparkWork(2, 3, 50_000, 1.5), "merge": SparkWork(1, 1, 9, 0.5)}
+    requests.apply()
+
+    assert requests.spark == {
+        "land": SparkWork(3, 7, 80_000, 4.0),
+        "merge": SparkWork(1, 1, 9, 0.5),
+    }
 
 
 def test_a_backlog_of_large_batches_is_no_landing_that_is_overdue(store: ServiceStore) -> None:

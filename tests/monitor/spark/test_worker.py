@@ -13,7 +13,7 @@ from monitor.spark.wire import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.written_images import Manifest
 from pipeline.errors import HeldError
-from pipeline.report import Applied, Landed
+from pipeline.report import Applied, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
 
@@ -63,6 +63,10 @@ class GatedLane:
     ) -> tuple[Applied, ...]:
         """Nothing."""
         return ()
+
+    def spark_work(self) -> Mapping[str, SparkWork]:
+        """One job since it was asked last."""
+        return {"land": SparkWork(1, 4, 30_000, 2.5)}
 
     def publish(self) -> tuple[Manifest, ...]:
         """Nothing."""

@@ -63,6 +63,15 @@ def test_the_families_are_those_of_the_list(shown: Board) -> None:
     assert names == {metric.name for metric in METRICS}
 
 
+def test_spark_jobs_are_told_by_their_work() -> None:
+    _, samples = _scrape(ALL_WELL)
+    names = ("jobs", "tasks", "rows", "seconds")
+
+    told = [_value(samples, f"sluice_spark_{name}_total", work="land") for name in names]
+
+    assert told == [3, 12, 300_000, 9.5]
+
+
 def _by_the_library(shown: Board, now: datetime) -> str:
     families = list[str]()
     for metric in METRICS:
