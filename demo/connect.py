@@ -149,6 +149,15 @@ class Connect:
         """Let a halted connector begin as if it had never run."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
 
+    def move_offset(self, name: str, file: str, pos: int, gtids: str = "") -> None:
+        """Let a halted connector of a MySQL go on from another position of the log."""
+        (known,) = self.offsets(name)
+        kept = {n: one for n, one in known["offset"].items() if n in ("ts_sec", "server_id")}
+        more = {"gtids": gtids} if gtids else {}
+        moved = {"partition": known["partition"], "offset": {**kept, "file": file, "pos": pos}}
+        moved["offset"] |= more
+        self._ask("PATCH", f"/connectors/{name}/offsets", {"offsets": [moved]})
+
     def _stands_still(self, worker: Process) -> bool:
         """Hold the *worker*; it goes on if it was just writing its offsets."""
         worker.hold()

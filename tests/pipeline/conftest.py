@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from demo.postgres import Postgres
 from demo.servers import Servers
+from pipeline.landing import collector_lists
 from tests.pipeline.live import Pipe
 from tests.pipeline.postgres_live import PostgresPipe
 from tests.pipeline.registry_server import Answers, registry_server
@@ -44,6 +46,12 @@ def postgres_pipe(
             return made
 
         yield make
+
+
+@pytest.fixture
+def lists_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of a collector count one second after they were seen first, not thirty."""
+    monkeypatch.setattr(collector_lists, "GRACE", timedelta(seconds=1))
 
 
 @pytest.fixture

@@ -1,20 +1,27 @@
 """Another log behind the same topics: a fail-over to another server, and a log begun anew."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from checks.blocks import blocks
 from demo.mysql import MySQL
+from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
+from pipeline.model import Shard, Table
 from pipeline.report import read_gap
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
+from tests.checks.test_readiness import inputs
 from tests.pipeline.live import PATIENCE, Pipe, now
+from tests.pipeline.reread.live_rereads import bootstrap
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
+NO_GTIDS = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
 T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80))"
 
 
@@ -102,3 +109,115 @@ def test_f101_a_collector_that_starts_over_without_a_snapshot_leaves_a_gap(
     assert [gap.shards for gap in gaps] == [("skipped/skipped.t",)]
     assert gaps[0].first <= last < gaps[0].until
     assert made.pairs()[1] == "second"
+
+
+@pytest.mark.usefixtures("lists_settle_soon")
+def test_f101_offsets_moved_forward_are_a_gap_until_a_new_base(
+    pipe: Callable[..., Pipe],
+) -> None:
+    """As over an event that the connector cannot read, by Connect's interface."""
+    made = pipe("moved")
+    begin(made)
+    connect = made.servers.connect
+    connect.halt(made.name)
+    made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
+    missing = [made.heart.beat(now).number for _ in range(3)]
+    file, pos, _, _, gtids = made.sql("SHOW MASTER STATUS")[0]
+    connect.move_offset(made.name, file, pos, gtids.replace("\n", ""))
+    connect.resume(made.name)
+    made.until(lambda: made.lane.mark.heartbeats[made.name] > missing[-1])
+
+    (told,) = gaps_at_the_gate(made)
+    before = made.pairs()[1]
+    bootstrap(made, "t")
+    made.catch_up()
+
+    assert f"heartbeats {missing[0]} to {missing[-1]} of source moved never came" in told
+    assert (before, made.pairs()[1]) == ("second", "never sent")
+    assert gaps_at_the_gate(made) == []
+
+
+@pytest.fixture
+def without_gtids(tmp_path: Path) -> Iterator[Callable[[int], MySQL]]:
+    """A way to get a server with that id, which ends with the test."""
+    with ExitStack() as started:
+
+        def start(server_id: int) -> MySQL:
+            made = MySQL(tmp_path / f"m{server_id}", free_ports(1)[0], server_id, NO_GTIDS)
+            started.callback(made.kill)
+            made.start()
+            return made
+
+        yield start
+
+
+@pytest.mark.usefixtures("lists_settle_soon")
+def test_f101_another_server_without_gtids_at_the_same_file_and_offset_is_a_gap(
+    pipe: Callable[..., Pipe], without_gtids: Callable[[int], MySQL]
+) -> None:
+    """The heir has all that the old server had, but at other positions of its own log."""
+    made, old, heir = pipe("same_offset"), without_gtids(3), without_gtids(4)
+    made.mysql, connect = old, made.servers.connect
+    made.sql("CREATE DATABASE same_offset", *["FLUSH BINARY LOGS"] * 5)
+    begin(made)
+    connect.halt(made.name)
+    offset = connect.offsets(made.name)[0]["offset"]
+    made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
+    missing = [made.heart.beat(now).number for _ in range(3)]
+    take_all(heir, old)
+    old.kill()
+    end_at(heir, offset["file"], offset["pos"])
+    made.mysql = heir
+    made.heart = Heart(MySqlSource(made.source()))
+    config = connect.config(made.name) | {"database.port": str(heir.port)}
+    connect.configure(made.name, config)
+    connect.resume(made.name)
+    made.until(lambda: made.lane.mark.heartbeats[made.name] > missing[-1])
+
+    told = gaps_at_the_gate(made)
+    before = made.pairs()[1]
+    bootstrap(made, "t")
+    made.catch_up()
+
+    assert any(f"heartbeats {missing[0]} to " in one for one in told), told
+    assert (before, made.pairs()[1]) == ("second", "never sent")
+    assert gaps_at_the_gate(made) == []
+
+
+def take_all(heir: MySQL, old: MySQL) -> None:
+    """Replicate to *heir* by file and offset until it has all of *old*, and make it a primary."""
+    heir.execute(
+        f"CHANGE MASTER TO MASTER_HOST = '{old.host}', MASTER_PORT = {old.port},"
+        " MASTER_USER = 'debezium', MASTER_PASSWORD = 'debezium', GET_MASTER_PUBLIC_KEY = 1,"
+        " MASTER_LOG_FILE = 'binlog.000001', MASTER_LOG_POS = 4",
+        "START SLAVE",
+    )
+    beats = "SELECT MAX(n) FROM sluice.heartbeat"
+    last = old.execute(beats)
+    there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'sluice'"
+    wait_until(
+        lambda: heir.execute(there) == [(1,)] and heir.execute(beats) == last, PATIENCE, "the heir"
+    )
+    heir.execute("STOP SLAVE", "RESET SLAVE ALL")
+
+
+def end_at(server: MySQL, file: str, pos: int) -> None:
+    """Write to *server* until its log ends at *pos* of *file*."""
+    server.execute("CREATE DATABASE pad", "CREATE TABLE pad.p (v LONGTEXT)")
+    while server.execute("SHOW MASTER STATUS")[0][0] < file:
+        server.execute("FLUSH BINARY LOGS")
+    size = 1000
+    before = server.execute("SHOW MASTER STATUS")[0][1]
+    server.execute(f"INSERT INTO pad.p VALUES (REPEAT('x', {size}))")
+    end = server.execute("SHOW MASTER STATUS")[0][1]
+    size += pos - end - (end - before)
+    server.execute(f"INSERT INTO pad.p VALUES (REPEAT('x', {size}))")
+    assert server.execute("SHOW MASTER STATUS")[0][:2] == (file, pos)
+
+
+def gaps_at_the_gate(pipe: Pipe) -> list[str]:
+    """Why the gate would not answer READY for the table, of what landing knows."""
+    name = f"{pipe.name}.t"
+    table = Table(name, (Shard(pipe.name, name),), key=("id",))
+    found = blocks(inputs(table=table, taken={"landed": pipe.lane.mark}), frozenset())
+    return [one.text for one in found if one.code == "gap"]

@@ -1,0 +1,135 @@
+"""A connector that died on a statement, or was moved over one: what each way back does to mirrors.
+
+Covers docs/runbooks/lost.md, "the connector died on a statement".
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from kafka import KafkaAdminClient
+
+from demo.processes import wait_until
+from pipeline.collectors.connect.collector import ConnectCollector
+from pipeline.report import read_gap
+from tests.patience import SOON
+from tests.pipeline.live import Pipe, now
+from tests.pipeline.reread.live_rereads import bootstrap
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(20), other VARCHAR(20))"
+SWAP = "ALTER TABLE DB.t RENAME COLUMN name TO other, RENAME COLUMN other TO name"
+FAST = {"errors.max.retries": "2"}
+
+
+def begin(pipe: Callable[..., Pipe], name: str) -> Pipe:
+    """Two tables, of which Debezium can follow all but the SWAP."""
+    p: Pipe = pipe(name, connector=FAST)
+    p.sql(T, T.replace("DB.t", "DB.u"))
+    p.sql("INSERT INTO DB.t VALUES (1, 'n1', 'o1')", "INSERT INTO DB.u VALUES (1, 'n1', 'o1')")
+    p.start()
+    p.catch_up()
+    return p
+
+
+def die(p: Pipe) -> str:
+    """Run the statement on which it dies; what its collector then tells of it."""
+    p.sql(SWAP, "INSERT INTO DB.t VALUES (2, 'o2', 'n2')")
+    with closing(ConnectCollector(p.servers.connect.url, p.name)) as collector:
+        wait_until(lambda: collector.state().state == "failed", SOON, "its death")
+        return collector.state().detail
+
+
+def read_schemas_again(p: Pipe) -> None:
+    """Delete the history of schemas, and let the connector make it again from the tables."""
+    connect = p.servers.connect
+    config = connect.config(p.name)
+    admin = KafkaAdminClient(bootstrap_servers=p.servers.kafka.bootstrap)
+    admin.delete_topics([config["schema.history.internal.kafka.topic"]])
+    admin.close()
+    connect.configure(p.name, {**config, "snapshot.mode": "recovery"})
+    connect.resume(p.name)
+
+
+def assert_equal(p: Pipe) -> None:
+    """Both mirrors have the rows that the source has, column by column."""
+    for table in ("t", "u"):
+        rows = p.sql(f"SELECT id, name, other FROM DB.{table} ORDER BY id")
+        assert [(r["id"], r["name"], r["other"]) for r in p.mirror(table)] == rows
+
+
+def test_f141_recovery_of_the_schema_history_empties_no_mirror(pipe: Callable[..., Pipe]) -> None:
+    p = begin(pipe, "recovered")
+    p.servers.connect.halt(p.name)
+    read_schemas_again(p)
+    p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2')")
+
+    p.catch_up()
+
+    assert_equal(p)
+    assert (p.lane.mark.gaps, p.lane.mark.snaps) == ({}, {})
+
+
+def test_f141_recovery_from_before_the_statement_dies_on_it_again(
+    pipe: Callable[..., Pipe],
+) -> None:
+    p = begin(pipe, "died_again")
+    first = die(p)
+    p.servers.connect.halt(p.name)
+    read_schemas_again(p)
+
+    with closing(ConnectCollector(p.servers.connect.url, p.name)) as collector:
+        wait_until(lambda: collector.state().state == "failed", SOON, "its second death")
+        again = collector.state().detail
+    for _ in range(3):
+        p.round()
+
+    assert "internal schema size 2, but row size 3" in first
+    assert "internal schema size 2, but row size 3" in again
+    assert p.pairs("t") == p.pairs("u") == {1: "n1"}
+
+
+def test_f141_a_new_snapshot_brings_it_back(pipe: Callable[..., Pipe]) -> None:
+    p = begin(pipe, "snapshot_again")
+    die(p)
+    p.servers.connect.halt(p.name)
+    p.sql("DELETE FROM DB.t WHERE id = 1")
+    p.servers.connect.forget_offsets(p.name)
+    p.servers.connect.resume(p.name)
+
+    p.catch_up()
+
+    assert_equal(p)
+    assert p.lane.mark.gaps == {}
+
+
+@pytest.mark.usefixtures("lists_settle_soon")
+def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
+    pipe: Callable[..., Pipe],
+) -> None:
+    p = begin(pipe, "moved_over")
+    die(p)
+    connect = p.servers.connect
+    connect.halt(p.name)
+    p.sql("DELETE FROM DB.u WHERE id = 1")
+    missing = [p.heart.beat(now).number for _ in range(3)]
+    file, pos, _, _, gtids = p.sql("SHOW MASTER STATUS")[0]
+    connect.move_offset(p.name, file, pos, gtids.replace("\n", ""))
+    read_schemas_again(p)
+    p.sql("INSERT INTO DB.t VALUES (3, 'n3', 'o3')")
+    p.until(lambda: p.lane.mark.heartbeats[p.name] > missing[-1])
+
+    (gap,) = map(read_gap, p.lane.mark.gaps.values())
+    before = p.pairs("u")
+    for table in ("t", "u"):
+        bootstrap(p, table)
+    p.catch_up()
+
+    assert (gap.topic, gap.shards) == (
+        "beats:moved_over",
+        ("moved_over/moved_over.t", "moved_over/moved_over.u"),
+    )
+    assert {*missing} <= {*range(gap.first, gap.until)}
+    assert before == {1: "n1"}, "the gap empties no mirror"
+    assert_equal(p)
+    assert p.lane.mark.gaps == {}
