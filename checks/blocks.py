@@ -269,8 +269,8 @@ def _concerns(gap: Gap, table: Table) -> bool:
 
 
 def _is_shared(gap: Gap, table: Table) -> bool:
-    """Whether the gap may hold changes of other tables than *table*, too."""
-    if not gap.tables and not gap.shards:
+    """Whether the gap holds, or held, changes of other tables than *table*, too."""
+    if gap.shared or (not gap.tables and not gap.shards):
         return True
     own = {table.name, *_shards(table)}
     return any(name not in own for name in chain(gap.tables, gap.shards))

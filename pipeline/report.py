@@ -25,7 +25,8 @@ class Gap:
     an end that came after the gap (``passed``), for until then it may be older than what is lost.
     Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came.
     Of missing heartbeats ``again`` is the newest up to which the log was sent again, without a
-    jump, from the heartbeat before them on; -1 if it was not.
+    jump, from the heartbeat before them on; -1 if it was not.  ``shared`` if it was of several
+    tables, also once it is open of one only.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Gap:
     passed: bool = False
     above: Order | None = None
     again: int = -1
+    shared: bool = False
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""

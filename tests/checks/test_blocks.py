@@ -99,6 +99,11 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
             "g",
             id="its own, and another's shard",
         ),
+        pytest.param(
+            Gap("g", "t", 0, 1, 9, "x", shards=OWN_SHARDS, shared=True),
+            "g",
+            id="the last of several",
+        ),
     ],
 )
 def test_f33_a_gap_that_others_may_miss_too_is_one_cause_for_all(gap: Gap, cause: str) -> None:

@@ -217,6 +217,28 @@ def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
     assert closed.gaps == {}
 
 
+@pytest.mark.parametrize(
+    ("tables", "shared"),
+    [
+        pytest.param(("db.t", "db.u"), True, id="of two tables"),
+        pytest.param(("t", "t"), False, id="of two shards of one table"),
+    ],
+)
+def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
+    tables: tuple[str, str], *, shared: bool
+) -> None:
+    gap = Gap.noticed("log:s", 4, "promoted", ("s/db.t", "s/db.u"))
+    known = replace(OLD, shards=dict(zip(gap.shards, tables, strict=True)))
+    known = replace(known, gaps={gap.id: tell_gap(gap)})
+    rows = SnapshotRows(Order(1, 1, 700), 2, ended=True)
+    begun = Facts(snapshots={"s/db.u": rows}, shards=known.shards)
+
+    left = step(step(known, begun), Facts(high={"s/s.db.t:0": Order(1, 1, 900)}))
+
+    (found,) = map(read_gap, left.gaps.values())
+    assert (found.shards, found.shared) == (("s/db.t",), shared)
+
+
 ANEW = Facts(
     news=(News("s", SchemaChange("create", "db.t", Order(1, 1, 500), None, ""), snapshot=False),)
 )
