@@ -29,6 +29,8 @@ Find = Callable[[str, Order], TableSchema | None]
 Kinds = Callable[[Sequence[str]], pa.Schema]
 """Names -> those of them that the mirror has as columns, with their types."""
 
+MOST_TEXT = 200  # characters of a statement that a hold names
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -153,7 +155,9 @@ def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | N
     if isinstance(step, Incompatible) and step.filled and base and base >= shape.orders[name]:
         return None  # below its base nothing counts, and what stands above has all columns
     if isinstance(step, Incompatible):
-        raise HeldError("schema", f"{name}: {step.why}; {step.statement}")
+        told = " ".join(shape.newest[name].statement.split())[:MOST_TEXT]
+        by = f" (as of {told})" if told else ""
+        raise HeldError("schema", f"{name}: {step.why}{by}; {step.statement}")
     return step
 
 

@@ -1,6 +1,6 @@
 """What is known of a column outside its source?  Its name, and who knows all the rest.  Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pipeline.model import Order
@@ -25,12 +25,16 @@ class Column(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of one shard from *order* on, in their order, and the names of its key's."""
+    """The columns of one shard from *order* on, in their order, and the names of its key's.
+
+    ``statement`` is the text of what made them so, if any is known.
+    """
 
     shard: str
     order: Order
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    statement: str = field(default="", compare=False)
 
     def column(self, name: str) -> Column | None:
         """The column of that name; None if there is none."""

@@ -45,4 +45,4 @@ class SchemaReading:
         if table.kind == "drop":
             return None
         columns = tuple(self.dialect.column(column, text) for column in table.columns)
-        return TableSchema(str(table.shard), order, columns, table.key)
+        return TableSchema(str(table.shard), order, columns, table.key, text)

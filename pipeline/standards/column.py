@@ -5,7 +5,7 @@ typed and laid out for the mirror is another.  Pure.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -152,7 +152,7 @@ def source_column(column: Column) -> Column:
 def plain(schema: TableSchema) -> TableSchema:
     """The columns as their source has them."""
     columns = tuple(source_column(one) for one in schema.columns)
-    return TableSchema(schema.shard, schema.order, columns, schema.key)
+    return replace(schema, columns=columns)
 
 
 def default_of(column: Column) -> pa.Scalar:

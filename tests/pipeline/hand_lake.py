@@ -144,10 +144,9 @@ class HandLake:
     def alter(self, *columns: Column, at: Order, shard: str = "db.t") -> None:
         """Let the source's table have *columns* from *at* on."""
         kind = "create" if self.catalog.newest("s", shard) is None else "alter"
-        schema = TableSchema(shard, at, columns, self.key)
-        self.catalog.learn(
-            [("s", SchemaChange(kind, shard, at, schema, f"{kind.upper()} TABLE {shard}"))]
-        )
+        text = f"{kind.upper()} TABLE {shard}"
+        schema = TableSchema(shard, at, columns, self.key, text)
+        self.catalog.learn([("s", SchemaChange(kind, shard, at, schema, text))])
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append one batch."""

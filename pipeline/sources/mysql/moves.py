@@ -29,7 +29,8 @@ from pipeline.sources.mysql.statement import (
 
 OTHER_COLUMNS = (
     "CREATE TABLE IF NOT EXISTS .. LIKE left it as it was, but the collector now takes the other"
-    " table's columns for its own; let it read all schemas again (snapshot.mode=recovery)"
+    " table's columns for its own, and dies on, or misreads, the next row; stop it and begin its"
+    " collector anew (docs/runbooks/blocked.md#connector)"
 )
 
 

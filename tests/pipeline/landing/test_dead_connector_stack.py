@@ -1,6 +1,6 @@
 """A connector that died on a statement, or was moved over one: what each way back does to mirrors.
 
-Covers docs/runbooks/lost.md, "the connector died on a statement".
+Covers docs/runbooks/blocked.md#connector.
 """
 
 from collections.abc import Callable
