@@ -3,13 +3,16 @@
 Covers docs/runbooks/blocked.md#connector.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 
 from demo.processes import wait_until
+from demo.servers import Servers
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.report import read_gap
 from tests.patience import SOON
@@ -22,9 +25,9 @@ SWAP = "ALTER TABLE DB.t RENAME COLUMN name TO other, RENAME COLUMN other TO nam
 FAST = {"errors.max.retries": "2"}
 
 
-def begin(pipe: Callable[..., Pipe], name: str) -> Pipe:
+def begin(pipe: Callable[..., Pipe], name: str, **more: str) -> Pipe:
     """Two tables, of which Debezium can follow all but the SWAP."""
-    p: Pipe = pipe(name, connector=FAST)
+    p: Pipe = pipe(name, connector={**FAST, **more})
     p.sql(T, T.replace("DB.t", "DB.u"))
     p.sql("INSERT INTO DB.t VALUES (1, 'n1', 'o1')", "INSERT INTO DB.u VALUES (1, 'n1', 'o1')")
     p.start()
@@ -133,3 +136,28 @@ def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
     assert before == {1: "n1"}, "the gap empties no mirror"
     assert_equal(p)
     assert p.lane.mark.gaps == {}
+
+
+def test_f141_a_snapshot_of_one_table_empties_no_other_mirror(
+    pipe: Callable[..., Pipe], servers: Servers
+) -> None:
+    """A blocking snapshot, asked for by a signal: it reads rows of that table only."""
+    name, kafka = "one_table", servers.kafka.bootstrap
+    signals = {"enabled.channels": "kafka", "kafka.topic": f"{name}-signals"}
+    signals |= {"kafka.bootstrap.servers": kafka, "poll.interval.ms": "200"}
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
+    admin.close()
+    p = begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
+    before = p.lane.mark.bases[f"{name}/{name}.t"]
+    signal = {"data-collections": [rf"{name}\.t"], "type": "BLOCKING"}
+    value = json.dumps({"type": "execute-snapshot", "data": signal}).encode()
+    sender = KafkaProducer(bootstrap_servers=kafka)
+    sender.send(f"{name}-signals", key=name.encode(), value=value).get(30)
+    sender.close()
+
+    p.until(lambda: p.lane.mark.bases[f"{name}/{name}.t"] > before)
+    p.catch_up()
+
+    assert_equal(p)
+    assert p.lane.mark.snaps == {}
