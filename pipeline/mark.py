@@ -189,7 +189,7 @@ class Mark:
     ``complete``      ``source/shard`` -> batch in which that base became complete.
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
-    ``snapshots``     source -> order of its newest snapshot of which rows have landed.
+    ``snapshots``     source -> order of its newest snapshot of all tables, once rows landed.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
     ``standards``     ``source/shard`` -> by which its rows are written, where by any, or once.

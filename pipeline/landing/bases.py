@@ -6,10 +6,11 @@ A snapshot that was begun again has a new order and replaces the unfinished one.
 of which rows came before landing saw that the server had been replaced, and rows after, is none:
 as of its newer rows it would take the older ones for rows of before it, and delete them.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
-A description without rows is that of an empty table only if rows of another table, or a heartbeat,
-came with the same snapshot.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it
-describes all tables in the same way and reads no rows; taken for a snapshot, that would empty every
-mirror.  It is given up once all has landed that was sent with it.
+A description without rows is that of an empty table only if its snapshot read all tables: it read
+the heartbeat's, or rows of any before a table of the source had a base.  Measured on Debezium 3.5:
+with snapshot.mode=recovery or no_data it describes all tables in the same way and reads no rows;
+taken for a snapshot, that would empty every mirror.  Such a description is given up once all has
+landed that was sent with it.
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
 a table had: such a snapshot is none, and neither is a table without rows or its birth.
@@ -93,10 +94,11 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
 
 
 def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
-    """Source -> order of its newest snapshot of which a row has landed, or a heartbeat."""
-    read = dict(mark.snapshots)
+    """Source -> order of its newest snapshot of all tables of which a row has landed."""
+    read, based = dict(mark.snapshots), {source_of(name) for name in mark.bases}
     rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
-    for source, order in (*rows, *facts.wholes.items()):
+    first = ((source, order) for source, order in rows if source not in based)
+    for source, order in (*first, *facts.wholes.items()):
         began = Order(order.epoch, order.log, order.pos)
         read[source] = max(began, read.get(source, began))
     return read

@@ -38,6 +38,7 @@ HARMFUL = {
 }
 DROPPING = ("Filter",)
 OVERRIDES, KEYS = "snapshot.select.statement.overrides", "message.key.columns"
+SNAPSHOT_OF = "snapshot.include.collection.list"
 # Reads all rows and leaves each value as it is; a FLOAT times 1e0 is sent with all its digits.
 _ITEM = r"`?\w+`?(?:\s*\*\s*1e0\s+AS\s+`?\w+`?)?"
 WHOLE = re.compile(
@@ -98,6 +99,9 @@ def _present(config: Mapping[str, str], where: str) -> list[Finding]:
         elif one.code == KEYS:
             named = [text.partition(":")[0].strip() for text in config[KEYS].split(";")]
             found.append(replace(one, shards=_matching(named)))
+        elif one.code == SNAPSHOT_OF:
+            listed = _matching([name.strip() for name in config[SNAPSHOT_OF].split(",")])
+            found.append(replace(one, shards=rf"(?!(?:{listed})\Z).*" if listed else ""))
         else:
             found.append(one)
     return found

@@ -98,8 +98,9 @@ PRESENT = (
     ),
     Demand(
         "snapshot.include.collection.list",
-        "tables that it does not name get no base",
+        "tables that it does not name are described by the snapshot as if they were empty",
         severity=WARN,
+        effect=Effect.DROPS,
     ),
     Demand("column.exclude.list", "mirrors lack these columns", severity=WARN),
     Demand("column.include.list", "mirrors lack all other columns", severity=WARN),

@@ -284,6 +284,16 @@ def test_f141_a_description_that_no_row_came_with_is_no_empty_table(mark: Mark) 
     assert advance(mark, DESCRIBED, 5)[1] == ()
 
 
+def test_f141_a_snapshot_of_another_table_alone_shows_no_table_empty() -> None:
+    """A collector may describe all tables, and read the one that it was asked for."""
+    rows = {"shop/db.u": SnapshotRows(S60, 3, ended=True)}
+    mark = Mark("main", 4, bases={"shop/db.u": Order(1, 1, 50)})
+
+    (settled,) = advance(mark, replace(DESCRIBED, snapshots=rows), 5)[1]
+
+    assert settled.name == "shop/db.u"
+
+
 def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_has_landed() -> (
     None
 ):

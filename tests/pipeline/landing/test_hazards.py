@@ -355,6 +355,11 @@ def test_f102_each_demand_with_an_effect_is_a_hazard(base: Mapping[str, str]) ->
         pytest.param(
             {"gtid.source.excludes": "x"}, "gtid.source.excludes", "db.t", None, id="gtids"
         ),
+        pytest.param(
+            {"snapshot.include.collection.list": r"db\.u, sluice.heartbeat"},
+            *("snapshot.include.collection.list", "db.t", "db.u"),
+            id="a snapshot of some tables",
+        ),
         pytest.param({"producer.override.acks": "1"}, "acks", "db.t", None, id="acks"),
         pytest.param({"producer.override.retries": "0"}, "retries", "db.t", None, id="retries"),
     ],
