@@ -228,10 +228,10 @@ def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
     tables: tuple[str, str], *, shared: bool
 ) -> None:
     gap = Gap.noticed("log:s", 4, "promoted", ("s/db.t", "s/db.u"))
-    known = replace(OLD, shards=dict(zip(gap.shards, tables, strict=True)))
-    known = replace(known, gaps={gap.id: tell_gap(gap)})
+    shards = dict(zip(gap.shards, tables, strict=True))
+    known = replace(OLD, shards=shards, gaps={gap.id: tell_gap(gap)})
     rows = SnapshotRows(Order(1, 1, 700), 2, ended=True)
-    begun = Facts(snapshots={"s/db.u": rows}, shards=known.shards)
+    begun = Facts(snapshots={"s/db.u": rows}, shards=shards)
 
     left = step(step(known, begun), Facts(high={"s/s.db.t:0": Order(1, 1, 900)}))
 
