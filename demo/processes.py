@@ -2,18 +2,22 @@
 
 A process is known by its id *and* its start time: an id alone may by now be somebody else's.
 The kernel ends a leashed child with the *thread* that started it, so one thread starts them all.
+It is asked by a queue written in C: an executor's locks are written in Python, and Ctrl-C in the
+middle of one leaves it held, so that every later start would wait for ever.
 """
 
+import _thread
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TypeVar
 
 from pipeline.errors import UnreachableError
@@ -22,7 +26,6 @@ LEASH = Path(__file__).with_name("leash.py")
 PAUSE = 0.05
 GONE = timedelta(seconds=60)  # a busy machine takes its time to give memory back
 T = TypeVar("T")
-_starter = ThreadPoolExecutor(1, thread_name_prefix="starter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,13 @@ def start(
     *environment* is added to this process's own.
     """
     parent = os.getpid() if leashed else 0
-    return _starter.submit(
-        _spawn, command, log, parent, {**os.environ, **(environment or {})}
-    ).result()
+    answer = SimpleQueue[Process | Exception]()
+    work = partial(_spawn, command, log, parent, {**os.environ, **(environment or {})})
+    _asked.put((work, answer))
+    spawned = answer.get()
+    if isinstance(spawned, Exception):
+        raise spawned
+    return spawned
 
 
 def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
@@ -155,3 +162,17 @@ def _spawn(
         ],
     )
     return Process(pid, started(pid) or 0)
+
+
+def _start_asked() -> None:
+    """Start what is asked for, for as long as this process lives."""
+    while True:
+        work, answer = _asked.get()
+        try:
+            answer.put(work())
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+            answer.put(error)
+
+
+_asked = SimpleQueue[tuple[Callable[[], Process], SimpleQueue[Process | Exception]]]()
+_thread.start_new_thread(_start_asked, ())

@@ -5,12 +5,12 @@ A running set is known by `servers.json` in its folder, so that another process 
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from demo.beside import Aside
 from demo.connect import Connect
 from demo.kafka import Kafka
 from demo.mysql import MySQL
@@ -65,13 +65,15 @@ class Servers:
         *say* gets a line for each that is ready.
         """
         try:
-            with ThreadPoolExecutor(1) as beside:
-                mysql = beside.submit(self._start_mysql, say)
+            mysql = Aside(lambda: self._start_mysql(say))
+            try:
                 self.kafka.start()
                 say(f"Kafka is ready at {self.kafka.bootstrap}")
                 self.connect.start()
                 say(f"Connect is ready at {self.connect.url}")
                 mysql.result()
+            finally:
+                mysql.wait()  # it is stopped below, and must not start after that
             self.record()
         except BaseException:
             self.stop()

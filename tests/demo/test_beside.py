@@ -1,7 +1,9 @@
 import threading
 from contextlib import suppress
 
-from demo.beside import beside
+import pytest
+
+from demo.beside import Aside, beside
 
 
 def test_all_goes_on_side_by_side_until_the_block_has_ended_however_that_was() -> None:
@@ -17,3 +19,18 @@ def test_all_goes_on_side_by_side_until_the_block_has_ended_however_that_was() -
         raise KeyError
 
     assert ended == ["done", "done"]
+
+
+def test_what_goes_on_aside_is_waited_for_and_raises_where_its_result_is_asked_for() -> None:
+    go = threading.Event()
+
+    def work() -> None:
+        go.wait(30)
+        raise KeyError
+
+    aside = Aside(work)
+    go.set()
+    aside.wait()
+
+    with pytest.raises(KeyError):
+        aside.result()

@@ -1,10 +1,13 @@
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -169,3 +172,36 @@ def ended(pid: int) -> bool:
     except OSError:
         return True
     return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_an_interrupt_at_any_step_of_a_start_leaves_the_next_start_possible(tmp_path: Path) -> None:
+    def begin() -> None:
+        processes.start(("/bin/true",), log=tmp_path / "log")
+
+    for step in itertools.count(1):
+        whole = interrupted_at(step, begin)
+        later = threading.Thread(target=begin, daemon=True)
+        later.start()
+        later.join(SOON.total_seconds())
+        assert not later.is_alive(), f"step {step}"
+        if whole:
+            break
+    assert step > 10
+
+
+def interrupted_at(step: int, work: Callable[[], None]) -> bool:
+    """Whether *work* ended before its call or return number *step*, at which Ctrl-C strikes."""
+    left = itertools.count(step - 1, -1)
+
+    def strike(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code is not interrupted_at.__code__ and next(left) == 0:
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(strike)
+        work()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.setprofile(None)
+    return True
