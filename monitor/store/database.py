@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from sqlalchemy import (
@@ -44,17 +44,32 @@ _UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, OperationalError)
 log = structlog.get_logger(__name__)
 
 
+class WrittenFirst(Protocol):
+    """What waits in memory until somebody writes, and is then on the disk no later than that."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to write."""
+        ...
+
+    def write(self, connection: Connection) -> Callable[[], None]:
+        """Write all of it; what is returned is called once that is committed."""
+        ...
+
+
 @dataclass(eq=False)
 class Database:
     """Connections for any number of threads.
 
     ``ailment`` says why the last transaction failed; a write that is committed empties it.
+    Each transaction begins with what ``first`` has in memory.
     """
 
     path: Path
     engine: Engine
     lock: Lock | None = None
     ailment: str = ""
+    first: list[WrittenFirst] = field(default_factory=list)
     _unreadable: set[str] = field(default_factory=set)
     _turn: threading.RLock = field(default_factory=threading.RLock)
     _mine: threading.local = field(default_factory=threading.local)
@@ -102,12 +117,21 @@ class Database:
         if joined is not None:
             yield joined
             return
-        with self._turn, self._connect(writes=True) as connection:
-            self._mine.connection = connection
-            try:
-                yield connection
-            finally:
-                self._mine.connection = None
+        with self._turn:
+            with self._connect(writes=True) as connection:
+                self._mine.connection = connection
+                try:
+                    committed = [one.write(connection) for one in self.first if one.waits]
+                    yield connection
+                finally:
+                    self._mine.connection = None
+            for one in committed:
+                one()
+
+    @property
+    def writing(self) -> bool:
+        """Whether this thread is inside a write."""
+        return getattr(self._mine, "connection", None) is not None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -168,7 +192,10 @@ class Database:
             log.error("store row is unreadable and skipped; delete or repair it", **told)
 
     def close(self) -> None:
-        """Close idle connections and let another service have the file."""
+        """Write what waits, close idle connections and let another service have the file."""
+        if any(one.waits for one in self.first):
+            with suppress(UnreachableError), self.write():
+                pass
         self.engine.dispose()
         if self.lock is not None:
             self.lock.release()

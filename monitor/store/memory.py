@@ -1,14 +1,34 @@
-"""What a check asked to be remembered between its rounds."""
+"""What a check asked to be remembered between its rounds.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+Thousands of tables are looked at every few seconds, and each look is remembered; a transaction for
+each would cost more than the looks.  So what is remembered waits in memory, a second at most, and
+is written in one transaction: the next of the store, whatever it is about, or one of its own.  A
+verdict is therefore never on the disk before what its check remembered.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, Text, bindparam, delete, insert, select
 
 from monitor.store.database import Database
 from monitor.store.schema import memory
+
+LONGEST = timedelta(seconds=1)
+Place = tuple[str, str]  # table, check
+Kept = tuple[str, datetime]  # JSON, and of when
+
+_OLD = (memory.c.table == bindparam("of")) & (memory.c.check == bindparam("by"))
+_NEW = {
+    "table": bindparam("of"),
+    "check": bindparam("by"),
+    "kept": bindparam("text", type_=Text()),
+    "at": bindparam("then"),
+}
 
 
 @dataclass(eq=False)
@@ -16,18 +36,65 @@ class CheckMemory:
     """One JSON object per table and check; the newest replaces the one before."""
 
     database: Database
+    _waiting: dict[Place, Kept] = field(default_factory=dict)
+    _since: datetime | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Be written with whatever else is."""
+        self.database.first.append(self)
 
     def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
         """What was kept last; None at first."""
+        with self._turn:
+            waiting = self._waiting.get((table, check))
+        if waiting is not None:
+            known: Mapping[str, Any] = json.loads(waiting[0])
+            return known
         same = (memory.c.table == table) & (memory.c.check == check)
         with self.database.read() as connection:
             kept: Mapping[str, Any] | None = connection.scalar(select(memory.c.kept).where(same))
         return kept
 
     def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
-        """Keep *kept* (JSON values only)."""
-        same = (memory.c.table == table) & (memory.c.check == check)
-        values = {"table": table, "check": check, "kept": dict(kept), "at": at}
-        with self.database.write() as connection:
-            connection.execute(delete(memory).where(same))
-            connection.execute(insert(memory).values(values))
+        """Keep *kept* (JSON values only).
+
+        Raises:
+            UnreachableError: the store has taken nothing for a second; *kept* still waits.
+        """
+        text = json.dumps(dict(kept))
+        with self._turn:
+            self._since = self._since or at
+            self._waiting[table, check] = (text, at)
+            due = not timedelta(0) <= at - self._since < LONGEST
+        if self.database.writing:
+            with self.database.write() as connection:
+                self.write(connection)
+        elif due:
+            with self.database.write():
+                pass
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._waiting)
+
+    def write(self, connection: Connection) -> Callable[[], None]:
+        """Write all that waits; what is returned forgets it."""
+        with self._turn:
+            rows = dict(self._waiting)
+        values = [
+            {"of": table, "by": check, "text": text, "then": at}
+            for (table, check), (text, at) in rows.items()
+        ]
+        connection.execute(delete(memory).where(_OLD), values)
+        connection.execute(insert(memory).values(_NEW), values)
+        return lambda: self._forget(rows)
+
+    def _forget(self, written: Mapping[Place, Kept]) -> None:
+        """Keep what was remembered since."""
+        with self._turn:
+            for place, kept in written.items():
+                if self._waiting.get(place) is kept:
+                    del self._waiting[place]
+            self._since = min((at for _, at in self._waiting.values()), default=None)

@@ -6,11 +6,11 @@ went to an archive are passed over: their source has them no more.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.apply.mirror_snapshot import ARCHIVED
 from pipeline.errors import ProofError
@@ -31,8 +31,29 @@ TIMES = {
 RANGES_AT_ONCE = 20
 KEYS_AT_ONCE = 100
 FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
+SAID_AGAIN = 20  # times that an answer is given without a look: a lost file is found after that
+KNOWN = 200  # answers of one reader that are kept
 
 Range = tuple[int, int]
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Answers:
+    """What was found of a version, which does not change: given again some times without a look."""
+
+    _known: dict[Hashable, tuple[Any, int]] = field(default_factory=dict)
+
+    def of(self, asked: Hashable, look: Callable[[], T]) -> T:
+        """What is known, or what a *look* finds."""
+        known: tuple[T, int] | None = self._known.get(asked)
+        if known is not None and known[1] > 0:
+            self._known[asked] = (known[0], known[1] - 1)
+            return known[0]
+        answer = look()
+        if known is not None or len(self._known) < KNOWN:
+            self._known[asked] = (answer, SAID_AGAIN)
+        return answer
 
 
 @dataclass(eq=False)
@@ -42,6 +63,7 @@ class MirrorReader:
     pinned: PinnedTable
     table: Table
     app: str
+    _answers: Answers = field(default_factory=Answers)
 
     @property
     def version(self) -> int:
@@ -59,13 +81,17 @@ class MirrorReader:
 
     def rows(self) -> int:
         """Rows, deletion vectors taken off."""
-        return int(self.pinned.select(f"SELECT count(*) AS n FROM t WHERE {self._kept}")[0]["n"])  # noqa: S608
+        asked = f"SELECT count(*) AS n FROM t WHERE {self._kept}"  # noqa: S608
+        return self._answers.of("rows", lambda: int(self.pinned.select(asked)[0]["n"]))
 
     def max_id(self, shard: Shard, column: str) -> int | None:
         """Highest id of the shard's rows; None when it has none.
 
         Files with the highest bounds are read first: what they hold is above all they leave out.
         """
+        return self._answers.of(("max_id", shard, column), lambda: self._find_max_id(shard, column))
+
+    def _find_max_id(self, shard: Shard, column: str) -> int | None:
         tops = sorted((int(high) for _, high in self.pinned.bounds(column)), reverse=True)
         wanted = FILES_FIRST
         while wanted < len(tops):
@@ -77,6 +103,12 @@ class MirrorReader:
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         """Rows of the shard in each half-open range."""
+        return self._answers.of(
+            ("count_ids", shard, column, tuple(ranges)),
+            lambda: self._count_ids(shard, column, ranges),
+        )
+
+    def _count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         counts: list[int] = []
         for start in range(0, len(ranges), RANGES_AT_ONCE):
             some = [_inside(column, span) for span in ranges[start : start + RANGES_AT_ONCE]]

@@ -15,7 +15,7 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.lake.pinned import PinnedTable, open_table
 from pipeline.lake.seen import LogKey
 from pipeline.model import Shard, Table, TopicPartition
-from pipeline.tables.delta.mirror_reader import MirrorReader
+from pipeline.tables.delta.mirror_reader import SAID_AGAIN, MirrorReader
 from pipeline.tallies import TalliedField, TimeSpan
 from tests.pipeline.lakes import APP, meta, write_mirror
 
@@ -214,3 +214,29 @@ def test_a_maximum_is_right_however_rows_lie_in_files(
     for shard in (A, B):
         own = [n for of, some in zip(shards, ids, strict=True) if of == shard for n in some]
         assert reader(path).max_id(shard, "id") == max(own, default=None)
+
+
+def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
+    mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, plain = list[str](), PinnedTable.select
+
+    def counted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+        asked.append(query)
+        return plain(pinned, query)
+
+    monkeypatch.setattr(PinnedTable, "select", counted)
+    found = reader(mirror)
+
+    for _ in range(SAID_AGAIN + 1):
+        assert found.max_id(A, "id") == 50
+        assert found.max_id(B, "id") == 700
+        assert found.count_ids(A, "id", [(0, 3), (3, 60)]) == (2, 3)
+        assert found.count_ids(A, "id", [(0, 60)]) == (5,)
+        assert found.rows() == 8
+    assert len(asked) == 5
+
+    for file in mirror.rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(UnreachableError):
+        found.count_ids(A, "id", [(0, 60)])
