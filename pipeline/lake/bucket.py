@@ -273,5 +273,6 @@ def _told(bucket: Bucket, name: str, error: Exception) -> str:
     advice = _ADVICE.get(code, _ADVICE["AccessDenied"] if denied else "it is tried again by itself")
     if "builder error" in text:
         advice = "an endpoint without TLS needs AWS_ALLOW_HTTP=true"
-    said = code or text.partition("\n")[0].partition(": Error performing ")[2] or text[:200]
+    line = text.partition("\n")[0]
+    said = code or line.partition(": Error performing ")[2] or line[:200]
     return f"{bucket.uri}/{name}: {said}; {advice}"

@@ -130,7 +130,8 @@ def test_a_leashed_process_outlives_the_thread_that_asked_for_it(tmp_path: Path)
 )
 def test_a_leashed_process_dies_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
     script = (
-        "import time; from pathlib import Path; from demo import processes\n"
+        "import signal, time; from pathlib import Path; from demo import processes\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # may be ignored: in `nohup`
         f"process = processes.start({SLEEP!r}, log=Path({str(tmp_path / 'log')!r}))\n"
         "print(process.pid, flush=True); time.sleep(1000)"
     )

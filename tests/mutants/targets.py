@@ -83,6 +83,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/pipeline/lake/test_sent_transactions.py",
         "tests/pipeline/lake/test_transactions.py",
     ),
+    "pipeline/lake/bucket.py": tuple(
+        f"tests/pipeline/lake/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
+    ),
     "pipeline/lake/resumed.py": ("tests/pipeline/lake/test_resumed.py",),
     "pipeline/apply/provenance.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
     "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
