@@ -2,7 +2,9 @@
 
 What a transaction wrote, and when, is known here; the service knows only its own clock.  Clocks go
 wrong, servers fail over, topics are made anew, mirrors are written to by others and rebuilt.  Rows
-are lost, found, waived in part and repaired, and the service restarts in between.  At most one of
+are lost, found, waived in part and repaired, and the service restarts in between.  The collector
+may skip a piece of the log, leave out a row by a setting, or go on in the log of another server
+that names no transactions.  At most one of
 the two clocks is fast at a time: what both agree on nobody can know better.
 """
 
@@ -20,6 +22,7 @@ from checks.model import Outcome, Ruling
 from monitor.store.waivers import Waiver
 from pipeline.capture import Capture
 from pipeline.clocks import ClockReading
+from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.model import Acknowledged, Fence, Head, Op, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import Rig
@@ -30,6 +33,10 @@ KEYS = 8
 CHECK = "range_counts"
 Contents = Mapping[int, int]
 """Key -> number of the last transaction that wrote it."""
+TOLERANCE = Finding(
+    *(REFUSE, "errors.tolerance", "collector:shop", "errors.tolerance=all", "set it to none"),
+    effect=Effect.DROPS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,9 @@ class Database:
     """Servers that took over from one another, and the collector of the newest.
 
     ``carried`` of what was ``written`` is in the topics, as the collector knows.  ``snapshots``:
-    log and position of each -> how much had been written before it.
+    log and position of each -> how much had been written before it.  ``named``: transactions have
+    names, GTIDs.  ``tolerant``: the collector leaves out rows that it cannot send; it leaves out
+    the next ``refused`` ones.
     """
 
     topics: Topics
@@ -57,6 +66,9 @@ class Database:
     begun: int = 0
     carried: int = 0
     snapshots: dict[tuple[int, int], int] = field(default_factory=dict)
+    named: bool = True
+    tolerant: bool = False
+    refused: int = 0
 
     def write(self, number: int, key: int | None, at: datetime) -> None:
         """Commit one transaction."""
@@ -66,8 +78,15 @@ class Database:
     def carry(self, most: int) -> None:
         """Bring at most so many transactions into the topics."""
         for place, one in list(enumerate(self.written))[self.carried : self.carried + most]:
-            self.send(place, one)
+            left_out = self.tolerant and self.refused > 0 and one.key is not None
+            self.refused -= left_out
+            if not left_out:
+                self.send(place, one)
             self.carried = place + 1
+
+    def skip(self) -> None:
+        """Go on behind all that is written: what was not carried is never sent."""
+        self.carried = len(self.written)
 
     def send(self, place: int, one: Written) -> None:
         """Bring one, perhaps again."""
@@ -75,7 +94,8 @@ class Database:
         if one.key is None:
             self.topics.beat("shop", one.number, pos=pos, log=log)
             return
-        self.topics.put("shop", pos, str(one.number), log=log, tx=one.gtid, key=one.key)
+        tx = one.gtid if self.named else None
+        self.topics.put("shop", pos, str(one.number), log=log, tx=tx, key=one.key)
 
     def snapshot(self) -> None:
         """Bring every row as it stands now, after all that was written."""
@@ -104,7 +124,8 @@ class Database:
         sets = defaultdict[int, int](int)
         for one in self.written[:count]:
             sets[one.server] += 1
-        executed = ",".join(f"{_uuid(server)}:1-{many}" for server, many in sets.items())
+        names = (f"{_uuid(server)}:1-{many}" for server, many in sets.items())
+        executed = ",".join(names) if self.named else ""
         return Acknowledged(binlog_position(self.server + 1, self.pos(count - 1) + 1, executed))
 
     def sends(self) -> None:
@@ -120,7 +141,7 @@ class Database:
         return "127.0.0.1", 1
 
     def captures(self) -> Capture:
-        return Capture(lambda _: True)
+        return Capture(lambda _: True, hazards=(TOLERANCE,) if self.tolerant else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +190,12 @@ class Model(Rig):
     def _build(self) -> None:
         super()._build()
         self.assessor.unproven = lambda _, __: ""
-        self.desk = Desk(self.home, self.topics, self.database, names=("shop",))  # type: ignore[arg-type]
+        own = (self.home, self.topics, self.database)
+        self.desk = Desk(*own, names=("shop",), ticks=self._ticks)  # type: ignore[arg-type]
+
+    def _ticks(self) -> float:
+        """Landing's own seconds go by five times as fast, so that what lingers is over soon."""
+        return 5 * self.truth.timestamp()
 
     def beat(self) -> Fence:
         """One second later, one heartbeat, with what both clocks show."""

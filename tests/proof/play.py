@@ -79,7 +79,9 @@ class Play:
             self.clock,
             self.source_clock,
             self.die,
-            self.fail_over,
+            self.fail_over if self.model.database.named else self.fail_over_unnamed,
+            self.skip,
+            self.tolerate,
             self.new_topic,
             self.lose_statement,
             self.intrude,
@@ -121,6 +123,40 @@ class Play:
         again = range(max(0, database.carried - self.model.random.randint(0, 3)), database.carried)
         for place in again:
             database.send(place, database.written[place])
+
+    def fail_over_unnamed(self) -> None:
+        """The same where no transaction has a name: somebody says where the collector goes on.
+
+        It sends some again, or skips what it had not sent; somebody reads the table anew.
+        """
+        if self.model.random.random() < 0.5:
+            self.model.database.fail_over()
+            self.model.database.skip()
+        else:
+            self.fail_over()
+        self._then(self.model.database.snapshot)
+
+    def skip(self) -> None:
+        """The collector skips a piece of the log with a heartbeat in it; a new base has it all."""
+        self.model.change()
+        self.model.beat()
+        self.model.database.skip()
+        self._then(self.model.database.snapshot)
+
+    def tolerate(self) -> None:
+        """The collector is to go on though it cannot send some rows, and then no more.
+
+        Each is seen by a look: what is changed back between two looks nobody sees.
+        """
+        database, random = self.model.database, self.model.random
+        database.tolerant, database.refused = True, random.randint(1, 2)
+        self.model.land()
+        self._then(self._end_tolerance)
+
+    def _end_tolerance(self) -> None:
+        self.model.land()
+        self.model.database.tolerant = False
+        self._mends.append((self.seconds + 14, self.model.database.snapshot))
 
     def new_topic(self) -> None:
         """The topic goes, with what was not landed, and comes again, empty.

@@ -1,6 +1,7 @@
 """A landing loop over topics kept in memory: its batches are really written and committed."""
 
 import json
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -254,7 +255,8 @@ class Desk:
     """A landing loop over two sources, ``a`` and ``b``.
 
     Those with one of ``registries`` write Avro.  ``meanwhile`` happens once, after the next
-    batch's records are read and before its commit.
+    batch's records are read and before its commit.  ``ticks`` are the seconds by which looks at a
+    collector are apart.
     """
 
     home: Path
@@ -268,6 +270,7 @@ class Desk:
     standards: tuple[StandardRule, ...] = ()
     tasks: list[int] = field(default_factory=list)
     now: datetime = NOW
+    ticks: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         """Go on from what the lake says."""
@@ -289,6 +292,7 @@ class Desk:
                     lambda _: cast(Source, self.server),
                     self.dialect,
                     registry=self.registries.get(one.name),
+                    clock=self.ticks,
                 )
                 for one in sources
             ),
