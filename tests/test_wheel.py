@@ -10,15 +10,27 @@ import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import httpx
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
+from demo.daemon import Daemon
+from demo.ports import free_ports
+from demo.servers import Servers
+from demo.web import LOCAL
 from pipeline import jars
+from pipeline.errors import UnreachableError
 from pipeline.extras import EXTRAS
 
 PARTS = ("pipeline", "checks", "alerts", "monitor", "demo", "bench", "tests", "docs", "grafana")
+NAME = "depot"
+LARGEST = 950  # MiB; 937 were measured, of which pyspark is 453
 CARRIED = {"anyio", "h11", "py4j", "starlette"}  # parts of what fastapi, uvicorn and pyspark offer
 BEHIND = {"crc32c"}  # kafka-python imports it where it is installed
 FILES = ("pyproject.toml", "README.md", "LICENSE", "jars.lock")
@@ -72,6 +84,176 @@ def test_f180_an_installed_wheel_finds_its_data_outside_the_checkout(
     cache = str(tmp_path / "cache" / "sluice" / "jars")
     assert told == ["False", str(len(jars.locked())), "runbooks/lost.md", cache]
     assert (tmp_path / "sluice.yaml").is_file()
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel and what it declares, without an extra.
+
+    Versions are those of the lock: a release of another must not fail this test.
+    """
+    home = tmp_path_factory.mktemp("installed") / "env"
+    lock = jars.ROOT / "requirements.lock"
+    into = ("--python", str(home / "bin" / "python"), "--constraint", str(lock))
+    for command in (
+        ("venv", "--python", sys.executable, str(home)),
+        ("pip", "install", *into, str(wheel)),
+    ):
+        done = subprocess.run(
+            [_uv(), *command],
+            env={**os.environ, "UV_SYSTEM_CERTS": "true"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
+        )
+        assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_f180_an_installed_wheel_gets_a_table_ready_outside_of_the_repository(
+    environment: Path, servers: Servers, tmp_path: Path
+) -> None:
+    site = Site(environment, tmp_path / "site")
+    site.home.mkdir()
+    servers.mysql.execute(
+        f"CREATE DATABASE {NAME}",
+        *(f"CREATE TABLE {NAME}.orders_{n} (id INT PRIMARY KEY, item TEXT)" for n in (1, 2)),
+        *(f"INSERT INTO {NAME}.orders_{n} VALUES ({n}, 'tea')" for n in (1, 2)),
+    )
+    try:
+        site.sluice("init")
+        site.configure(servers)
+
+        assert "run `sluice jars`" in site.sluice("check-config")
+        assert "run `sluice jars`" in site.sluice("run", status=2)
+        site.sluice("jars", "--from", _maven(tmp_path / "maven").as_uri())
+        assert "warning" not in site.sluice("check-config")
+        assert "no collector is registered" in site.sluice("doctor", status=1)
+        site.sluice("connector", NAME, "--apply")
+        assert "nothing is refused" in site.sluice("doctor")
+
+        site.start()
+        answer = site.sluice("gate", f"{NAME}.orders", "--wait", "6m")
+
+        assert answer.startswith("READY")
+        assert site.rows() == 2
+    finally:
+        site.service.stop()
+        with suppress(UnreachableError):
+            servers.connect.deregister(NAME)
+        servers.mysql.execute(f"DROP DATABASE {NAME}")
+
+
+@pytest.mark.stack
+def test_f181_the_base_installation_is_as_small_as_its_parts_allow(
+    environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (packages,) = environment.glob("lib/python*/site-packages")
+    sizes = {one.name: _mebibytes(one) for one in packages.iterdir()}
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:5]
+    whole = _mebibytes(environment)
+
+    with capsys.disabled():
+        parts = ", ".join(f"{name} {sizes[name]:.0f}" for name in largest)
+        sys.stdout.write(f"\nbase installation: {whole:.0f} MiB ({parts})\n")
+
+    assert whole < LARGEST, "see docs/dependencies.md, Size"
+
+
+def _mebibytes(place: Path) -> float:
+    """Of the files below *place*, without those that are compiled at their first import."""
+    files = [place] if place.is_file() else place.rglob("*")
+    plain = (one for one in files if one.is_file() and not one.is_symlink())
+    return sum(one.stat().st_size for one in plain if one.suffix != ".pyc") / 2**20
+
+
+@dataclass(eq=False)
+class Site:
+    """A folder in which the installed program is used, as one of an operator."""
+
+    environment: Path
+    home: Path
+
+    def __post_init__(self) -> None:
+        (self.port,) = free_ports(1)
+        own = {"DEPOT_PASSWORD": "sluice", "SLUICE_JARS": str(self.home / "jars")}
+        self.service = Daemon("sluice", self.home / "service.log", environment=own)
+
+    def configure(self, servers: Servers) -> None:
+        """Edit what init has written."""
+        path = self.home / "sluice.yaml"
+        debezium = self.home / "debezium.properties"
+        debezium.write_text("password=debezium\n", encoding="utf-8")
+        written = path.read_text(encoding="utf-8")
+        for before, after in (
+            ("127.0.0.1:9092", servers.kafka.bootstrap),
+            ("name: shop", f"name: {NAME}"),
+            ("port: 3306", f"port: {servers.mysql.port}"),
+            ("SHOP_PASSWORD", "DEPOT_PASSWORD"),
+            ("prefix: shop", f"prefix: {NAME}"),
+            ("http://127.0.0.1:8083", servers.connect.url),
+            (
+                "connector: shop\n",
+                f"connector: {NAME}\n      options:"
+                f' {{settings: {{database.password: "${{file:{debezium}:password}}"}}}}\n',
+            ),
+        ):
+            assert before in written
+            written = written.replace(before, after, 1)
+        written += f"""
+tables: [{{shards: '{NAME}\\.orders_\\d', table: {NAME}.orders}}]
+pipeline: {{driver_memory: 1g}}
+http: {{port: {self.port}}}
+"""
+        path.write_text(written, encoding="utf-8")
+
+    def sluice(self, *words: str, status: int = 0) -> str:
+        """What the program prints; *status* is its exit status."""
+        done = subprocess.run(
+            [*self._command(*words)],
+            env={**os.environ, **self.service.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def start(self) -> None:
+        """Run the service until the test stops it."""
+        self.service.start(self._command("run"), self._answers, timedelta(minutes=3))
+
+    def rows(self) -> int:
+        """Rows in the mirror, as an engine reads it."""
+        mirror = DeltaTable(str(self.home / "lake" / "mirrors" / NAME / "orders"))
+        asked = QueryBuilder().register("t", mirror).execute("SELECT * FROM t")
+        return int(asked.read_all().num_rows)
+
+    def _command(self, *words: str) -> tuple[str, ...]:
+        """As typed in the folder: what Python finds there it would import, too."""
+        outside = ("/usr/bin/env", "--unset=PYTHONPATH", f"--chdir={self.home}")
+        return (*outside, str(self.environment / "bin" / "sluice"), *words)
+
+    def _answers(self) -> bool:
+        try:
+            return LOCAL.get(f"http://127.0.0.1:{self.port}/livez").is_success
+        except httpx.HTTPError:
+            return False
+
+
+def _maven(root: Path) -> Path:
+    """Spark's jars, which `make setup` has fetched, laid out as a Maven repository."""
+    for jar in jars.locked():
+        if jar.folder == jars.SPARK:
+            group, artifact, version = jar.coordinate.split(":")[:3]
+            folder = root.joinpath(*group.split("."), artifact, version)
+            folder.mkdir(parents=True)
+            shutil.copy(jars.JARS / jar.folder / jar.file, folder)
+    return root
 
 
 def _uv() -> str:
