@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from pipeline.errors import ConfigError, FormatError, UnreachableError
+from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
 from pipeline.formats.format import OPTIONAL, Format, Schemas
 from pipeline.formats.message_text import MessageText, PlainText
 from pipeline.lake.log_errors import ErrorRow
@@ -92,12 +92,15 @@ class ErrorTable:
         """All that is known of one.
 
         Raises:
-            ConfigError: there is none of that name.
+            UnknownNameError: there is none of that name.
+            ConfigError: it is open, but could be read.
         """
         found = self.lake.changes().error(name) if place_of(name) is not None else None
         if found is None:
             named = any(name in one.ids for one in self._mark().quarantine.values())
-            raise ConfigError((READABLE if named else UNKNOWN).format(name=name))
+            if named:
+                raise ConfigError(READABLE.format(name=name))
+            raise UnknownNameError(UNKNOWN.format(name=name))
         row, value = found
         its = self._format(row.source)
         number = its.text.schema_of(value)

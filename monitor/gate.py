@@ -18,7 +18,7 @@ from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.stage_questions import refusal
 from pipeline.cut import cut as parse_cut
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
@@ -67,8 +67,9 @@ class Gate:
         """Answer now, for all *tables*.
 
         Raises:
-            ConfigError: one of them is not known; the message lists those that are.  Or none of
-                its images are made, or it is not copied there, and that is asked for.
+            UnknownNameError: one of them is not known; the message lists those that are.
+            ConfigError: none of its images are made, or it is not copied there, and that is asked
+                for.
         """
         why = refusal(tables, stage, copy, self.published, self.copies)
         look = self.watcher.look(FRESH, tables)
@@ -76,7 +77,7 @@ class Gate:
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:
             names = [table.name for table in self.roster.tables()]
-            raise ConfigError(f"no table {unknown[0]!r}; known: {alike(unknown[0], names)}")
+            raise UnknownNameError(f"no table {unknown[0]!r}; known: {alike(unknown[0], names)}")
         if why:
             raise ConfigError(why)
         if unknown:

@@ -7,7 +7,7 @@ from threading import Lock
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.lineage import ColumnLink, columns_of_before, links, links_of_tables
 from pipeline.changelog.table import app
-from pipeline.errors import ConfigError
+from pipeline.errors import UnknownNameError
 from pipeline.route import Router
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import TableRule
@@ -33,7 +33,7 @@ class Lineage:
         """What `links` finds of *name*, as of what has landed.
 
         Raises:
-            ConfigError: nothing that has landed bears the name.
+            UnknownNameError: nothing that has landed bears the name.
             UnreachableError: the lake did not answer.
         """
         mark = self.lake.mark()
@@ -42,9 +42,11 @@ class Lineage:
             gone = () if mark is None else columns_of_before(self._learnt(), mark.shards, name)
             if gone:
                 msg = "; ".join(map(str, gone[-_FEW:]))
-                raise ConfigError(f"{msg}; ask for the column by the name that it has now, if any")
+                raise UnknownNameError(
+                    f"{msg}; ask for the column by the name that it has now, if any"
+                )
             msg = f"no table, shard or column {name!r} has landed"
-            raise ConfigError(f"{msg}; write database.table or database.table.column")
+            raise UnknownNameError(f"{msg}; write database.table or database.table.column")
         return found
 
     def of_tables(self, names: Collection[str]) -> Mapping[str, tuple[ColumnLink, ...]]:

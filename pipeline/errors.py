@@ -21,6 +21,10 @@ class ConfigError(SluiceError):
     """The operator must change a setting; nothing was started or changed."""
 
 
+class UnknownNameError(ConfigError):
+    """Nothing has the name or the id that was given; the message says where those are that exist."""
+
+
 class UnreachableError(SluiceError):
     """A server did not answer; the same call may succeed later."""
 

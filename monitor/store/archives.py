@@ -11,7 +11,7 @@ from sqlalchemy import Insert, Row, insert, select
 from monitor.store.database import Database
 from monitor.store.schema import archive_windows, archive_withdrawals
 from pipeline.archive import ArchiveWindow, RegisteredWindow
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnknownNameError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ class Archives:
                 self._write(insert(archive_withdrawals).values(**row))
                 return replace(one, withdrawn=word)
         known = ", ".join(one.id for one in self.list() if one.withdrawn is None) or "none"
-        raise ConfigError(f"no window {number!r} counts; nothing was recorded; known: {known}")
+        kind = ConfigError if any(one.id == number for one in self.list()) else UnknownNameError
+        raise kind(f"no window {number!r} counts; nothing was recorded; known: {known}")
 
     def registered(self) -> tuple[RegisteredWindow, ...]:
         """All that count, newest first."""

@@ -1,8 +1,10 @@
 """The HTTP face: gate and readiness for programs, metrics for Prometheus, a page for people.
 
 Answers of the gate: 200 ready, 404 not yet or unknown, 409 blocked or revoked, 400 no such table
-or cut.  A path that no route has is 400, too.  Nothing is asked of a source or the lake here but
-by the gate and for waivers, within their samples' age.
+or cut.  A path that no route has is 400, too.  Elsewhere a name that nothing has is 404.
+
+Nothing is asked of a source or the lake here but by the gate and for waivers, within their samples'
+age.
 """
 
 from dataclasses import dataclass
@@ -25,7 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from checks.readiness import ReadinessState
 from monitor.board import Board
-from monitor.gate import CLOSED, Decision
+from monitor.gate import CLOSED, Decision, GateQuestion
+from monitor.nearest import nearest
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.archives import ARCHIVE_ROUTES
@@ -36,7 +39,7 @@ from monitor.web.first_lines import first_lines
 from monitor.web.history_api import HISTORY_ROUTES
 from monitor.web.lineage import LINEAGE_ROUTES
 from monitor.web.metrics import CONTENT_TYPE
-from monitor.web.parts import ApiParts, Parts, Room
+from monitor.web.parts import ApiParts, GateRoom, Parts, Room
 from monitor.web.pauses import PAUSE_ROUTES
 from monitor.web.problems import Api, refuse
 from monitor.web.quarantine import QUARANTINE_ROUTES
@@ -44,9 +47,10 @@ from monitor.web.repairs import REPAIR_ROUTES
 from monitor.web.request_rules import RequestRules
 from monitor.web.runbooks import RUNBOOK_ROUTES, reference_page
 from monitor.web.shown_tables import TableQuestion
-from monitor.web.status_page import status_page
+from monitor.web.status_page import WORST_FIRST, status_page
 from monitor.web.trusted import TOKEN_NEEDED, Access, refusal
 from pipeline.clocks import over
+from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
 
 LONGEST_WAIT = 300.0
@@ -143,7 +147,19 @@ async def ask(
     404 of something else.
     """
     question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
-    began, patience = parts.clock(), timedelta(seconds=wait)
+    try:
+        decision = await _decision(parts, room, question, timedelta(seconds=wait), patient=patient)
+    except UnknownNameError as error:  # a sensor reads 404 as "not yet", and would wait
+        raise ConfigError(str(error)) from error
+    headers = {GATE_HEADER: decision.state.value}
+    return JSONResponse(_answer(decision), decision.status(patient=patient), headers)
+
+
+async def _decision(
+    parts: ApiParts, room: GateRoom, question: GateQuestion, patience: timedelta, *, patient: bool
+) -> Decision:
+    """The first answer that ends the wait, or the last one in time."""
+    began = parts.clock()
     with parts.way.first(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
@@ -154,8 +170,7 @@ async def ask(
         if later is None:
             break  # "not yet" is never wrong
         decision = later
-    headers = {GATE_HEADER: decision.state.value}
-    return JSONResponse(_answer(decision), decision.status(patient=patient), headers)
+    return decision
 
 
 @GATE_ROUTES.get("/late", responses={200: answer(list[answers.LateImage | answers.LatePartition])})
@@ -220,15 +235,23 @@ def reference(request: Request) -> str:
     return reference_page(request.app.openapi())
 
 
-@SERVICE_ROUTES.get("/tables/{table:path}", include_in_schema=False)
-def table_page(table: str) -> RedirectResponse:
+@SERVICE_ROUTES.get(
+    "/tables/{table:path}",
+    status_code=307,
+    response_class=RedirectResponse,
+    responses={307: {"description": "The page with this table"}, **NOT_FOUND},
+)
+def table_page(parts: Parts, table: str) -> RedirectResponse:
     """The page with this table alone."""
+    parts.require_known(table)
     return RedirectResponse(f"/?{urlencode({'text': table})}")
 
 
 @SERVICE_ROUTES.get("/", response_class=HTMLResponse)
 def page(parts: Parts, text: str = "", state: str = "", page: int = 1) -> str:
     """What a person on call reads first; tables by a part of their name, and by state."""
+    if state not in ("", *WORST_FIRST):
+        raise ConfigError(f"no state {state!r}, {nearest(state, WORST_FIRST)}")
     asked = TableQuestion(text, state, page)
     return status_page(parts.current.board, parts.clock(), asked)
 

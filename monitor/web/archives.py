@@ -6,7 +6,6 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from monitor.nearest import alike
 from monitor.store.archives import ArchiveRecord, Withdrawal
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
@@ -54,10 +53,8 @@ def archives(parts: Parts) -> JSONResponse:
     responses={201: answer(answers.RecordedArchive), **NOT_FOUND},
 )
 def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
-    """Keep rows that are deleted in a window: 201; 400 if there is no such table or time."""
-    if parts.gate.roster.table(body.table) is None:
-        known = alike(body.table, [table.name for table in parts.gate.roster.tables()])
-        raise ConfigError(f"no table {body.table!r}; nothing was recorded; known: {known}")
+    """Keep rows that are deleted in a window: 201; 404 if there is no such table."""
+    parts.table(body.table)
     span = (body.since.astimezone(UTC), body.until.astimezone(UTC))
     told = (*span, body.column, body.before, body.reason, body.who)
     window = ArchiveWindow(*told)
@@ -74,7 +71,7 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     responses={201: answer(answers.WithdrawnArchive), **NOT_FOUND},
 )
 def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
-    """Let a window count no more: 201; 400 if none that counts has this id."""
+    """Let a window count no more: 201; 404 if none has this id."""
     word = Withdrawal(body.who, parts.clock(), body.reason)
     return JSONResponse({"window": _told(parts.store.archives.withdraw(body.id, word))}, 201)
 

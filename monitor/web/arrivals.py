@@ -10,7 +10,7 @@ from monitor.nearest import alike
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.parts import ApiParts, Parts
-from pipeline.errors import ConfigError
+from pipeline.errors import UnknownNameError
 from pipeline.model import Shard
 from pipeline.sources.arrivals import PartitionArrivals
 
@@ -29,7 +29,7 @@ def arrivals(
     asked = parts.arrivals.get(source)
     if asked is None:
         known = alike(source, sorted(parts.arrivals))
-        raise ConfigError(f"no source {source!r} tells of partitions; known: {known}")
+        raise UnknownNameError(f"no source {source!r} tells of partitions; known: {known}")
     end = asked.end()
     until = end if until is None else min(until, end)
     found = asked.between(after, until)

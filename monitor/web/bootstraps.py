@@ -15,7 +15,7 @@ from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Rate, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Shard
 from pipeline.rereads import Preview
 
@@ -45,7 +45,7 @@ def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
     "/bootstraps", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
 )
 def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
-    """Have tables read again: 202; one that is being read already goes on. 400: no such table."""
+    """Have tables read again: 202; one that is being read already goes on. 404: no such table."""
     for name in body.tables:
         _require(name, parts)
     wish = RereadWish(rate=body.rate)
@@ -62,12 +62,17 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
 
 @REREAD_ROUTES.post("/rereads/cancelled", responses={200: answer(answers.Backfills), **NOT_FOUND})
 def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
-    """Give up what is read of tables (`shop.*`: of all that begin so) now; 400 if nothing is."""
+    """Give up what is read of tables (`shop.*`: of all that begin so) now.
+
+    400 if nothing of them is being read, 404 if there is no such table.
+    """
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     ended = dict[str, RereadRequest]()
     for name in body.tables:
         found = meant(name, open_ones)
         if not open_ones.keys() >= {*found} or not found:
+            if found:
+                parts.table(name)
             raise ConfigError(f"{name} is not being read now; nothing was recorded")
         ended |= {one: open_ones[one] for one in found}
     why = f"cancelled by {body.who}: {body.reason}"
@@ -99,7 +104,7 @@ def _require(name: str, parts: ApiParts) -> None:
     """Refuse a table of which nothing has landed, no statement tells, and no source has it.
 
     Raises:
-        ConfigError: there is none.
+        UnknownNameError: there is none.
     """
     if parts.gate.roster.table(name) is not None:
         return
@@ -109,7 +114,7 @@ def _require(name: str, parts: ApiParts) -> None:
     if parts.gate.roster.has_source_of(name):
         return
     msg = f"no table {name!r} is known: nothing of it has landed, and no source tells of it now"
-    raise ConfigError(f"{msg}; `sluice status` shows the tables")
+    raise UnknownNameError(f"{msg}; `sluice status` shows the tables")
 
 
 def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:

@@ -2,19 +2,21 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from alerts.model import IncidentState
 from checks.waivable import waivable
+from monitor.nearest import alike
 from monitor.store.waivers import Waiver
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Text
-from monitor.web.parts import Parts
-from pipeline.errors import ConfigError
+from monitor.web.parts import ApiParts, Parts
+from pipeline.errors import ConfigError, UnknownNameError
 
+MOST_LOOKED_AT = 1_000  # verdicts, for the names of checks
 HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
@@ -53,7 +55,7 @@ def certificate(parts: Parts, number: str) -> JSONResponse:
     """A READY answer with its evidence, and whether it still holds."""
     found = parts.store.certificates.get(number)
     if found is None:
-        raise HTTPException(404, f"no certificate {number!r}")
+        raise UnknownNameError(f"no certificate {number!r}; the gate's READY answers name theirs")
     return JSONResponse(render.certificate(found))
 
 
@@ -75,7 +77,10 @@ def states(parts: Parts) -> JSONResponse:
 )
 def transitions(parts: Parts, table: str) -> JSONResponse:
     """What a table was at, newest first; as far back as its last hundred states."""
-    return JSONResponse([render.life(one) for one in parts.store.table_states.list(table)])
+    found = parts.store.table_states.list(table)
+    if not found:
+        parts.require_known(table)
+    return JSONResponse([render.life(one) for one in found])
 
 
 @HISTORY_ROUTES.get("/verdicts", responses={200: answer(list[answers.Verdict]), **NOT_FOUND})
@@ -87,11 +92,23 @@ def verdicts(
     ``looked`` is when the check last ran and ``now`` what it said then, by the last round.
     """
     found = parts.store.verdicts.list(table=table, check=check, limit=limit)
+    if not found:
+        _require_named(parts, table, check)
     names = {one.table for one in found}
     views = [view for view in parts.current.board.tables if view.table.name in names]
     newest = {(one.table, one.check): one for view in views for one in view.verdicts}
     told = [render.verdict(one, newest.get((one.table, one.check))) for one in found]
     return JSONResponse(told)
+
+
+def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
+    """Refuse names that no verdict has, unless *table* is one without verdicts yet."""
+    if table is not None:
+        parts.require_known(table)
+    if check is not None and not parts.store.verdicts.list(check=check, limit=1):
+        kept = parts.store.verdicts.list(limit=MOST_LOOKED_AT)
+        known = alike(check, sorted({one.check for one in kept}))
+        raise UnknownNameError(f"no check {check!r} has given a verdict; known: {known}")
 
 
 @HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})
@@ -111,10 +128,11 @@ def incidents(
     responses={200: answer(answers.Acknowledgement), **NOT_FOUND},
 )
 def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
-    """Somebody has it in hand: it is not repeated; 400 if no such incident is open."""
+    """Somebody has it in hand: it is not repeated; 400 if it is over, 404 if there is none."""
     if not parts.store.incidents.acknowledge(number, body.who, parts.clock()):
+        kind = UnknownNameError if parts.store.incidents.get(number) is None else ConfigError
         msg = f"no open incident {number!r}; nothing was recorded"
-        raise ConfigError(f"{msg}; `sluice status` shows the ids")
+        raise kind(f"{msg}; `sluice status` shows the ids")
     made: answers.Acknowledgement = {"id": number, "acknowledged": body.who}
     return JSONResponse(made)
 
@@ -144,7 +162,7 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
         raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
     if body.id not in parts.store.waivers.waived() and not parts.borne(body.id):
         msg = f"nothing is named {body.id} now; nothing was recorded"
-        raise HTTPException(404, f"{msg}; `sluice explain TABLE` shows the ids")
+        raise UnknownNameError(f"{msg}; `sluice explain TABLE` shows the ids")
     now = parts.clock()
     if body.until is not None and body.until <= now:
         raise ConfigError(f"until: {body.until.isoformat()} is over; give a later time")
@@ -165,7 +183,7 @@ def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResp
     now = parts.clock()
     if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
         msg = f"no open waiver {id_!r}; nothing was recorded"
-        raise HTTPException(404, f"{msg}; GET /v1/waivers lists them")
+        raise UnknownNameError(f"{msg}; GET /v1/waivers lists them")
     made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.instant(now)}
     return JSONResponse(made)
 

@@ -16,12 +16,14 @@ from monitor.board import CurrentBoard
 from monitor.error_table import ErrorTable
 from monitor.gate import Decision, Gate, GateQuestion
 from monitor.lineage import Lineage
+from monitor.nearest import alike
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.scrape import Scrape
 from monitor.web.trusted import Access
 from monitor.web.waiting_room import WaitingRoom
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnknownNameError
+from pipeline.model import Table
 from pipeline.sources.arrivals import SourceArrivals
 
 GateRoom = WaitingRoom[GateQuestion, Decision]
@@ -55,6 +57,30 @@ class ApiParts:
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""
         return Bearers(self.gate, self.store.outbox).bear(name)
+
+    def table(self, name: str) -> Table:
+        """The table of that name, to be written about.
+
+        Raises:
+            UnknownNameError: there is none now.
+        """
+        found = self.gate.roster.table(name)
+        if found is None:
+            raise UnknownNameError(f"no table {name!r}; nothing was recorded; {self._named(name)}")
+        return found
+
+    def require_known(self, name: str) -> None:
+        """Refuse a name of which nothing is kept, unless it is that of a table, or was.
+
+        Raises:
+            UnknownNameError: there was never one; before anything has landed nobody can say so.
+        """
+        roster, retired = self.gate.roster, self.current.board.retired
+        if roster.known and not roster.table(name) and name not in {one.table for one in retired}:
+            raise UnknownNameError(f"no table {name!r}; {self._named(name)}")
+
+    def _named(self, name: str) -> str:
+        return f"known: {alike(name, [table.name for table in self.gate.roster.tables()])}"
 
     def error_table(self) -> ErrorTable:
         """What reads what is quarantined.

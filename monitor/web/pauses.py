@@ -13,7 +13,7 @@ from monitor.store.pauses import PauseRecord
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, TableNames, Text
-from monitor.web.parts import ApiParts, Parts
+from monitor.web.parts import Parts
 from pipeline.durations import PATTERN, duration
 from pipeline.errors import ConfigError
 
@@ -50,11 +50,11 @@ def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
 
 @PAUSE_ROUTES.post("/pauses", status_code=201, responses={201: answer(answers.Pauses), **NOT_FOUND})
 def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
-    """Merge nothing into tables until they are resumed: 201; 400 if there is no such table."""
+    """Merge nothing into tables until they are resumed: 201; 404 if there is no such table."""
     now = parts.clock()
     until = None if body.until is None else _until(body.until, now)
     for name in body.tables:
-        _require(name, parts)
+        parts.table(name)
     made = [
         parts.store.pauses.begin(Pause(name, body.reason, body.who, now, until))
         for name in dict.fromkeys(body.tables)
@@ -65,11 +65,12 @@ def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
 
 @PAUSE_ROUTES.post("/pauses/ended", responses={200: answer(answers.Pauses), **NOT_FOUND})
 def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
-    """Let tables go on; 400 if one of them is not paused."""
+    """Let tables go on; 400 if one of them is not paused, 404 without such a table."""
     now = parts.clock()
     standing = parts.store.pauses.standing(now)
     for name in body.tables:
         if name not in standing:
+            parts.table(name)
             paused = alike(name, sorted(standing)) if standing else "none"
             raise ConfigError(f"{name} is not paused; nothing was recorded; paused: {paused}")
     for name in body.tables:
@@ -99,12 +100,6 @@ def _until(text: str, now: datetime) -> datetime:
     if found <= now:
         raise ConfigError(f"until {text!r} has passed; nothing was recorded")
     return found
-
-
-def _require(name: str, parts: ApiParts) -> None:
-    if parts.gate.roster.table(name) is None:
-        known = alike(name, [table.name for table in parts.gate.roster.tables()])
-        raise ConfigError(f"no table {name!r}; nothing was recorded; known: {known}")
 
 
 def _told(one: PauseRecord) -> answers.Pause:

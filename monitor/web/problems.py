@@ -19,7 +19,13 @@ from starlette.routing import Match
 
 from monitor.nearest import nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
-from pipeline.errors import ConfigError, HeldError, ProofError, UnreachableError
+from pipeline.errors import (
+    ConfigError,
+    HeldError,
+    ProofError,
+    UnknownNameError,
+    UnreachableError,
+)
 
 COMMON = {
     400: "A parameter, a key of the body or a value is wrong",
@@ -55,6 +61,7 @@ class Api(FastAPI):
     def __init__(self, **rest: Any) -> None:
         super().__init__(**rest)
         self.exception_handler(ConfigError)(_bad_request)
+        self.exception_handler(UnknownNameError)(_unknown)
         self.exception_handler(RequestValidationError)(_bad_parameters)
         for error in (UnreachableError, ProofError, HeldError):
             self.exception_handler(error)(_unreachable)
@@ -87,6 +94,10 @@ def _declare(document: dict[str, Any]) -> None:
 
 async def _bad_request(_: Request, error: Exception) -> JSONResponse:
     return refuse(400, str(error))
+
+
+async def _unknown(_: Request, error: Exception) -> JSONResponse:
+    return refuse(404, str(error))
 
 
 async def _bad_parameters(request: Request, error: Exception) -> JSONResponse:

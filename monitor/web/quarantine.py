@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,7 +19,7 @@ from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.apply.main_and_error import main_and_error
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.lake.log_errors import ErrorRow
 
 QUARANTINE_ROUTES = APIRouter(prefix="/v1")
@@ -62,10 +62,13 @@ def quarantine(
     found, counts = errors.rows(table, limit), errors.count()
     made, still = _newest(parts, [one.change for one in found]), errors.open(found)
     told = [_row(one, made.get(one.change), open_=still[one.change]) for one in found]
+    books = _books(parts, table)
+    if table is not None and not (found or books or table in counts):
+        parts.require_known(table)
     answered: answers.Quarantine = {
         "changes": [one for one in told if every or one["state"] == "open"],
         "open": {name: count for name, count in counts.items() if table in (None, name)},
-        "tables": _books(parts, table),
+        "tables": books,
     }
     return JSONResponse(answered)
 
@@ -74,7 +77,7 @@ def quarantine(
     "/quarantine/message", responses={200: answer(answers.QuarantinedMessage), **NOT_FOUND}
 )
 def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # noqa: A002
-    """One of them, with so many *letters* of what it says; 400 if there is none of that name."""
+    """One of them, with so many *letters* of what it says; 404 if there is none of that name."""
     errors = parts.error_table()
     one = errors.message(id)
     if letters:
@@ -128,7 +131,7 @@ def resubmission(parts: Parts, number: str) -> JSONResponse:
     """One of them; 404 if there is none of that id."""
     found = parts.store.resubmissions.get(number)
     if found is None:
-        raise HTTPException(404, f"no resubmission {number!r}")
+        raise UnknownNameError(f"no resubmission {number!r}; GET /v1/resubmissions lists them")
     return JSONResponse(_resubmission(found))
 
 

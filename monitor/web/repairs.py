@@ -17,7 +17,7 @@ from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bootstraps import backfills, meant
 from monitor.web.bounds import Rate, Text
 from monitor.web.parts import ApiParts, Parts
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Table
 from pipeline.rereads import RowsWished
 from pipeline.sources.condition import parsed
@@ -71,7 +71,7 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     """Have rows read again that are named: 202; 400 if they are none of the table's."""
     if "reason" not in body.model_fields_set and not body.dry_run:
         raise ConfigError("reason: is required; only a dry run needs none")
-    table = _table(body.table, parts)
+    table = parts.table(body.table)
     fails = _fails(body.incident, table, parts)
     if body.incident:
         rows = found_wrong(table, fails, body.most)
@@ -94,11 +94,11 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     condition = parsed(body.where) if body.where else None
     names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
     if not names:
-        raise ConfigError(
+        raise UnknownNameError(
             f"no table's name begins with {body.tables!r}; `sluice status` shows them"
         )
     for name in names:
-        table = _table(name, parts)
+        table = parts.table(name)
         if condition is not None:
             require_condition(table, condition, parts.gate.roster.columns(table))
     shown = None if body.day is None else _noon(body.day, parts)
@@ -122,18 +122,6 @@ def _asked(
         for name in names
     ]
     return backfills(made, parts, 202)
-
-
-def _table(name: str, parts: ApiParts) -> Table:
-    """The table of that name.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    found = parts.gate.roster.table(name)
-    if found is None:
-        raise ConfigError(f"no table {name!r} is known; `sluice status` shows the tables")
-    return found
 
 
 def _require_previewable(rows: RowsWished, most: int) -> None:
@@ -160,7 +148,7 @@ def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
 def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
     found = parts.store.incidents.get(incident)
     if found is None:
-        raise ConfigError(f"no incident {incident!r}; `sluice status` shows the open ones")
+        raise UnknownNameError(f"no incident {incident!r}; `sluice status` shows the open ones")
     if found.state is IncidentState.RESOLVED:
         raise ConfigError(f"incident {incident} is over: there is nothing to repair")
     checks = frozenset(one.check for one in found.members if one.table == table.name)

@@ -10,16 +10,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 from markdown_it import MarkdownIt
 
+from monitor.web.answers import NOT_FOUND
 from pipeline import installed
+from pipeline.errors import UnknownNameError
 
 DOCS = installed.data_file("docs")
 FOLDER = "runbooks"
-RUNBOOK_ROUTES = APIRouter(include_in_schema=False)
+RUNBOOK_ROUTES = APIRouter()
 _PAGE = Environment(autoescape=True).from_string(
     """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Sluice: {{ name }}</title>
@@ -77,14 +79,14 @@ def link(runbook: str) -> str:
     return f"{FOLDER}/{name}" if (DOCS / FOLDER / name.partition("#")[0]).is_file() else ""
 
 
-@RUNBOOK_ROUTES.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse)
+@RUNBOOK_ROUTES.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse, responses=NOT_FOUND)
 def runbook(name: str) -> str:
     """One of those that findings link to."""
     return _page(DOCS / FOLDER, name, "../")
 
 
-@RUNBOOK_ROUTES.get("/{name}.md", response_class=HTMLResponse)
-def page(name: str) -> str:
+@RUNBOOK_ROUTES.get("/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def document(name: str) -> str:
     """One of ``docs``, where runbooks lead to."""
     return _page(DOCS, name, "./")
 
@@ -92,7 +94,7 @@ def page(name: str) -> str:
 def _page(folder: Path, name: str, home: str) -> str:
     known = {path.stem: path for path in folder.glob("*.md")}
     if name not in known:
-        raise HTTPException(404, f"no page {name!r} here; known: {', '.join(sorted(known))}")
+        raise UnknownNameError(f"no page {name!r} here; known: {', '.join(sorted(known))}")
     return _rendered(known[name], home)
 
 

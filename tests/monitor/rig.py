@@ -272,10 +272,6 @@ class Client:
         """GET."""
         return asyncio.run(self._send("GET", path, **rest))
 
-    def head(self, path: str, **rest: Any) -> httpx.Response:
-        """HEAD."""
-        return asyncio.run(self._send("HEAD", path, **rest))
-
     def post(self, path: str, **rest: Any) -> httpx.Response:
         """POST."""
         return asyncio.run(self._send("POST", path, **rest))

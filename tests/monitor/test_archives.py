@@ -77,7 +77,7 @@ def test_what_no_delete_could_be_in_is_refused(
 ) -> None:
     answer = healthy.client.post("/v1/archives", json=body(**more))
 
-    assert answer.status_code == 400
+    assert answer.status_code == (404 if told.startswith("no table") else 400)
     assert told in answer.json()["error"]
     assert healthy.store.archives.registered() == ()
 

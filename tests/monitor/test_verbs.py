@@ -178,7 +178,7 @@ def test_f51_what_is_not_there_is_told_in_a_sentence(
     ("path", "status", "said"),
     [
         pytest.param("/v1/certificates/none", 404, "no certificate 'none'", id="a certificate"),
-        pytest.param("/v1/readiness/no.such", 400, "no table 'no.such'", id="a table"),
+        pytest.param("/v1/readiness/no.such", 404, "no table 'no.such'", id="a table"),
         pytest.param("/v1/gate?table=no.such", 400, "no table 'no.such'", id="a table at the gate"),
         pytest.param(f"/v1/gate?table={USERS}&cut=x", 400, "bad cut 'x'", id="a cut"),
         pytest.param("/v1/incidents?state=none", 400, "must be 'pending'", id="a state"),

@@ -3,7 +3,6 @@
 Covers monitor/web/answers.py.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,21 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from monitor.web.answers import PROBLEM_JSON
 from monitor.web.api import GATE_HEADER
-from tests.monitor.rig import ORDERS, USERS, Rig
-from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished, furnished
-from tests.pipeline.registry_server import registry_server
+from tests.monitor.rig import ORDERS, USERS
+from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished
 
 Step = tuple[str, str, int, Any, Any]
 """Method, path as it is declared, status, values for the path and the query, and the body."""
-
-
-@pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Furnished]:
-    folder = tmp_path_factory.mktemp("full")
-    rig = Rig(folder)
-    with registry_server() as answers:
-        yield furnished(rig, folder, answers)
-    rig.close()
 
 
 def steps(ids: dict[str, str]) -> list[Step]:

@@ -59,7 +59,7 @@ def test_a_window_goes_on_where_the_last_one_ended(told: Rig) -> None:
 def test_a_source_that_tells_of_no_partitions_is_refused(told: Rig) -> None:
     answer = told.client.get("/v1/arrivals", params={"source": "shop"})
 
-    assert answer.status_code == 400
+    assert answer.status_code == 404
     assert answer.json()["error"] == "no source 'shop' tells of partitions; known: logs"
 
 

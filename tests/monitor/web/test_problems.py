@@ -11,6 +11,9 @@ import pytest
 from monitor.web.answers import PROBLEM_JSON
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
+from tests.monitor.web.furnished import WHO, Furnished
+
+WINDOW = {"since": "2026-03-28T05:00:00Z", "until": "2026-03-28T06:00:00Z"}
 
 
 def require_problem(answer: httpx.Response, status: int) -> str:
@@ -86,12 +89,61 @@ def test_f185_what_fails_is_a_problem_that_shows_no_defect(
     assert "secret" not in said
 
 
-@pytest.mark.parametrize("path", ["/", "/livez", f"/v1/gate?table={USERS}", "/v1/tables"])
-def test_f191_head_is_answered_as_get(rig: Rig, path: str) -> None:
-    rig.round()
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        pytest.param(method, path, body, id=f"{method} {path}")
+        for method, path, body in (
+            ("GET", "/tables/no.such", None),
+            ("GET", "/v1/tables/no.such/states", None),
+            ("GET", "/v1/readiness/no.such", None),
+            ("GET", "/v1/verdicts?table=no.such", None),
+            ("GET", "/v1/verdicts?check=no_such", None),
+            ("GET", "/v1/arrivals?source=none", None),
+            ("GET", "/v1/lineage?name=no.such", None),
+            ("GET", "/v1/quarantine?table=no.such", None),
+            ("GET", "/v1/quarantine/message?id=none", None),
+            ("GET", "/v1/certificates/none", None),
+            ("GET", "/v1/resubmissions/none", None),
+            ("GET", "/runbooks/none.md", None),
+            ("GET", "/none.md", None),
+            ("POST", "/v1/incidents/none/acknowledgement", {"who": "ann"}),
+            ("POST", "/v1/waivers", {"id": "schema:a.b@7", **WHO}),
+            ("DELETE", "/v1/waivers/none", WHO),
+            ("POST", "/v1/pauses", {"tables": ["no.such"], **WHO}),
+            ("POST", "/v1/pauses/ended", {"tables": ["no.such"], "who": "ann"}),
+            ("POST", "/v1/bootstraps", {"tables": ["no.such"], **WHO}),
+            ("POST", "/v1/rereads/cancelled", {"tables": ["no.such"], **WHO}),
+            ("POST", "/v1/repairs", {"table": "no.such", "keys": ["1"], **WHO}),
+            ("POST", "/v1/repairs", {"table": USERS, "incident": "none", **WHO}),
+            ("POST", "/v1/replays", {"tables": "no.such", **WHO}),
+            ("POST", "/v1/replays", {"tables": "none.*", **WHO}),
+            ("POST", "/v1/archives", {"table": "no.such", **WINDOW, **WHO}),
+            ("POST", "/v1/archives/withdrawals", {"id": "none", **WHO}),
+            ("POST", "/v1/resubmissions", {"id": "none", "unchanged": True, **WHO}),
+        )
+    ],
+)
+def test_f191_a_name_that_nothing_has_is_404_on_every_route(
+    full: Furnished, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    answer = full.client.ask(method, path, **({} if body is None else {"json": body}))
+
+    require_problem(answer, 404)
+
+
+def test_f191_the_gate_alone_answers_400_for_it(full: Furnished) -> None:
+    answer = full.client.get("/v1/gate?table=no.such")
+
+    assert require_problem(answer, 400).startswith("no table 'no.such'; known: shop.orders")
+
+
+def test_f191_before_anything_has_landed_no_name_is_unknown(rig: Rig) -> None:
+    assert rig.client.get("/v1/verdicts?table=no.such").json() == []
+    assert rig.client.get("/v1/readiness/no.such").json()["state"] == "unknown"
+
+
+def test_f191_an_unknown_state_is_refused_by_the_page(rig: Rig) -> None:
     rig.round()
 
-    asked, headed = rig.client.get(path), rig.client.head(path)
-
-    assert headed.status_code == asked.status_code == 200
-    assert headed.headers["Content-Type"] == asked.headers["Content-Type"]
+    assert "the nearest is blocked" in require_problem(rig.client.get("/?state=bloked"), 400)

@@ -73,7 +73,7 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
     ("words", "why"),
     [
         ((USERS,), "no rows are named"),
-        (("shop.nobody", "--keys", "1"), "no table 'shop.nobody' is known"),
+        (("shop.nobody", "--keys", "1"), "no table 'shop.nobody'; nothing was recorded"),
         ((USERS, "--ranges", "5..1"), "write 17..29"),
         ((USERS, "--incident", "nobody"), "no incident 'nobody'"),
         ((USERS, "--keys", "1", "--cancel"), "is not being read now"),
