@@ -50,7 +50,7 @@ class Furnished:
 def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
     """Two tables with a copy, images, verdicts and incidents, and all that people can ask for.
 
-    USERS is READY with a certificate, and ORDERS is blocked by a FAIL.
+    USERS is READY with a certificate, and ORDERS is blocked by a FAIL.  Nobody waits at the gate.
     """
     rig.round()
     rig.gate.published = lambda table: table == USERS
@@ -68,7 +68,8 @@ def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
     rig.beat()
     rig.cycle.watch()
     errors = _error_table(folder / "error", registry)
-    parts = replace(rig.api_parts(), errors=errors, links=_lineage(folder / "links"))
+    links = _lineage(folder / "links")
+    parts = replace(rig.api_parts(), errors=errors, links=links, stopping=lambda: True)
     made = Furnished(rig, application(parts))
     _fill(made)
     return made
