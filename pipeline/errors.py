@@ -22,7 +22,7 @@ class ConfigError(SluiceError):
 
 
 class UnknownNameError(ConfigError):
-    """Nothing has the name or the id that was given; the message says where those are that exist."""
+    """Nothing has the name or the id that was given; the message says which are there."""
 
 
 class UnreachableError(SluiceError):

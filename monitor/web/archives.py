@@ -1,15 +1,13 @@
 """Windows in which rows go to an archive: registered, looked at, and taken back."""
 
-from datetime import UTC
-
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from monitor.store.archives import ArchiveRecord, Withdrawal
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.bounds import Text, Word
+from monitor.web.bounds import Instant, Text, Word
 from monitor.web.parts import Parts
 from pipeline.archive import ArchiveWindow, RegisteredWindow
 from pipeline.errors import ConfigError
@@ -23,8 +21,8 @@ class WindowRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: Text
-    since: AwareDatetime
-    until: AwareDatetime
+    since: Instant
+    until: Instant
     reason: Text
     who: Text
     column: Word = ""
@@ -55,8 +53,7 @@ def archives(parts: Parts) -> JSONResponse:
 def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     """Keep rows that are deleted in a window: 201; 404 if there is no such table."""
     parts.table(body.table)
-    span = (body.since.astimezone(UTC), body.until.astimezone(UTC))
-    told = (*span, body.column, body.before, body.reason, body.who)
+    told = (body.since, body.until, body.column, body.before, body.reason, body.who)
     window = ArchiveWindow(*told)
     if window.fault:
         raise ConfigError(f"{window.fault}; nothing was recorded")

@@ -1,9 +1,10 @@
 """How long may be what a question to the API says, and how much may it ask for?"""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from pipeline.durations import duration
 
@@ -16,6 +17,15 @@ def seconds(told: Any) -> Any:
         return told
 
 
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("must be from the year 1 to 9999 in UTC") from error
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""With its offset; what is taken is the same in UTC."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 """A name, a reason or whoever asks: never blank."""
 Word = Annotated[str, StringConstraints(max_length=200)]

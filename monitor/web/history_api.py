@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
 from checks.waivable import waivable
@@ -12,7 +12,7 @@ from monitor.nearest import alike
 from monitor.store.waivers import Waiver
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.bounds import Limit, Text
+from monitor.web.bounds import Instant, Limit, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError, UnknownNameError
 
@@ -28,7 +28,7 @@ class WaiverRequest(BaseModel):
     id: Text
     reason: Text
     who: Text
-    until: AwareDatetime | None = None
+    until: Instant | None = None
 
 
 class WithdrawalRequest(BaseModel):

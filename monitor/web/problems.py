@@ -127,7 +127,7 @@ def _parameter(loc: tuple[int | str, ...]) -> str:
 
 
 def _must(said: str) -> str:
-    return re.sub(r"^Input should be", "must be", said)
+    return re.sub(r"^Input should be", "must be", said.removeprefix("Value error, "))
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
