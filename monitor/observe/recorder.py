@@ -199,17 +199,27 @@ class VerdictRecorder:
     def _end_waivers(self, verdicts: Iterable[Verdict]) -> None:
         """A PASS ends the waivers of what its check had found: found again, it is another loss.
 
-        The next PASS does it if the store takes nothing now.
+        So does a FAIL that has looked at all rows, of what it does not name.  The next verdict
+        does it if the store takes nothing now.
         """
         for one in verdicts:
-            if one.check not in self.gating or one.ruling.outcome is not Outcome.PASS:
+            if one.check not in self.gating or not self._tells_all(one):
                 continue
-            of, why = f"{one.check}:{one.table}:", f"{one.check} passed: {one.ruling.reason}"
+            of = f"{one.check}:{one.table}:"
+            found = frozenset(f"{of}{key}" for key in one.ruling.keys)
+            why = f"{one.check} did not find it again: {one.ruling.reason}"
             try:
-                if count := self.records.waivers.end(of, why=why, at=one.at):
+                if count := self.records.waivers.end(of, why=why, at=one.at, but=found):
                     log.info("waivers ended", table=one.table, check=one.check, count=count)
             except UnreachableError as error:
                 log.warning("waivers of what passed are not ended yet", why=str(error))
+
+    def _tells_all(self, verdict: Verdict) -> bool:
+        """Whether what it does not name was seen to be right."""
+        if verdict.ruling.outcome is Outcome.PASS:
+            return True
+        is_fail = verdict.ruling.outcome is Outcome.FAIL
+        return is_fail and verdict.check in self.whole and "" not in waivers_of(verdict)
 
     def _spared_by(self, verdict: Verdict) -> Verdict | None:
         if verdict.check not in self.whole:

@@ -1,7 +1,7 @@
 """What a person has closed by name: gaps, holds, quarantined changes, keys that a check found."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -72,15 +72,19 @@ class Waivers:
         self._forget()
         return True
 
-    def end(self, prefix: str, *, why: str, at: datetime) -> int:
+    def end(
+        self, prefix: str, *, why: str, at: datetime, but: Collection[str] = frozenset()
+    ) -> int:
         """End the waivers, given up to *at*, of ids that begin with *prefix*; return how many.
 
-        Not inside another write: who reads meanwhile must not keep what was not committed.
+        Those of *but* go on.  Not inside another write: who reads meanwhile must not keep what
+        was not committed.
         """
-        if not any(id_.startswith(prefix) for id_ in self.waived()):
+        if not any(id_.startswith(prefix) and id_ not in but for id_ in self.waived()):
             return 0
         own = [one.id for one in self.list() if one.id.startswith(prefix) and one.at <= at]
-        return sum(self.withdraw(id_, who=SERVICE, why=why, at=at) for id_ in own)
+        ended = (self.withdraw(id_, who=SERVICE, why=why, at=at) for id_ in own if id_ not in but)
+        return sum(ended)
 
     def waived(self) -> frozenset[str]:
         """Every id whose waiver is open now."""

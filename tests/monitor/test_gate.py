@@ -600,7 +600,7 @@ def test_f103_a_waiver_ends_when_its_check_passes_and_the_same_row_lost_again_bl
     assert healthy.ask(cut=DAY)[0] == 409
     (told,) = healthy.client.get("/v1/waivers").json()
     assert told["withdrawn_by"] == "sluice"
-    assert told["withdrawn_why"] == "range_counts passed: all ranges agree"
+    assert told["withdrawn_why"] == "range_counts did not find it again: all ranges agree"
 
 
 def test_f103_a_waiver_outlives_what_its_check_cannot_decide_and_what_others_pass(
@@ -614,3 +614,24 @@ def test_f103_a_waiver_outlives_what_its_check_cannot_decide_and_what_others_pas
     healthy.second(2)
 
     assert healthy.store.waivers.waived() == {f"{LOST}7"}
+
+
+@pytest.mark.parametrize(
+    ("whole", "more", "left"),
+    [
+        pytest.param(True, 0, {"8"}, id="all rows were looked at"),
+        pytest.param(False, 0, {"7", "8"}, id="only some were"),
+        pytest.param(True, 5, {"7", "8"}, id="rows that it does not name differ"),
+    ],
+)
+def test_f103_a_fail_of_all_rows_ends_the_waiver_of_what_it_does_not_name(
+    healthy: Rig, *, whole: bool, more: int, left: set[str]
+) -> None:
+    healthy.recorder.whole = frozenset({"range_counts"} if whole else ())
+    _lose(healthy, "shop/shop.users:7", "shop/shop.users:8")
+    assert (_waive(healthy, "7"), _waive(healthy, "8")) == (201, 201)
+
+    healthy.second()
+    _lose(healthy, "shop/shop.users:8", more=more)
+
+    assert healthy.store.waivers.waived() == {f"{LOST}{key}" for key in left}
