@@ -37,7 +37,8 @@ PLACE = ("source", "topic", "partition", "offset")
 COLUMNS = (*PLACE, "order", "op", "origin", "key", "before", "after", "tx")
 _SAID = ("op", "key", "before", "after")
 Said = tuple[str | None, ...]  # these, or source and transaction before them
-_COPIES = 10_000  # landed rows that are read at the places of refused ones and the one behind them
+_COPIES = 10_000  # refused rows in a run, and landed ones at their places and the one behind them
+_RUNS = 1_000  # of refused rows in a batch of one partition
 _HALVES = {str(Op.DELETE), str(Op.CREATE)}
 _FAR = 4 * 2**20  # bytes of a log between two rows that are not looked for together
 
@@ -147,7 +148,7 @@ def _refused(
     it is there only if the same log is read again.  Until it has come, they stay strange, as do
     those below a landed row that tells some columns only.
     """
-    own = _of_partition(batch, source, at).sort_by("offset")
+    own = _of_partition(batch, source, at)
     runs = [run for run in _runs(own, strange) if run.rises]
     if not runs:
         return frozenset()
@@ -244,13 +245,19 @@ def _agrees(row: _PlacedRow, said: Set[Said]) -> bool:
 
 
 def _runs(rows: pa.Table, strange: frozenset[int]) -> Iterator[_StrangeRun]:
-    """Each run in *rows*, which are one partition's, by offset."""
-    odd = np.isin(np.asarray(rows["offset"]), np.array(sorted(strange), np.int64))
-    ends = np.flatnonzero(odd[:-1] & ~odd[1:]) + 1  # the first row behind each run
-    behind = _PlacedRow.read(rows.take(pa.array(ends)))
+    """Each run in *rows*, which are one partition's, by offset; none where they are too many."""
+    offsets = np.asarray(rows["offset"])
+    sorting = np.argsort(offsets)
+    odd = np.isin(offsets[sorting], np.array(sorted(strange), np.int64))
     begins = np.flatnonzero(odd & ~np.concatenate([[False], odd[:-1]]))
+    ends = np.flatnonzero(odd[:-1] & ~odd[1:]) + 1  # the first row behind each run
+    if len(begins) > _RUNS:
+        return
+    behind = _PlacedRow.read(rows.take(pa.array(sorting[ends])))
     for begin, end, row in zip(begins.tolist(), ends.tolist(), behind, strict=False):
-        yield _StrangeRun(tuple(_PlacedRow.read(rows.slice(begin, end - begin))), row)
+        if end - begin <= _COPIES:
+            own = rows.take(pa.array(sorting[begin:end]))
+            yield _StrangeRun(tuple(_PlacedRow.read(own)), row)
 
 
 def _within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:

@@ -425,3 +425,20 @@ def test_f140_all_that_landed_between_is_asked_for_in_logs_of_their_own_too() ->
 
     assert unexplained(rows(*sent), {TP: (4,)}, log) == {TP: 4}
     assert log.asked[-1] == Between("s", "s.t", 22, 40)
+
+
+@pytest.mark.parametrize(
+    ("many", "found"),
+    [
+        pytest.param(10_000, {}, id="a poll of the collector"),
+        pytest.param(10_001, {TP: 4}, id="a log"),
+    ],
+)
+def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
+    many: int, found: dict[TopicPartition, int]
+) -> None:
+    landed = rows(live(0, 10), live(1, 90_000))
+    refused = (live(4 + number, 20 + number) for number in range(many))
+    sent = rows(*refused, live(4 + many, 90_000))
+
+    assert unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed)) == found
