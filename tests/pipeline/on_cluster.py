@@ -3,7 +3,7 @@
     python -m tests.pipeline.on_cluster SERVERS HOME NAME JOB...
 
 A worker is killed, like a machine, while each kind of job runs: ``land batch``, ``merge slice`` (a
-pass), ``read`` (a bootstrap) or ``merge`` (Spark's own).  Prints what was killed when, and
+pass), ``read`` (a bootstrap) or ``MERGE`` (Spark's own).  Prints what was killed when, and
 what the mirrors are short of or have too much of.
 """
 
@@ -34,7 +34,7 @@ from tests.pipeline.live import Pipe
 from tests.pipeline.reread.live_rereads import finished, wish
 
 TABLES = ("t0", "t1")
-ROWS = {"merge": 1 << 9}  # of each table when it begins; each job doubles them
+ROWS = {"MERGE": 1 << 9}  # of each table when it begins; each job doubles them
 MANY = 1 << 14
 LIMITS = ReadLimits(rows=4_000, select=1_000)  # so that a round has work for every worker
 PATIENCE = timedelta(minutes=6)
@@ -113,7 +113,7 @@ def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
         pipe.start()
         pipe.catch_up(within=PATIENCE)
         for what in jobs:
-            if what == "merge":
+            if what == "MERGE":
                 _leave_to_spark(pipe)
             with played.killing(what):
                 played.grow()

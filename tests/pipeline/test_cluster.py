@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.long]
     [
         pytest.param("spread_ours", ("land batch", "merge slice"), id="landing and a pass"),
         pytest.param("spread_read", ("read",), id="a bootstrap"),
-        pytest.param("spread_sparks", ("merge",), id="Spark's MERGE"),
+        pytest.param("spread_sparks", ("MERGE",), id="Spark's MERGE"),
     ],
 )
 def test_a_worker_killed_in_each_kind_of_job_costs_time_only(

@@ -126,7 +126,7 @@ class SparkMerge:
         if life_of(snapshot) not in (None, life):  # it speaks of the applied batch, old or new
             snapshot = own.forget(snapshot, LIFE)
         adoption = Adoption.of(job.table, job.adopted)
-        with described(self.session, f"merge {job.table.name} up to batch {until}"):
+        with described(self.session, f"MERGE of {job.table.name} up to batch {until}"):
             statement = own.merge(snapshot, job, made, adoption)
             told = {**told_turn(job, written), "counts": metrics(written.counts)}
             own.session.conf.set(_APP, numbered)
