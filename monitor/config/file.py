@@ -93,7 +93,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     told = {fault.partition(": ")[0] for fault in faults}
     wrong = strangers(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
     wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
-    faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
+    faults += dict.fromkeys(fault for fault in wrong if fault.partition(": ")[0] not in told)
     if faults:
         raise refusal(path, faults, text)
     return config.model_copy(

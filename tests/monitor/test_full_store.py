@@ -7,6 +7,7 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.own_verdicts import Component, of_part
 from monitor.schedule import Job, Schedule
 from monitor.store.ticks import Ticks
+from monitor.store.waivers import Waiver, Waivers
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.store.kit import Full
@@ -172,3 +173,28 @@ def test_f143_an_unreadable_incident_is_skipped_named_and_counted(rig: Rig) -> N
     answer = rig.client.get("/v1/incidents")
     assert answer.status_code == 200
     assert known.id in {one["id"] for one in answer.json()}
+
+
+def test_f143_rows_that_cannot_be_read_break_no_round_and_open_no_gate(rig: Rig) -> None:
+    rig.round()
+    rig.rule(USERS, Outcome.PASS)
+    rig.rule(USERS, Outcome.FAIL)
+    rig.store.waivers.add(Waiver(f"range_counts:{USERS}:[1, 2)", "a test", "me", rig.now))
+    with rig.store.write() as connection:
+        for damage in (
+            "verdicts SET guilty = '{' WHERE outcome = 'fail'",
+            "waivers SET until = 'soon'",
+            "outbox SET message = '{}'",
+        ):
+            connection.exec_driver_sql(f"UPDATE {damage}")
+    rig.store.waivers = Waivers(rig.store.database, rig.clock)
+
+    rig.reload()
+    rig.round()
+    rig.store.outbox.waiting("log", 9)
+
+    code, answer = rig.ask(cut=rig.now.isoformat())
+    assert (code, answer["tables"][0]["reasons"][0]["code"]) == (409, "check_failed")
+    assert rig.store.database.unreadable == 3
+    assert rig.client.get("/v1/waivers").json() == []
+    assert rig.client.get("/v1/verdicts", params={"table": USERS}).status_code == 200

@@ -16,6 +16,7 @@ from alerts.channels.webhook import Webhook
 from checks.probes.max_id import MaxId
 from monitor.config.file import load, parse, schema
 from monitor.config.model import Config, Tuning
+from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
 from pipeline.model import Ordering
 from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings
@@ -390,6 +391,16 @@ def test_f164_files_of_tls_that_do_nothing_or_cannot_be_used_are_told(
 
     (line,) = str(told.value).splitlines()
     assert f"sources[0].{fault}".replace("{folder}", str(tmp_path)) in line
+
+
+def test_f164_a_file_of_the_collectors_that_is_none_is_told_once(tmp_path: Path) -> None:
+    text = MINIMAL.replace("http://127.0.0.1:8083", "https://127.0.0.1:8083")
+    text = text.replace("connector: shop}", "connector: shop, ca: none.pem}")
+
+    with pytest.raises(ConfigError, match=r"sources\[0\].collector.ca: .*none.pem") as told:
+        parse(text, tmp_path / "sluice.yaml", unbuilt)
+
+    assert len(str(told.value).splitlines()) == 1
 
 
 def test_the_cluster_before_a_mirror_is_secured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
