@@ -28,9 +28,9 @@ from pipeline.sources.mysql.statement import (
 )
 
 OTHER_COLUMNS = (
-    "CREATE TABLE IF NOT EXISTS .. LIKE left it as it was, but the collector now takes the other"
-    " table's columns for its own, and dies on, or misreads, the next row; stop it and begin its"
-    " collector anew (docs/runbooks/blocked.md#connector)"
+    "CREATE TABLE IF NOT EXISTS .. LIKE left it as it was, but the collector takes the other"
+    " table's columns for its own: let it read all tables again"
+    " (docs/runbooks/blocked.md#connector)"
 )
 
 

@@ -269,7 +269,7 @@ def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -
 
     assert isinstance(found, BaseNeeded)
     assert found.schema == schema("d.t", TABLE)
-    assert "recovery" in found.detail
+    assert "docs/runbooks/blocked.md#connector" in found.detail
 
 
 def rename(pair: str, *, described: bool = True, database: str | None = "d") -> Told:
