@@ -3,16 +3,21 @@
 Covers monitor/web/problems.py.
 """
 
+import json
+import re
 from typing import Any
 
 import httpx
 import pytest
 
 from monitor.web.answers import PROBLEM_JSON
+from monitor.web.problems import COMMON
+from monitor.web.runbooks import DOCS
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.web.furnished import WHO, Furnished
 
+OPERATIONS = DOCS / "operations.md"
 WINDOW = {"since": "2026-03-28T05:00:00Z", "until": "2026-03-28T06:00:00Z"}
 
 
@@ -42,6 +47,21 @@ def test_f185_a_refused_question_is_a_problem(rig: Rig, path: str, status: int, 
     rig.round()
 
     assert said in require_problem(rig.client.get(path), status)
+
+
+def test_f185_the_documented_problem_is_the_real_one(rig: Rig) -> None:
+    rig.round()
+    text = OPERATIONS.read_text(encoding="utf-8")
+    (found,) = re.findall(r'curl "ADDRESS(\S+)"\n    (\{"type".*?\})\n', text, re.DOTALL)
+
+    assert rig.client.get(found[0]).json() == json.loads(found[1])
+
+
+def test_f185_each_status_of_a_problem_is_documented() -> None:
+    section = OPERATIONS.read_text(encoding="utf-8").partition("## Requests over HTTP")[2]
+    documented = {int(one) for one in re.findall(r"^\| (\d{3}) \|", section, re.MULTILINE)}
+
+    assert documented == {*COMMON, 404, 405, 409}
 
 
 def test_f185_a_wrong_method_is_a_problem_with_the_right_ones(rig: Rig) -> None:
