@@ -89,7 +89,8 @@ def _key(table: Table, text: str) -> WishedKey:
         return WishedKey(canonical([text], "", "", unique=True))
     try:
         values = json.loads(text)
-    except ValueError as error:
+        json.dumps(values, ensure_ascii=False).encode()  # no half of a surrogate pair
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{told}: it is no JSON array: {error}") from error
     texts = [_text(value) for value in values]
     shard, more = "", len(texts) - len(table.key)

@@ -30,6 +30,8 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 """A name, a reason or whoever asks: never blank."""
 Word = Annotated[str, StringConstraints(max_length=200)]
 """A name or a value that may be left out."""
+Line = Annotated[str, StringConstraints(max_length=100_000)]
+"""A key, range or condition; half a surrogate pair is refused, as in each text with a bound."""
 TableNames = Annotated[list[Text], Field(min_length=1, max_length=1000)]
 """Tables that something is done with at once."""
 Limit = Annotated[int, Query(ge=1, le=10_000)]

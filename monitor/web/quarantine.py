@@ -1,7 +1,6 @@
 """What could not be read: listed, shown one by one, corrected and sent again."""
 
 import base64
-import binascii
 import hashlib
 import uuid
 from collections.abc import Mapping
@@ -207,5 +206,5 @@ def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # also letters that are not ASCII
         raise ConfigError(f"value is no base64: {error}") from error

@@ -1,7 +1,7 @@
 """Values as the JSON that the API and `--json` give: instants in RFC 3339, durations in seconds."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from alerts.model import Incident
 from checks.certificate import Certificate
@@ -181,8 +181,9 @@ def first_line(one: FirstLine) -> answers.FirstLine:
 
 
 def instant(at: datetime) -> str:
-    """RFC 3339."""
-    return at.isoformat()
+    """RFC 3339, which has no seconds in an offset: a time with some is given in UTC."""
+    offset = at.utcoffset() or timedelta()
+    return (at.astimezone(UTC) if offset % timedelta(minutes=1) else at).isoformat()
 
 
 def _brief(answer: Readiness) -> answers.StageReadiness:

@@ -15,7 +15,7 @@ from monitor.store.rereads import RereadRequest, RereadWish, require_same
 from monitor.web import answers
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bootstraps import backfills, meant
-from monitor.web.bounds import Rate, Text
+from monitor.web.bounds import Line, Rate, Text, Word
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Table
@@ -40,9 +40,9 @@ class RepairRequest(BaseModel):
     table: Text
     reason: Text = DRY
     who: Text
-    keys: Annotated[list[str], Field(max_length=MOST_KEYS)] = []
-    ranges: Annotated[list[str], Field(max_length=100)] = []
-    incident: str = ""
+    keys: Annotated[list[Line], Field(max_length=MOST_KEYS)] = []
+    ranges: Annotated[list[Line], Field(max_length=100)] = []
+    incident: Word = ""
     most: Most = 100_000
     dry_run: bool = False
 
@@ -58,7 +58,7 @@ class ReplayRequest(BaseModel):
     tables: Text
     reason: Text
     who: Text
-    where: str = ""
+    where: Line = ""
     day: date | None = None
     most: Most = 1_000_000
     rate: Rate = 0

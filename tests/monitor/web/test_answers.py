@@ -3,7 +3,9 @@
 Covers monitor/web/answers.py.
 """
 
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from fastapi import FastAPI
@@ -12,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from monitor.web.answers import PROBLEM_JSON
 from monitor.web.api import GATE_HEADER
+from monitor.web.render import instant
 from tests.monitor.rig import ORDERS, USERS
 from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished
 
@@ -98,6 +101,12 @@ def test_f185_every_answer_is_as_declared_and_has_no_key_more(full: Furnished) -
 
     unseen = types.keys() - seen
     assert unseen == {("GET", "/readyz", 503), ("POST", "/v1/resubmissions", 202)}
+
+
+def test_f185_a_local_time_before_standard_time_is_given_in_utc() -> None:
+    then = datetime(1800, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+
+    assert instant(then) == "1799-12-31T23:06:32+00:00"
 
 
 def test_f185_the_types_refuse_what_is_not_declared(full: Furnished) -> None:

@@ -15,8 +15,9 @@ from monitor.web.problems import COMMON
 from monitor.web.runbooks import DOCS
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
-from tests.monitor.web.furnished import WHO, Furnished
+from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished
 
+LAST = "9999-12-31T23:59:59-23:59"
 OPERATIONS = DOCS / "operations.md"
 WINDOW = {"since": "2026-03-28T05:00:00Z", "until": "2026-03-28T06:00:00Z"}
 
@@ -150,6 +151,28 @@ def test_f191_a_name_that_nothing_has_is_404_on_every_route(
     answer = full.client.ask(method, path, **({} if body is None else {"json": body}))
 
     require_problem(answer, 404)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/v1/repairs", {"table": USERS, "keys": ["\ud800"]}, id="half a pair"),
+        pytest.param("/v1/repairs", {"table": USERS, "keys": ['["\\ud800"]']}, id="half, escaped"),
+        pytest.param("/v1/repairs", {"table": USERS, "keys": ["[" * 3000]}, id="3000 brackets"),
+        pytest.param("/v1/repairs", {"table": USERS, "incident": "\ud800"}, id="no incident"),
+        pytest.param("/v1/replays", {"tables": USERS, "where": "id = '\ud800'"}, id="condition"),
+        pytest.param("/v1/resubmissions", {"id": ODD_CHANGE, "value": "\u202e"}, id="no base64"),
+        pytest.param("/v1/archives", {"table": USERS, **WINDOW, "until": LAST}, id="beyond UTC"),
+    ],
+)
+def test_f185_odd_values_are_refused_and_no_defect(
+    full: Furnished, path: str, body: dict[str, Any]
+) -> None:
+    sent = json.dumps({**body, **WHO})
+
+    answer = full.client.post(path, content=sent, headers={"Content-Type": "application/json"})
+
+    require_problem(answer, 400)
 
 
 def test_f191_the_gate_alone_answers_400_for_it(full: Furnished) -> None:
