@@ -11,6 +11,8 @@ PYTEST := $(BIN)/python -m pytest -q
 MEASURED := $(BIN)/coverage run -m pytest -q
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
+# What uses each declared package at least once.
+FLOORED := tests/alerts tests/checks tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/pipeline/copies tests/pipeline/formats tests/pipeline/lake tests/pipeline/transports
 PROOFS := tests/proof tests/seeds
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -23,10 +25,10 @@ FAST := $(LIMIT) 1800
 SPARK := $(LIMIT) 2400
 STACK := $(LIMIT) 2700
 
-.PHONY: help setup demo test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock clean basics libraries packages
+.PHONY: help setup demo test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
-	echo "make demo | test | check | test-long | mutants | bench | fmt | lock | clean"
+	echo "make demo | test | check | test-long | mutants | bench | fmt | lock | floors | clean"
 
 setup: .venv/.locked build/jars/.locked
 
@@ -122,6 +124,15 @@ lock:
 	test -x $(BIN)/uv || { echo "run make setup first" >&2; exit 1; }
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" requirements-build.in -o requirements-build.lock
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra dev -o requirements.lock
+
+# The lowest versions that pyproject.toml declares, in an environment of their own: do they do?
+FLOORS := build/floors
+floors: setup
+	mkdir -p $(FLOORS)
+	$(BIN)/uv pip compile -q --no-deps --no-header --no-annotate --resolution lowest-direct pyproject.toml --extra all -o $(FLOORS)/lowest.txt
+	$(BIN)/uv venv -q --clear --python $(BIN)/python $(FLOORS)/env
+	./step.sh "lowest versions" $(BIN)/uv pip install -q --python $(FLOORS)/env/bin/python -r pyproject.toml --extra dev --constraint $(FLOORS)/lowest.txt
+	$(FAST) $(FLOORS)/env/bin/python -m pytest -q $(SPREAD) -m "$(FAST_ONES) and not thorough" --hypothesis-profile=brief $(FLOORED)
 
 clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
