@@ -182,7 +182,9 @@ class StoredOutbox:
         """What lies at *channel*; letters given up count if their number is above *seen*."""
         mine = outbox.c.channel == channel
         given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
-        waits = select(func.count(), func.min(outbox.c.put)).where(mine, outbox.c.state == WAITING)
+        legible = func.typeof(outbox.c.put) == "integer"
+        waits = select(func.count(), func.min(outbox.c.put).filter(legible))
+        waits = waits.where(mine, outbox.c.state == WAITING)
         dead = select(func.count(), func.max(outbox.c.number)).where(given_up)
         with self.database.read() as connection:
             waiting, since = connection.execute(waits).one()

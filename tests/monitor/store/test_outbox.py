@@ -69,6 +69,7 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
         connection.exec_driver_sql("UPDATE standings SET body = 'fine'")
     outbox = StoredOutbox(store.database)
 
+    assert (outbox.pile("log").waiting, outbox.pile("log").since) == (4, at(0))
     outbox.waiting("log", 2)
     waiting = outbox.waiting("log", 2)
 
