@@ -148,6 +148,16 @@ def test_a_board_that_has_grown_old_shows_no_state_but_unknown() -> None:
     assert "works" not in _text(html)
 
 
+def test_f191_a_long_name_is_broken_behind_a_separator_and_not_in_mid_word() -> None:
+    view = replace(READY, table=replace(READY.table, name="warehouse.orders_of<b>.last_year"))
+
+    html = status_page(board(view), NOW)
+
+    parted = "warehouse.<wbr>orders_<wbr>of&lt;b&gt;.<wbr>last_<wbr>year"
+    assert f'<div class="name">{parted}</div>' in html
+    assert 'data-table="warehouse.orders_of&lt;b&gt;.last_year"' in html
+
+
 def test_text_from_outside_is_text() -> None:
     evil = replace(incident(), owner="<script>alert(1)</script>")
 
