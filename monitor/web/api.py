@@ -104,7 +104,7 @@ class TrustedOnly:
 @GATE_ROUTES.get("/tables", responses={200: answer(list[answers.Table])})
 def tables(parts: Parts) -> JSONResponse:
     """Every table with its readiness for the end of yesterday and for one lag budget ago."""
-    return JSONResponse([render.table(view) for view in parts.current.board.tables])
+    return render.Answer([render.table(view) for view in parts.current.board.tables])
 
 
 @GATE_ROUTES.get(
@@ -119,7 +119,7 @@ async def readiness(
     with parts.way.first(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     told = _answer(decision)
-    return JSONResponse(told["tables"][0] if decision.answers else told)
+    return render.Answer(told["tables"][0] if decision.answers else told)
 
 
 @GATE_ROUTES.get(
@@ -152,7 +152,7 @@ async def ask(
     except UnknownNameError as error:  # a sensor reads 404 as "not yet", and would wait
         raise ConfigError(str(error)) from error
     headers = {GATE_HEADER: decision.state.value}
-    return JSONResponse(_answer(decision), decision.status(patient=patient), headers)
+    return render.Answer(_answer(decision), decision.status(patient=patient), headers)
 
 
 async def _decision(
@@ -182,7 +182,7 @@ def late(parts: Parts, since: str | None = None) -> JSONResponse:
     """
     instant = None if since is None else parts.gate.cut(since)
     days = [one for view in parts.current.board.tables for one in render.late(view, instant)]
-    return JSONResponse([*days, *late_arrivals(parts, instant)])
+    return render.Answer([*days, *late_arrivals(parts, instant)])
 
 
 @SERVICE_ROUTES.get(
@@ -198,7 +198,7 @@ def metrics(parts: Parts) -> Response:
 @SERVICE_ROUTES.get("/livez", responses={200: answer(answers.Live)})
 async def live() -> JSONResponse:
     """The process answers."""
-    return JSONResponse({"live": True})
+    return render.Answer({"live": True})
 
 
 @SERVICE_ROUTES.get(
@@ -208,7 +208,7 @@ async def live() -> JSONResponse:
 async def ready(parts: Parts) -> JSONResponse:
     """Whether the watching round runs and the store takes what it decides."""
     why = _stalled(parts.current.board, parts.clock()) or parts.store.database.ailment
-    return JSONResponse({"ready": not why, "why": why}, 503 if why else 200)
+    return render.Answer({"ready": not why, "why": why}, 503 if why else 200)
 
 
 @SERVICE_ROUTES.get("/v1/service", responses={200: answer(answers.Service)})
@@ -226,7 +226,7 @@ def service(parts: Parts) -> JSONResponse:
         "parts": [{"name": p.name, "works": p.works, "detail": p.detail} for p in board.parts],
         "jobs": [{"name": j.name, "overdue": j.overdue, **j.results} for j in board.jobs],
     }
-    return JSONResponse(told)
+    return render.Answer(told)
 
 
 @SERVICE_ROUTES.get("/docs", response_class=HTMLResponse)

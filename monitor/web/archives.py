@@ -42,7 +42,7 @@ class WithdrawalRequest(BaseModel):
 @ARCHIVE_ROUTES.get("/archives", responses={200: answer(list[answers.Archive])})
 def archives(parts: Parts) -> JSONResponse:
     """What was registered, newest first; not what the config says."""
-    return JSONResponse([_told(one) for one in parts.store.archives.list()])
+    return render.Answer([_told(one) for one in parts.store.archives.list()])
 
 
 @ARCHIVE_ROUTES.post(
@@ -59,7 +59,7 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
         raise ConfigError(f"{window.fault}; nothing was recorded")
     now, made = parts.clock(), RegisteredWindow(body.table, window)
     record, new = parts.store.archives.add(made, now)
-    return JSONResponse({"window": _told(record), "new": new}, 201)
+    return render.Answer({"window": _told(record), "new": new}, 201)
 
 
 @ARCHIVE_ROUTES.post(
@@ -70,7 +70,7 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
 def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
     """Let a window count no more: 201; 404 if none has this id."""
     word = Withdrawal(body.who, parts.clock(), body.reason)
-    return JSONResponse({"window": _told(parts.store.archives.withdraw(body.id, word))}, 201)
+    return render.Answer({"window": _told(parts.store.archives.withdraw(body.id, word))}, 201)
 
 
 def _told(one: ArchiveRecord) -> answers.Archive:

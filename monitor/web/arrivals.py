@@ -42,7 +42,7 @@ def arrivals(
         "until": max(after, until),
         "partitions": told,
     }
-    return JSONResponse(made)
+    return render.Answer(made)
 
 
 def late_arrivals(parts: ApiParts, since: datetime | None) -> list[answers.LatePartition]:

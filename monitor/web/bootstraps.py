@@ -38,7 +38,7 @@ def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Bases that were asked for, newest first."""
     found = parts.store.rereads.list(limit=limit)
     bases = [one for one in found if one.wish.origin is Origin.SNAPSHOT]
-    return JSONResponse([reread(one, parts) for one in bases])
+    return render.Answer([reread(one, parts) for one in bases])
 
 
 @REREAD_ROUTES.post(
@@ -85,13 +85,13 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
 @REREAD_ROUTES.get("/rereads", responses={200: answer(list[answers.Backfill])})
 def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """All that was read again from its source, or is: newest first."""
-    return JSONResponse([reread(one, parts) for one in parts.store.rereads.list(limit=limit)])
+    return render.Answer([reread(one, parts) for one in parts.store.rereads.list(limit=limit)])
 
 
 def backfills(some: Iterable[RereadRequest], parts: ApiParts, status: int = 200) -> JSONResponse:
     """The answer to whoever asked for *some*, or cancelled them."""
     made: answers.Backfills = {"rereads": [reread(one, parts) for one in some]}
-    return JSONResponse(made, status)
+    return render.Answer(made, status)
 
 
 def meant(text: str, names: Iterable[str]) -> list[str]:

@@ -56,7 +56,7 @@ def certificate(parts: Parts, number: str) -> JSONResponse:
     found = parts.store.certificates.get(number)
     if found is None:
         raise UnknownNameError(f"no certificate {number!r}; the gate's READY answers name theirs")
-    return JSONResponse(render.certificate(found))
+    return render.Answer(render.certificate(found))
 
 
 @HISTORY_ROUTES.get("/states", responses={200: answer(list[answers.TableStateSince])})
@@ -68,7 +68,7 @@ def states(parts: Parts) -> JSONResponse:
     told: list[answers.TableStateSince] = [
         {"table": one.table, **render.life(one)} for one in found
     ]
-    return JSONResponse(told)
+    return render.Answer(told)
 
 
 @HISTORY_ROUTES.get(
@@ -80,7 +80,7 @@ def transitions(parts: Parts, table: str) -> JSONResponse:
     found = parts.store.table_states.list(table)
     if not found:
         parts.require_known(table)
-    return JSONResponse([render.life(one) for one in found])
+    return render.Answer([render.life(one) for one in found])
 
 
 @HISTORY_ROUTES.get("/verdicts", responses={200: answer(list[answers.Verdict]), **NOT_FOUND})
@@ -98,7 +98,7 @@ def verdicts(
     views = [view for view in parts.current.board.tables if view.table.name in names]
     newest = {(one.table, one.check): one for view in views for one in view.verdicts}
     told = [render.verdict(one, newest.get((one.table, one.check))) for one in found]
-    return JSONResponse(told)
+    return render.Answer(told)
 
 
 def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
@@ -120,7 +120,7 @@ def incidents(
     """Incidents, newest first; without a state only open ones."""
     open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
     found = parts.store.incidents.list(state or open_ones, limit=limit)
-    return JSONResponse([render.incident(one) for one in found])
+    return render.Answer([render.incident(one) for one in found])
 
 
 @HISTORY_ROUTES.post(
@@ -134,13 +134,13 @@ def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
         msg = f"no open incident {number!r}; nothing was recorded"
         raise kind(f"{msg}; `sluice status` shows the ids")
     made: answers.Acknowledgement = {"id": number, "acknowledged": body.who}
-    return JSONResponse(made)
+    return render.Answer(made)
 
 
 @HISTORY_ROUTES.get("/waivers", responses={200: answer(list[answers.Waiver])})
 def waivers(parts: Parts) -> JSONResponse:
     """What people have closed by name."""
-    return JSONResponse([_waiver(one) for one in parts.store.waivers.list()])
+    return render.Answer([_waiver(one) for one in parts.store.waivers.list()])
 
 
 @HISTORY_ROUTES.post(
@@ -169,7 +169,7 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
     waiver = Waiver(body.id, body.reason, body.who, now, body.until)
     added = parts.store.waivers.add(waiver)
     made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
-    return JSONResponse(made, 201 if added else 200)
+    return render.Answer(made, 201 if added else 200)
 
 
 @HISTORY_ROUTES.delete(
@@ -185,7 +185,7 @@ def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResp
         msg = f"no open waiver {id_!r}; nothing was recorded"
         raise UnknownNameError(f"{msg}; GET /v1/waivers lists them")
     made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.instant(now)}
-    return JSONResponse(made)
+    return render.Answer(made)
 
 
 def _waiver(one: Waiver) -> answers.Waiver:

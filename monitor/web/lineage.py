@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from monitor.web import answers
+from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Text
 from monitor.web.parts import Parts
@@ -15,7 +15,7 @@ LINEAGE_ROUTES = APIRouter(prefix="/v1")
 @LINEAGE_ROUTES.get("/lineage", responses={200: answer(list[answers.ColumnLink]), **NOT_FOUND})
 def lineage(parts: Parts, name: Text) -> JSONResponse:
     """Each source column with its mirror's; 400 if nothing that has landed is called so."""
-    return JSONResponse([_told(one) for one in parts.lineage().of(name)])
+    return render.Answer([_told(one) for one in parts.lineage().of(name)])
 
 
 def _told(one: ColumnLink) -> answers.ColumnLink:

@@ -45,7 +45,7 @@ class ResumeRequest(BaseModel):
 def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """What was paused, newest first."""
     found = parts.store.pauses.list(parts.clock(), limit=limit)
-    return JSONResponse([_told(one) for one in found])
+    return render.Answer([_told(one) for one in found])
 
 
 @PAUSE_ROUTES.post("/pauses", status_code=201, responses={201: answer(answers.Pauses), **NOT_FOUND})
@@ -60,7 +60,7 @@ def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
         for name in dict.fromkeys(body.tables)
     ]
     began: answers.Pauses = {"pauses": [_told(PauseRecord(one, now)) for one in made]}
-    return JSONResponse(began, 201)
+    return render.Answer(began, 201)
 
 
 @PAUSE_ROUTES.post("/pauses/ended", responses={200: answer(answers.Pauses), **NOT_FOUND})
@@ -77,7 +77,7 @@ def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
         parts.store.pauses.resume(name, body.who, now)
     ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
     made: answers.Pauses = {"pauses": [_told(one) for one in ended]}
-    return JSONResponse(made)
+    return render.Answer(made)
 
 
 def _until(text: str, now: datetime) -> datetime:

@@ -69,7 +69,7 @@ def quarantine(
         "open": {name: count for name, count in counts.items() if table in (None, name)},
         "tables": books,
     }
-    return JSONResponse(answered)
+    return render.Answer(answered)
 
 
 @QUARANTINE_ROUTES.get(
@@ -83,7 +83,7 @@ def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # no
         log.info("quarantined message shown", change=id, letters=letters)
     made, still = _newest(parts, [id]), errors.open([one.row])
     row = _row(one.row, made.get(id), open_=still[one.row.change])
-    return JSONResponse(_said(one, row, letters))
+    return render.Answer(_said(one, row, letters))
 
 
 @QUARANTINE_ROUTES.post(
@@ -113,14 +113,14 @@ def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
         at=parts.clock(),
         original=hashlib.sha256(one.value).hexdigest(),
     )
-    return JSONResponse(_resubmission(parts.store.resubmissions.add(asked, made)), 202)
+    return render.Answer(_resubmission(parts.store.resubmissions.add(asked, made)), 202)
 
 
 @QUARANTINE_ROUTES.get("/resubmissions", responses={200: answer(list[answers.Resubmission])})
 def resubmissions(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """What was corrected, by whom and why, newest first."""
     found = parts.store.resubmissions.list(limit=limit)
-    return JSONResponse([_resubmission(one) for one in found])
+    return render.Answer([_resubmission(one) for one in found])
 
 
 @QUARANTINE_ROUTES.get(
@@ -131,7 +131,7 @@ def resubmission(parts: Parts, number: str) -> JSONResponse:
     found = parts.store.resubmissions.get(number)
     if found is None:
         raise UnknownNameError(f"no resubmission {number!r}; GET /v1/resubmissions lists them")
-    return JSONResponse(_resubmission(found))
+    return render.Answer(_resubmission(found))
 
 
 def _newest(parts: ApiParts, changes: list[str]) -> Mapping[str, ResubmissionRecord]:

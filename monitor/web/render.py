@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi.responses import JSONResponse
+from pydantic_core import to_json
 
 from alerts.model import Incident
 from checks.certificate import Certificate
@@ -13,6 +17,14 @@ from monitor.web import answers
 from monitor.web.first_lines import FirstLine
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
+
+
+class Answer(JSONResponse):
+    """JSON of what a route has built: a number that is none is null, and nothing is validated."""
+
+    def render(self, content: Any) -> bytes:
+        """Several times as fast as Python's own encoder."""
+        return to_json(content, inf_nan_mode="null")
 
 
 def readiness(answer: Readiness) -> answers.Readiness:

@@ -12,10 +12,11 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
+from checks.model import Outcome, Ruling, Verdict
 from monitor.web.answers import PROBLEM_JSON
 from monitor.web.api import GATE_HEADER
 from monitor.web.render import instant
-from tests.monitor.rig import ORDERS, USERS
+from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished
 
 Step = tuple[str, str, int, Any, Any]
@@ -101,6 +102,16 @@ def test_f185_every_answer_is_as_declared_and_has_no_key_more(full: Furnished) -
 
     unseen = types.keys() - seen
     assert unseen == {("GET", "/readyz", 503), ("POST", "/v1/resubmissions", 202)}
+
+
+def test_f185_a_value_that_is_no_number_is_null(rig: Rig) -> None:
+    rig.round()
+    ruling = Ruling(Outcome.FAIL, "endless", "endless")
+    rig.recorder.tell([Verdict(USERS, "range_counts", ruling, rig.clock(), value=float("inf"))])
+
+    answer = rig.client.get("/v1/verdicts", params={"table": USERS, "check": "range_counts"})
+
+    assert [one["value"] for one in answer.json()] == [None]
 
 
 def test_f185_a_local_time_before_standard_time_is_given_in_utc() -> None:
