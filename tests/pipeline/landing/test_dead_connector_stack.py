@@ -73,25 +73,6 @@ def test_f141_recovery_of_the_schema_history_empties_no_mirror(pipe: Callable[..
     assert (p.lane.mark.gaps, p.lane.mark.snaps) == ({}, {})
 
 
-def test_f141_recovery_from_before_the_statement_dies_on_it_again(
-    pipe: Callable[..., Pipe],
-) -> None:
-    p = begin(pipe, "died_again")
-    first = die(p)
-    p.servers.connect.halt(p.name)
-    read_schemas_again(p)
-
-    with closing(ConnectCollector(p.servers.connect.url, p.name)) as collector:
-        wait_until(lambda: collector.state().state == "failed", SOON, "its second death")
-        again = collector.state().detail
-    for _ in range(3):
-        p.round()
-
-    assert "internal schema size 2, but row size 3" in first
-    assert "internal schema size 2, but row size 3" in again
-    assert p.pairs("t") == p.pairs("u") == {1: "n1"}
-
-
 def test_f141_a_new_snapshot_brings_it_back(pipe: Callable[..., Pipe]) -> None:
     p = begin(pipe, "snapshot_again")
     die(p)
