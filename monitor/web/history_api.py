@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
+from checks.run import known as probes
 from checks.waivable import waivable
 from monitor.nearest import alike
 from monitor.store.waivers import Waiver
@@ -102,13 +103,15 @@ def verdicts(
 
 
 def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
-    """Refuse names that no verdict has, unless *table* is one without verdicts yet."""
+    """Refuse names that no verdict has, unless they are of a table or a probe without one yet."""
     if table is not None:
         parts.require_known(table)
-    if check is not None and not parts.store.verdicts.list(check=check, limit=1):
-        kept = parts.store.verdicts.list(limit=MOST_LOOKED_AT)
-        known = alike(check, sorted({one.check for one in kept}))
-        raise UnknownNameError(f"no check {check!r} has given a verdict; known: {known}")
+    if check is None or "." in check or parts.store.verdicts.list(check=check, limit=1):
+        return  # a probe of one's own is a module: its name has a dot
+    kept = {one.check for one in parts.store.verdicts.list(limit=MOST_LOOKED_AT)}
+    known = kept.union(probes())
+    if check not in known:
+        raise UnknownNameError(f"no check {check!r}; known: {alike(check, sorted(known))}")
 
 
 @HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})

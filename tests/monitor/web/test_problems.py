@@ -186,6 +186,12 @@ def test_f191_before_anything_has_landed_no_name_is_unknown(rig: Rig) -> None:
     assert rig.client.get("/v1/readiness/no.such").json()["state"] == "unknown"
 
 
+def test_f191_a_probe_that_has_not_run_yet_has_a_name_all_the_same(full: Furnished) -> None:
+    answer = full.client.get("/v1/verdicts?check=max_id")
+
+    assert (answer.status_code, answer.json()) == (200, [])
+
+
 def test_f191_an_unknown_state_is_refused_by_the_page(rig: Rig) -> None:
     rig.round()
 
