@@ -12,7 +12,7 @@ MEASURED := $(BIN)/coverage run -m pytest -q
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
 # What uses each declared package at least once.
-FLOORED := tests/alerts tests/checks tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/pipeline/copies tests/pipeline/formats tests/pipeline/lake tests/pipeline/transports
+FLOORED := tests/alerts tests/checks/probes tests/checks/test_plaintext.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/lake tests/pipeline/standards tests/pipeline/transports
 PROOFS := tests/proof tests/seeds
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -132,6 +132,7 @@ floors: setup
 	$(BIN)/uv pip compile -q --no-deps --no-header --no-annotate --resolution lowest-direct pyproject.toml --extra all -o $(FLOORS)/lowest.txt
 	$(BIN)/uv venv -q --clear --python $(BIN)/python $(FLOORS)/env
 	./step.sh "lowest versions" $(BIN)/uv pip install -q --python $(FLOORS)/env/bin/python -r pyproject.toml --extra dev --constraint $(FLOORS)/lowest.txt
+	$(BIN)/uv pip install -q --python $(FLOORS)/env/bin/python --no-deps --build-constraints requirements-build.lock -e .
 	$(FAST) $(FLOORS)/env/bin/python -m pytest -q $(SPREAD) -m "$(FAST_ONES) and not thorough" --hypothesis-profile=brief $(FLOORED)
 
 clean:
