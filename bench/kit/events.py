@@ -31,8 +31,12 @@ class Stream:
 
     def create(self) -> None:
         """Make the topic, empty."""
+        self.create_beside(self.topic, self.partitions)
+
+    def create_beside(self, topic: str, partitions: int) -> None:
+        """Make another topic, empty."""
         admin = KafkaAdminClient(bootstrap_servers=self.kafka)
-        admin.create_topics([NewTopic(self.topic, self.partitions, 1)])
+        admin.create_topics([NewTopic(topic, partitions, 1)])
         admin.close()
 
     def fill(self, session: SparkSession, *, first: int, events: int) -> float:
