@@ -4,14 +4,14 @@ import asyncio
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
+from monitor.web.problems import Api
 from monitor.web.runbooks import DOCS, RUNBOOK_ROUTES, link
 from tests.docs.markdown import anchors
 
 
 def get(path: str) -> httpx.Response:
-    app = FastAPI(routes=RUNBOOK_ROUTES.routes)
+    app = Api(routes=RUNBOOK_ROUTES.routes)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -48,6 +48,9 @@ def test_a_link_leads_somewhere_or_is_none(runbook: str, href: str) -> None:
     assert link(runbook) == href
 
 
-@pytest.mark.parametrize("path", ["/runbooks/nothing.md", "/runbooks/..%2Foperations.md", "/x.md"])
-def test_what_is_no_page_is_not_found(path: str) -> None:
-    assert get(path).status_code == 404
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/runbooks/nothing.md", 404), ("/runbooks/..%2Foperations.md", 400), ("/x.md", 404)],
+)
+def test_what_is_no_page_is_not_found(path: str, status: int) -> None:
+    assert get(path).status_code == status
