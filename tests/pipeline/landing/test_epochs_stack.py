@@ -136,34 +136,6 @@ def test_f101_offsets_moved_forward_are_a_gap_until_a_new_base(
     assert gaps_at_the_gate(made) == []
 
 
-def test_f101_offsets_moved_back_to_the_first_missing_heartbeat_close_nothing(
-    pipe: Callable[..., Pipe],
-) -> None:
-    """What was written between it and the heartbeat before it is still missing."""
-    made = pipe("moved_back")
-    begin(made)
-    connect = made.servers.connect
-    connect.halt(made.name)
-    made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
-    first = end_of_log(made)
-    missing = [made.heart.beat(now).number for _ in range(3)]
-    connect.move_offset(made.name, *end_of_log(made))
-    connect.resume(made.name)
-    made.until(lambda: made.lane.mark.heartbeats[made.name] > missing[-1])
-    connect.halt(made.name)
-    connect.move_offset(made.name, *first)
-    connect.resume(made.name)
-    last = made.heart.known
-
-    def came_or_held() -> bool:
-        return made.lane.mark.heartbeats[made.name] > last or bool(made.landed[-1].holds)
-
-    made.until(came_or_held)
-
-    assert gaps_at_the_gate(made) != []
-    assert made.pairs()[1] == "second"
-
-
 def end_of_log(pipe: Pipe) -> tuple[str, int, str]:
     """File, offset and GTIDs."""
     file, pos, _, _, gtids = pipe.sql("SHOW MASTER STATUS")[0]
