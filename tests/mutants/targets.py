@@ -100,6 +100,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/sources/postgres/watched_slot.py": (
         "tests/pipeline/sources/postgres/test_watched_slot.py",
     ),
+    "monitor/observe/recorder.py": (
+        f"{OBSERVE}/test_recorder.py",
+        "tests/monitor/test_full_store.py",
+    ),
     "monitor/observe/rulings.py": (f"{OBSERVE}/test_rulings.py",),
     "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
     "monitor/observe/clocks.py": (

@@ -15,7 +15,7 @@ from obstore.store import MemoryStore
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.lake import bucket as module
-from pipeline.lake.bucket import Bucket, open_bucket
+from pipeline.lake.bucket import Bucket, _Ranges, open_bucket
 
 SECRET = "s3cr3t"
 GENERIC = "it is tried again by itself"
@@ -184,11 +184,21 @@ def test_a_store_that_knows_no_conditions_is_refused_and_one_that_is_away_is_not
         bucket.prove("log")
 
 
-def test_the_files_of_the_root_are_listed_too(bucket: Bucket) -> None:
+def test_the_files_of_the_root_are_listed_too(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("b", "a", "log/1"):
         bucket.put(name, b"12")
+    asked, plain = list[str | None](), obstore.list_with_delimiter
+
+    def listed(objects: Any, prefix: str | None) -> Any:
+        asked.append(prefix)
+        return plain(objects, prefix=prefix)
+
+    monkeypatch.setattr(obstore, "list_with_delimiter", listed)
 
     assert [(one.name, one.size) for one in bucket.names("")] == [("a", 2), ("b", 2)]
+    assert asked == [None]
 
 
 def test_an_open_file_is_read_from_any_place(bucket: Bucket) -> None:
@@ -196,9 +206,40 @@ def test_an_open_file_is_read_from_any_place(bucket: Bucket) -> None:
     file = bucket.source("log/1")
 
     assert (file.readable(), file.seekable(), file.size()) == (True, True, 10)
+    assert (file.read(1), file.tell()) == (b"0", 1)
     assert (file.seek(3), file.read(2), file.tell()) == (3, b"34", 5)
     assert (file.seek(1, io.SEEK_CUR), file.read(1)) == (6, b"6")
     assert (file.seek(-2, io.SEEK_END), file.read(), file.read()) == (8, b"89", b"")
+
+
+def test_a_listing_is_asked_for_from_a_name_on_and_what_comes_before_it_is_left_out(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[tuple[str, str | None]]()
+
+    def listed(objects: object, *, prefix: str, offset: str | None) -> list[list[dict[str, str]]]:
+        asked.append((prefix, offset))
+        return [[{"path": "log/0"}, {"path": "log/1"}], [{"path": "log/2"}]]
+
+    monkeypatch.setattr(obstore, "list", listed)
+
+    assert (bucket.after("log", "1"), bucket.after("log", "")) == (["2"], ["0", "1", "2"])
+    assert asked == [("log", "log/1"), ("log", None)]
+
+
+def test_a_file_is_made_in_one_request_for_parts_know_no_condition(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[dict[str, Any]]()
+    monkeypatch.setattr(obstore, "put", lambda *_, **how: asked.append(how))
+
+    bucket.put_new("log/1", b"")
+
+    assert asked == [{"mode": "create", "use_multipart": False}]
+
+
+def test_a_file_of_the_bucket_can_be_sought_in(bucket: Bucket) -> None:
+    assert _Ranges(bucket, "log/1", 10).seekable()
 
 
 def test_a_read_file_is_asked_for_no_more_than_is_there(
