@@ -3,7 +3,8 @@
 Thousands of tables are looked at every few seconds, and each look is remembered; a transaction for
 each would cost more than the looks.  So what is remembered waits in memory, a second at most, and
 is written in one transaction: the next of the store, whatever it is about, or one of its own.  A
-verdict is therefore never on the disk before what its check remembered.
+verdict is therefore never on the disk before what its check remembered.  What was written stays at
+hand: nobody else writes it.
 """
 
 import json
@@ -13,12 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, delete, insert, select
+from sqlalchemy import Connection, Text, bindparam, delete, insert, select, type_coerce
 
 from monitor.store.database import Database
 from monitor.store.schema import memory
 
 LONGEST = timedelta(seconds=1)
+SHORT, MOST = 10_000, 50_000  # characters of a text that is kept at hand, and how many are
 Place = tuple[str, str]  # table, check
 Kept = tuple[str, datetime]  # JSON, and of when
 
@@ -37,6 +39,7 @@ class CheckMemory:
 
     database: Database
     _waiting: dict[Place, Kept] = field(default_factory=dict)
+    _known: dict[Place, str] = field(default_factory=dict)  # what the store has
     _since: datetime | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -46,15 +49,15 @@ class CheckMemory:
 
     def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
         """What was kept last; None at first."""
+        place = table, check
         with self._turn:
-            waiting = self._waiting.get((table, check))
-        if waiting is not None:
-            known: Mapping[str, Any] = json.loads(waiting[0])
-            return known
-        same = (memory.c.table == table) & (memory.c.check == check)
-        with self.database.read() as connection:
-            kept: Mapping[str, Any] | None = connection.scalar(select(memory.c.kept).where(same))
-        return kept
+            waiting = self._waiting.get(place)
+            text = self._known.get(place) if waiting is None else waiting[0]
+        if text is None:
+            asked = select(type_coerce(memory.c.kept, Text())).where(_OLD)
+            with self.database.read() as connection:
+                text = connection.scalar(asked, {"of": table, "by": check})
+        return None if text is None else dict(json.loads(text))
 
     def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
         """Keep *kept* (JSON values only).
@@ -95,6 +98,9 @@ class CheckMemory:
         """Keep what was remembered since."""
         with self._turn:
             for place, kept in written.items():
+                self._known.pop(place, None)
+                if len(kept[0]) <= SHORT and len(self._known) < MOST:
+                    self._known[place] = kept[0]
                 if self._waiting.get(place) is kept:
                     del self._waiting[place]
             self._since = min((at for _, at in self._waiting.values()), default=None)

@@ -66,6 +66,19 @@ def test_it_waits_on_while_the_store_takes_nothing(store: ServiceStore) -> None:
     assert on_disk(store.database) == {"shop.orders": big, "shop.items": {"n": 3}}
 
 
+@pytest.mark.parametrize("length", [10, 20_000])
+def test_what_is_remembered_is_what_the_store_has(store: ServiceStore, length: int) -> None:
+    other = ServiceStore(Database.open(store.database.path, service=False))
+    for number in range(3):
+        kept = {"n": number, "text": "x" * length}
+        store.memory.remember("shop.orders", "max_id", kept, NOW)
+        assert store.memory.recall("shop.orders", "max_id") == kept
+        store.fences.add(fence(number, NOW))
+        assert store.memory.recall("shop.orders", "max_id") == kept
+        assert other.memory.recall("shop.orders", "max_id") == kept
+    other.close()
+
+
 def test_it_belongs_to_the_write_that_it_is_remembered_in(store: ServiceStore) -> None:
     with store.database.write():
         store.memory.remember("shop.orders", "max_id", {"n": 1}, NOW)
