@@ -94,6 +94,11 @@ def are_within(keys: Collection[str], others: Collection[str]) -> bool:
     return bool(keys) and not any(True for key in keys for _ in _unwaived(key, others))
 
 
+def overlaps(id_: str, others: Collection[str]) -> bool:
+    """Whether *others* name any row that *id_* names, alone or within a range."""
+    return tuple(_unwaived(id_, others)) != (id_,)
+
+
 def _unwaived(id_: str, waived: Collection[str]) -> Iterator[str]:
     """The parts of *id_* that nothing *waived* covers: it, or of a range what is left of it."""
     if id_ in waived:

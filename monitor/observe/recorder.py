@@ -20,7 +20,7 @@ import structlog
 from alerts.model import Incident, IncidentState, Member, Message
 from alerts.round import STORM, AlertSettings, Round, reminders, settle, withdraw
 from alerts.silence import Silence
-from checks.blocks import waivers_of
+from checks.blocks import overlaps, waivers_of
 from checks.certificate import revocations
 from checks.model import Outcome, Verdict
 from monitor.observe.rulings import Rulings
@@ -199,14 +199,16 @@ class VerdictRecorder:
     def _end_waivers(self, verdicts: Iterable[Verdict]) -> None:
         """A PASS ends the waivers of what its check had found: found again, it is another loss.
 
-        So does a FAIL that has looked at all rows, of what it does not name.  The next verdict
-        does it if the store takes nothing now.
+        So does a FAIL that has looked at all rows, where it names no row of the waiver.  The next
+        verdict does it if the store takes nothing now.
         """
         for one in verdicts:
             if one.check not in self.gating or not self._tells_all(one):
                 continue
             of = f"{one.check}:{one.table}:"
-            found = frozenset(f"{of}{key}" for key in one.ruling.keys)
+            named = tuple(f"{of}{key}" for key in one.ruling.keys)
+            fails = one.ruling.outcome is Outcome.FAIL
+            found = {id_ for id_ in self.records.waivers.waived() if fails and overlaps(id_, named)}
             why = f"{one.check} did not find it again: {one.ruling.reason}"
             try:
                 if count := self.records.waivers.end(of, why=why, at=one.at, but=found):

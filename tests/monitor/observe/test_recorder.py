@@ -23,6 +23,7 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
+from pipeline.errors import UnreachableError
 from pipeline.model import Stage
 from tests.monitor.rig import NOON, USERS, Rig
 from tests.monitor.store.blank import blank_store
@@ -587,3 +588,111 @@ def test_f113_the_log_has_what_rules_otherwise_than_before(desk: Desk) -> None:
     said = [(one["check"], one["outcome"]) for one in logged if one["event"] == "verdict"]
     assert said == [(CHECK, "fail"), (CHECK, "unknown"), (CHECK, "pass"), ("other", "unknown")]
     assert "certificates revoked" not in {one["event"] for one in logged}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "keys", "left"),
+    [
+        pytest.param(PASS, ("3-9",), set(), id="all is well"),
+        pytest.param(UNKNOWN, ("30",), {"3-9", "12", "x"}, id="it cannot tell"),
+        pytest.param(FAIL, ("3-9", "12", "x"), {"3-9", "12", "x"}, id="the same again"),
+        pytest.param(FAIL, ("1-4", "x"), {"3-9", "x"}, id="a range that goes further"),
+        pytest.param(FAIL, ("5", "11-13"), {"3-9", "12"}, id="parts of ranges"),
+        pytest.param(FAIL, ("10",), set(), id="other rows"),
+    ],
+)
+def test_f103_a_waiver_ends_once_no_row_of_it_is_found_again(
+    desk: Desk, outcome: Outcome, keys: tuple[str, ...], left: set[str]
+) -> None:
+    waive(desk, CHECK, "3-9", "12", "x")
+
+    with capture_logs() as logged:
+        desk.tell(outcome, *(f"a:{key}" for key in keys))
+
+    assert desk.store.waivers.waived() == {f"{CHECK}:{USERS}:a:{key}" for key in left}
+    ended = [one["count"] for one in logged if one["event"] == "waivers ended"]
+    assert ended == ([3 - len(left)] if len(left) < 3 else [])
+
+
+@pytest.mark.parametrize(
+    ("check", "whole", "more"),
+    [
+        pytest.param("other", True, 0, id="a check that gates nothing"),
+        pytest.param(CHECK, False, 0, id="some rows were looked at"),
+        pytest.param(CHECK, True, 1, id="rows without a name"),
+    ],
+)
+def test_f103_a_waiver_goes_on_where_its_rows_may_be_among_what_is_not_told(
+    tmp_path: Path, check: str, more: int, *, whole: bool
+) -> None:
+    desk = desk_of(tmp_path, whole=frozenset({check} if whole else ()))
+    waive(desk, check, "3")
+
+    desk.recorder.tell([desk.verdict(FAIL, "a:7", check=check, more=more)])
+
+    assert desk.store.waivers.waived() == {f"{check}:{USERS}:a:3"}
+    desk.store.close()
+
+
+def test_f103_a_waiver_that_a_full_store_does_not_end_ends_by_the_next_verdict(desk: Desk) -> None:
+    waive(desk, CHECK, "3")
+    disk = FullDisk(desk)
+    with capture_logs() as logged:
+        desk.tell(PASS)
+    left = desk.store.waivers.waived()
+    disk.free()
+
+    desk.tell(PASS)
+
+    assert left == {f"{CHECK}:{USERS}:a:3"}
+    assert "waivers of what passed are not ended yet" in {one["event"] for one in logged}
+    assert desk.store.waivers.waived() == frozenset()
+
+
+def waive(desk: Desk, check: str, *keys: str) -> None:
+    for key in keys:
+        waived = Waiver(f"{check}:{USERS}:a:{key}", "the rows are known", "ann", desk.now)
+        desk.store.waivers.add(waived)
+
+
+@pytest.mark.parametrize("what", ["incidents", "silences"])
+def test_f113_what_a_store_does_not_tell_is_what_it_told_last(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    desk.tell(FAIL)
+    assert desk.states() == ["firing"]
+
+    def silent(*_: object) -> None:
+        raise UnreachableError("locked")
+
+    of = desk.store.incidents if what == "incidents" else desk.store.silences
+    monkeypatch.setattr(of, "open" if what == "incidents" else "list", silent)
+    with capture_logs() as logged:
+        desk.tell(FAIL, "another row")
+        assert desk.states() == ["firing"]
+
+    assert ("warning", "locked") in {
+        (one["log_level"], one["why"])
+        for one in logged
+        if one["event"].endswith("are those read last")
+        and one["event"].startswith("open incidents" if what == "incidents" else "silences")
+    }
+
+
+def test_f113_a_storm_beside_another_incident_ends_though_nothing_new_is_said(
+    tmp_path: Path,
+) -> None:
+    desk = desk_of(tmp_path, storm=2)
+    for check in ("a", "b", "c", "d"):
+        desk.tell(FAIL, check=check)
+    others = [one for one in desk.recorder.open() if one.cause.check != STORM]
+    assert len(others) < len(desk.recorder.open())
+    over = [replace(one, state=IncidentState.RESOLVED) for one in others[1:]]
+    desk.store.incidents.keep(over)
+    desk.recorder.open()
+
+    desk.recorder.tell([])
+
+    assert STORM not in {one.cause.check for one in desk.recorder.open()}
+    assert desk.states() != []
+    desk.store.close()
