@@ -10,6 +10,7 @@ hand: nobody else writes it.
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from sqlalchemy import Connection, Text, bindparam, delete, insert, select, type
 
 from monitor.store.database import Database
 from monitor.store.schema import memory
+from pipeline.errors import UnreachableError
 
 LONGEST = timedelta(seconds=1)
 SHORT, MOST = 10_000, 50_000  # characters of a text that is kept at hand, and how many are
@@ -62,8 +64,8 @@ class CheckMemory:
     def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
         """Keep *kept* (JSON values only).
 
-        Raises:
-            UnreachableError: the store has taken nothing for a second; *kept* still waits.
+        While the store takes nothing it waits in memory: a check that were told so would lose what
+        it has just found, for its next look begins behind it.
         """
         text = json.dumps(dict(kept))
         with self._turn:
@@ -74,7 +76,7 @@ class CheckMemory:
             with self.database.write() as connection:
                 self.write(connection)
         elif due:
-            with self.database.write():
+            with suppress(UnreachableError), self.database.write():
                 pass
 
     @property
