@@ -93,6 +93,20 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/partial_rows.py": (f"{APPLY}/test_partial_rows.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
+    "pipeline/reread/readers.py": (
+        "tests/pipeline/reread/test_readers.py",
+        "tests/pipeline/reread/test_bootstrap.py",
+    ),
+    "pipeline/apply/archived_floors.py": (f"{APPLY}/test_archived_floors.py",),
+    "pipeline/apply/due_images.py": (
+        f"{APPLY}/test_due_images.py",
+        f"{APPLY}/test_image_doubts.py",
+    ),
+    "pipeline/image.py": ("tests/pipeline/test_image.py",),
+    "pipeline/landing/resubmitting.py": (
+        f"{LANDING}/test_resubmitting.py",
+        f"{LANDING}/test_events_again.py",
+    ),
     "pipeline/sources/mysql/statement.py": (f"{MYSQL}/test_statement.py",),
     "pipeline/sources/mysql/alter.py": (f"{MYSQL}/test_statement.py",),
     "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),

@@ -5,9 +5,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.image import IMAGES, DueCut, Image, fence_of, images_in, positions, told_images
+from pipeline.image import (
+    IMAGES,
+    DueCut,
+    Image,
+    LateChanges,
+    digest,
+    fence_of,
+    images_in,
+    lacking,
+    positions,
+    told_images,
+)
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Acknowledged, Fence, Head, Order
+from pipeline.model import Acknowledged, Fence, Head, Order, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 
 CUT = datetime(2026, 3, 29, 22, tzinfo=UTC)
@@ -92,3 +103,66 @@ def test_what_a_mirror_remembers_of_its_images_is_what_was_told() -> None:
     assert images_in(None) == ()
     assert made.keep == SECOND
     assert [made.held(CUT + SECOND), made.held(CUT + 2 * SECOND)] == [True, False]
+
+
+A, B = Shard("shop", "s.orders_0"), Shard("shop", "s.orders_1")
+ORDERS = Table("orders", (A, B), ("id",))
+
+
+def test_an_image_holds_what_stands_below_its_cut_and_what_was_added_later() -> None:
+    late = tuple(LateChanges(batch, 1) for batch in (14, 15))
+    made = Image(CUT, 7, 12, (), {"shop": Order(2, 3, 700)}, CUT, CUT, late=late)
+
+    assert made.belongs(A, Order(2, 3, 699))
+    assert not made.belongs(A, Order(2, 3, 700))
+    assert (made.through, made.left_out, made.pinned) == (12, late, True)
+    once = replace(made, revision=1)
+    assert (once.through, once.left_out) == (14, late[1:])
+    assert (made.corrected().through, made.corrected().left_out) == (15, ())
+
+
+def test_the_shards_of_an_image_are_told_apart_in_any_order() -> None:
+    assert digest((A, B)) == digest((B, A)) == "1ae8c0626b634ace"
+    assert digest((A,)) != digest((B,))
+
+
+PLACE = Order(1, 3, 700)
+BELOW, ABOVE = Order(1, 3, 699), Order(1, 3, 701)
+
+
+@pytest.mark.parametrize(
+    ("bases", "lost", "based", "says"),
+    [
+        pytest.param({}, {}, {}, f"{A} has no complete base yet", id="no base"),
+        pytest.param({A: BELOW}, {}, {}, f"{B} has no complete base yet", id="one has none"),
+        pytest.param({A: BELOW, B: BELOW}, {}, {}, "", id="bases before the cut"),
+        pytest.param({A: BELOW, B: PLACE}, {}, {}, f"{B} had no base before", id="one at the cut"),
+        pytest.param({A: ABOVE, B: BELOW}, {}, {}, f"{A} had no base before", id="one after it"),
+        pytest.param({A: ABOVE, B: BELOW}, {}, {A: BELOW}, "", id="an older one before it"),
+        pytest.param(
+            {A: BELOW, B: ABOVE}, {}, {B: PLACE}, f"{B} had no base before", id="an older at it"
+        ),
+        pytest.param({A: BELOW, B: BELOW}, {}, {A: ABOVE}, "", id="a newer one changes nothing"),
+        pytest.param(
+            {A: BELOW, B: BELOW}, {B: PLACE}, {}, f"{B} lacked changes at", id="lost at the cut"
+        ),
+        pytest.param(
+            {A: BELOW, B: BELOW}, {B: ABOVE}, {}, f"{B} lacked changes at", id="lost after it"
+        ),
+        pytest.param({A: BELOW, B: BELOW}, {B: BELOW}, {}, "", id="whole again before the cut"),
+    ],
+)
+def test_what_the_mirror_may_lack_below_a_cut_is_told_by_its_bases(
+    bases: dict[Shard, Order], lost: dict[Shard, Order], based: dict[Shard, Order], says: str
+) -> None:
+    known = Mark(
+        "main",
+        9,
+        bases={str(shard): order for shard, order in bases.items()},
+        lost={str(shard): order for shard, order in lost.items()},
+    )
+
+    found = lacking(ORDERS, {"shop": PLACE}, known, based)
+
+    assert found.startswith(says)
+    assert bool(found) == bool(says)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.apply.archived_floors import last_words, told_of
+from pipeline.archive import ArchiveMarker, ArchiveRules
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
@@ -30,7 +32,9 @@ from tests.pipeline.apply.test_archived import (
     sourced,
 )
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+from tests.pipeline.tables.delta.turns import change, table
 
+NO_RULES, MARKED = ArchiveRules(), ArchiveRules(markers=(ArchiveMarker("db.purges"),))
 TRUNCATE = row(T, 30, None)
 SETTLE = row(Op.SETTLE, 30, None)
 
@@ -129,3 +133,24 @@ def test_nothing_is_demanded_of_them(tmp_path: Path) -> None:
     lake.play([row(C, 10, 1, OLD)], [row(D, 20, 1, OLD), TRUNCATE, row(C, 40, 8, OLD)])
 
     assert lake.rows() == {1: OLD, 8: OLD}
+
+
+def test_only_deletes_that_an_archive_may_have_made_are_last_words() -> None:
+    deleted, made = change(Op.DELETE, 20, 1), change(Op.CREATE, 21, 2)
+    outlived = table(change(Op.CREATE, 10, 1, OLD), deleted, made)
+
+    found = last_words(MARKED, outlived, {"id"})
+
+    assert [(one["op"], json.loads(one["before"])) for one in found.to_pylist()] == [
+        ("d", {"id": 1})
+    ]
+    assert len(last_words(NO_RULES, outlived, {"id"})) == 0
+
+
+def test_without_last_words_nothing_is_told_of_what_a_floor_outlived() -> None:
+    outlived = table(change(Op.CREATE, 10, 1, OLD), change(Op.DELETE, 20, 1))
+    none = last_words(NO_RULES, outlived, {"id"})
+
+    assert told_of(none, outlived, {"id"}).to_pylist() == []
+    own = told_of(outlived.slice(1), outlived, {"name"}).to_pylist()
+    assert [one["after"] for one in own] == [json.dumps({"name": OLD}).replace(" ", ""), None]
