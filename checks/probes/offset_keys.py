@@ -73,11 +73,16 @@ class OffsetKeys:
         if isinstance(fences, NotYet | Undecided):
             return fences
         keys = _loads(memory["keys"], table)
-        became = dict(zip(keys, _fates(table, world, keys), strict=True))
+        fates, before = _fates(table, world, keys), memory["doubtful"]
+        became = {key: fate for key, (_, fate) in zip(keys, fates, strict=True)}
         ended = world.clock()
-        doubtful = {key: fate for key, fate in became.items() if fate is not KeyFate.FINE}
+        doubtful = {
+            key: _known(before.get(_text(key)), fate, there=there)
+            for key, (there, fate) in zip(keys, fates, strict=True)
+            if fate is not KeyFate.FINE
+        }
         _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)))
-        reading = replace(_reading(fences, became, memory["doubtful"]), ended=ended)
+        reading = replace(_reading(fences, became, before), ended=ended)
         if not reading.value and {KeyFate.MISSING, KeyFate.EXTRA} & {*doubtful.values()}:
             return NotYet("asking for doubtful keys again")
         if keys and not reading.looked:
@@ -98,13 +103,25 @@ class OffsetKeys:
         return Ruling(Outcome.PASS, f"{reading.looked} last keys are as the change log says")
 
 
-def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[KeyFate]:
+def _known(before: str | None, fate: KeyFate, *, there: bool) -> KeyFate:
+    """What is remembered of a doubtful key: one that was wrong is so until a look finds it right.
+
+    That it has been changed again meanwhile says nothing of the row that the mirror lacks or has.
+    """
+    wrong = KeyFate.EXTRA if there else KeyFate.MISSING
+    return wrong if fate is KeyFate.MOVING and before == wrong else fate
+
+
+def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[tuple[bool, KeyFate]]:
+    """Of each key whether its row is in the mirror, and what became of it."""
     mirror = world.mirror(table)
     there = mirror.has_keys(in_mirror(table, world, keys))
     touches = world.log().last_touches(table, keys)
     one_shard = not table.unique_across_shards
     rows = zip(there, touches, strict=True)
-    return [key_fate(here, touch, mirror.batch, one_shard=one_shard) for here, touch in rows]
+    return [
+        (here, key_fate(here, touch, mirror.batch, one_shard=one_shard)) for here, touch in rows
+    ]
 
 
 def key_fate(there: bool, touch: Touch | None, applied: int, *, one_shard: bool) -> KeyFate:

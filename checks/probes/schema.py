@@ -68,6 +68,9 @@ class Schema:
         if not compared:
             world.remember(table, NAME, {})
             return Undecided("unsupported", "the source shows none of its shards")
+        hidden = tuple(f"{name(shard)}: " for shard in table.shards if shard not in compared)
+        if unseen := sorted(text for text in memory if text.startswith(hidden)):
+            return Undecided("unsupported", f"the source does not show its shard now: {unseen[0]}")
         found = {text: key for own in compared.values() for text, key in own} or {ALIKE: ""}
         now = world.clock().isoformat()
         fresh = {text: {"key": key, "seen": now} for text, key in found.items()}

@@ -123,7 +123,11 @@ class Certificates:
         return found[0] if found else None
 
     def holding(self, table: str, since: datetime | None = None) -> tuple[Certificate, ...]:
-        """Those of *table* that are not revoked, issued at or after *since*, oldest first."""
+        """Those of *table* that are not revoked, issued at or after *since*, oldest first.
+
+        None answers from memory any more: one that became unreadable cannot be taken back.
+        """
+        self._forget((table,))
         query = select(certificates).where(
             certificates.c.table == table, certificates.c.revoked.is_(None)
         )

@@ -34,6 +34,10 @@ class Waiver:
         """Whether it covers anything at *now*."""
         return self.withdrawn is None and (self.until is None or now < self.until)
 
+    def lasts(self, other: "Waiver") -> bool:
+        """Whether it goes on for as long as *other*."""
+        return self.until is None or (other.until is not None and other.until <= self.until)
+
 
 @dataclass(eq=False)
 class Waivers:
@@ -49,12 +53,12 @@ class Waivers:
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
-        """Record *waiver*; False if the same is waived already: the first one stays.
+        """Record *waiver*; False if the same is waived already for as long: the first one stays.
 
-        One that was withdrawn or is over is replaced.
+        One that was withdrawn, is over, or would be over sooner is replaced.
         """
         with self.database.write() as connection:
-            if any(one.is_open(waiver.at) for one in self._read(waiver.id)):
+            if any(one.is_open(waiver.at) and one.lasts(waiver) for one in self._read(waiver.id)):
                 return False
             connection.execute(delete(waivers).where(waivers.c.id == waiver.id))
             row = {"id": waiver.id, "reason": waiver.reason, "who": waiver.who, "at": waiver.at}

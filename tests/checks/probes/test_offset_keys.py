@@ -5,7 +5,7 @@ from checks.probes.offset_keys import KeyFate, OffsetKeys, key_fate
 from checks.run import Check, run_probe
 from checks.world import Touch
 from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,22 @@ def test_a_key_that_was_looked_for_and_found_passes() -> None:
 
     assert found[-1].outcome is Outcome.PASS
     assert found[-1].reason.startswith("1 last keys")
+
+
+def test_a_missing_key_that_was_only_changed_again_is_no_pass() -> None:
+    world, check = FakeWorld(), Check("offset_keys", OffsetKeys(), TABLE)
+    world.commit((Op.CREATE, ONE, 1))
+    world.commit((Op.CREATE, TWO, 2))
+    in_step("offset_keys", OffsetKeys(), world, 2)
+    del world.copy[ONE][1]  # the mirror loses row 1
+    found = in_step("offset_keys", OffsetKeys(), world, 3)
+    assert [(found[-1].outcome, found[-1].code)] == [(Outcome.FAIL, "missing_rows")]
+
+    world.catch_up()
+    world.commit((Op.UPDATE, ONE, 1))
+    world.land()
+    assert run_probe(check, world) == NotYet("asking for doubtful keys again")
+
+    world.catch_up()
+    world.copy[ONE][1] = world.copy[TWO][2]
+    assert in_step("offset_keys", OffsetKeys(), world, 2)[-1].outcome is Outcome.PASS

@@ -158,3 +158,18 @@ def test_a_source_that_does_not_answer_proves_nothing() -> None:
 
     assert ruling is not None
     assert (ruling.outcome, ruling.code) == (Outcome.UNKNOWN, "unreachable")
+
+
+def test_a_shard_that_is_hidden_ends_no_fail() -> None:
+    world = FakeWorld()
+    shown = world.columns[ONE]
+    world.columns[ONE] = {"id": "bigint", "added": "int"}  # the log was never told
+    found = in_step("schema", Schema(), world, 3)
+    assert found[-1].outcome is Outcome.FAIL
+
+    world.columns[ONE] = {}  # the grant on that shard is gone
+    found = in_step("schema", Schema(), world, 3)
+    assert {(one.outcome, one.code) for one in found} == {(Outcome.UNKNOWN, "unsupported")}
+
+    world.columns[ONE] = shown
+    assert in_step("schema", Schema(), world, 3)[-1].outcome is Outcome.PASS

@@ -2,6 +2,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from checks.certificate import Certificate, certify
 from checks.evidence import Evidence
@@ -166,3 +167,17 @@ def test_cuts_beyond_a_bound_are_the_stores_to_know(
         one = passing(number)
         assert store.certificates.newest(one.table, one.stage, one.cut) == one
     assert store.certificates.newest("shop.orders", Stage.MIRROR, NOW + 9 * SECOND) is None
+
+
+def test_one_that_cannot_be_read_any_more_answers_for_nothing_after_a_fail(
+    store: ServiceStore,
+) -> None:
+    one = certificate()
+    store.certificates.add(one)
+    assert store.certificates.newest(one.table, one.stage, one.cut) == one
+    with store.database.write() as connection:
+        connection.execute(text("UPDATE certificates SET evidence = 'x'"))
+
+    assert store.certificates.holding(one.table) == ()
+
+    assert store.certificates.newest(one.table, one.stage, one.cut) is None

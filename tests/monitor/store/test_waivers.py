@@ -66,3 +66,28 @@ def test_f143_a_waiver_that_cannot_be_read_waives_nothing(store: ServiceStore, d
     assert not reopened.withdraw("gap-1", who="me", why="it is broken", at=NOW)
     assert reopened.add(broken), "it can be given again"
     assert reopened.waived() == {"gap-1", "gap-2"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "kept"),
+    [
+        pytest.param(1, None, None, id="for good after for a while"),
+        pytest.param(1, 2, 2, id="for longer"),
+        pytest.param(2, 1, 2, id="for less"),
+        pytest.param(1, 1, 1, id="for as long"),
+        pytest.param(None, 1, None, id="for a while after for good"),
+    ],
+)
+def test_a_waiver_goes_on_for_as_long_as_anybody_gave_it(
+    store: ServiceStore, first: int | None, then: int | None, kept: int | None
+) -> None:
+    def until(seconds: int | None) -> Waiver:
+        end = None if seconds is None else NOW + seconds * SECOND
+        return Waiver("gap-1", "a test", "me", NOW, until=end)
+
+    store.waivers.clock = lambda: NOW
+    assert store.waivers.add(until(first))
+
+    assert store.waivers.add(until(then)) is (kept != first)
+
+    assert store.waivers.list() == (until(kept),)
