@@ -4,6 +4,7 @@ A setting that a person chose stays, unless a demand forbids it; what is missing
 nothing is taken away.  A secret is never shown, but for a reference to one.  Pure.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,22 @@ from pipeline.finding import Demand
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
 
 HIDDEN = "(hidden)"
+REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]+\}")  # what Connect resolves, such as ${env:NAME}
+_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_LOGIN = re.compile(r"://[^\s/?#:]*:[^\s/?#]+@")  # an address with user and password
 Settings = Mapping[str, str]
+
+
+def is_secret(value: str, *, named: bool) -> bool:
+    """Whether *value* is a secret in clear text; *named*: its setting is one that holds secrets.
+
+    A private key, and a password in a URL, are secrets in every setting.  A reference is none, but
+    text beside a reference is.
+    """
+    if REFERENCE.fullmatch(value):
+        return False
+    clear = REFERENCE.sub("", value)
+    return named or bool(_KEY.search(clear) or _LOGIN.search(clear))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,7 @@ class Registration:
 
     def shown(self, name: str, value: str) -> str:
         """*value*, if people may read it: a reference to a secret is none."""
-        return HIDDEN if self.secret(name) and not value.startswith("${") else value
+        return HIDDEN if is_secret(value, named=self.secret(name)) else value
 
     def _unmet(self, now: Settings) -> list[Demand]:
         return [one for one in self.firm if one.name in now and not one.met(now[one.name])]

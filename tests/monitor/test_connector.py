@@ -81,6 +81,27 @@ def test_f52_apply_tells_what_it_changes_and_keeps_what_a_person_chose(
     assert kept["skipped.operations"] == "none"
 
 
+def test_f186_apply_shows_no_secret_that_it_replaces(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    secrets = {
+        "value.converter.basic.auth.user.info": "sluice:hunter2",
+        "producer.override.ssl.keystore.key": "hunter2",
+        "value.converter.schema.registry.url": "http://sluice:hunter2@b",
+        "database.password": "${env:X}hunter2",
+    }
+    own = ", ".join(f'"{name}": "${{env:{n}:X}}"' for n, name in enumerate(secrets))
+    for words in ([], ["--json"]):
+        sluice("shop", "--apply")
+        connect.registered["shop-1"] |= secrets
+
+        result = sluice("shop", "--apply", *words, more=f"options: {{settings: {{{own}}}}}")
+
+        assert [name for name in secrets if name not in result.output] == []
+        assert "hunter2" not in result.output
+        assert result.output.count("(hidden)") == len(secrets)
+
+
 def test_f52_programs_are_told_the_changes(
     connect: FakeConnect, sluice: Callable[..., Result]
 ) -> None:

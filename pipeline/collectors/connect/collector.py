@@ -33,7 +33,12 @@ from pipeline.collectors.connect.wanted import (
     secret,
     wanted,
 )
-from pipeline.collectors.registration import CollectionScope, Registration
+from pipeline.collectors.registration import (
+    HIDDEN,
+    CollectionScope,
+    Registration,
+    is_secret,
+)
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, TopicPartition
 from pipeline.settings import SourceSettings, TlsFiles
@@ -112,9 +117,13 @@ class ConnectCollector:
             raise UnreachableError(msg) from error
 
     def config(self) -> Mapping[str, str]:
-        """Settings without the ones that hold secrets."""
-        config = self._get("/config")
-        return {str(name): str(value) for name, value in config.items() if not secret(name)}
+        """Settings without the ones that hold secrets; a secret in another one is hidden."""
+        config = {str(name): str(value) for name, value in self._get("/config").items()}
+        return {
+            name: HIDDEN if is_secret(value, named=False) else value
+            for name, value in config.items()
+            if not secret(name)
+        }
 
     def captures(self) -> Capture:
         """By its lists of databases, tables and columns, with what its settings do to changes."""

@@ -4,7 +4,6 @@ What the doctor demands stands in its own lists, and is taken from there.  Passw
 that Connect resolves itself: nothing here knows one.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -18,13 +17,15 @@ from pipeline.collectors.connect.connector_findings import NULLS
 from pipeline.collectors.connect.converters import SIDES, classes, converters, demands
 from pipeline.collectors.connect.include_lists import include_lists
 from pipeline.collectors.connect.table_filter import TABLES, listed
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.registration import REFERENCE, CollectionScope, is_secret
 from pipeline.errors import ConfigError
 from pipeline.finding import Demand
 from pipeline.settings import KafkaSecurity, SourceSettings
 
-SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
-REFERENCE = re.compile(r"\$\{[^}]+\}")
+SECRETS = (
+    *("password", "secret", "sasl.jaas", "token", "passphrase"),
+    *("user.info", "keystore.key", "api.key", "apikey"),
+)
 CLIENTS = (
     "schema.history.internal.producer.",
     "schema.history.internal.consumer.",
@@ -85,7 +86,7 @@ def require_references(own: Mapping[str, str]) -> None:
         ConfigError: names the setting, and never its value.
     """
     for name, value in own.items():
-        if secret(name) and not REFERENCE.search(value):
+        if is_secret(value, named=secret(name)):
             what = f"collector.options.settings: {name} is a secret, and would be shown"
             raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
 

@@ -177,6 +177,23 @@ def test_config_leaves_secrets_out_and_address_is_read_from_it() -> None:
         assert collector.config() == {"database.hostname": "db"}
 
 
+def test_f186_no_secret_is_in_what_the_doctor_rules_on() -> None:
+    config = {
+        "value.converter.basic.auth.user.info": "sluice:hunter2",
+        "producer.override.ssl.keystore.key": "hunter2",
+        "database.sslkey": "-----BEGIN PRIVATE KEY-----hunter2",
+        "table.include.list": "shop.t|http://sluice:hunter2@b",
+        "key.converter.schema.registry.url": "http://b:8081",
+    }
+
+    with connect({"/config": (200, json.dumps(config))}) as collector:
+        assert collector.config() == {
+            "database.sslkey": "(hidden)",
+            "table.include.list": "(hidden)",
+            "key.converter.schema.registry.url": "http://b:8081",
+        }
+
+
 def test_a_config_without_an_address_is_said_so() -> None:
     with (
         connect({"/config": (200, "{}")}) as collector,

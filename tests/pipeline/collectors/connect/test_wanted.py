@@ -125,3 +125,44 @@ def test_a_secret_in_the_config_itself_is_refused_and_not_shown(name: str) -> No
     assert name in str(told.value)
     assert "dangerous" not in str(told.value)
     assert wanted(_scope(), {name: "${file:/run/x:y}"})[name] == "${file:/run/x:y}"
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\\nhunter2"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("value.converter.basic.auth.user.info", "sluice:hunter2"),
+        ("value.converter.schema.registry.basic.auth.user.info", "sluice:hunter2"),
+        ("producer.override.ssl.keystore.key", "hunter2"),
+        ("database.sslkey", KEY),
+        ("key.converter.schema.registry.url", "http://a:8081,http://sluice:hunter2@b:8081"),
+        ("key.converter.schema.registry.url", "https://sluice:hunter2${env:X}@b"),
+        ("database.password", "hunter2${env:X}"),
+        ("database.password", "${env:X}hunter2"),
+        ("database.password", "${hunter2}"),
+        ("database.password", "${env:X"),
+    ],
+)
+def test_f186_a_secret_is_refused_wherever_it_is_written(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="write a reference") as told:
+        wanted(_scope(), {name: value})
+
+    assert name in str(told.value)
+    assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("value.converter.basic.auth.user.info", "${env:REGISTRY_USER_INFO}"),
+        ("value.converter.basic.auth.credentials.source", "USER_INFO"),
+        ("database.sslkey", "/run/keys/us.key"),
+        ("producer.override.ssl.keystore.location", "/run/keys/us.p12"),
+        ("key.converter.schema.registry.url", "http://a:8081,https://sluice@b:8081"),
+        ("key.converter.schema.registry.url", "http://${env:USER}:${file:/run/x:y}@b:8081"),
+    ],
+)
+def test_what_is_no_secret_may_be_written(name: str, value: str) -> None:
+    assert wanted(_scope(), {name: value})[name] == value
