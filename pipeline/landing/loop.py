@@ -393,7 +393,10 @@ class Landing:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
         self.mark, self._unsure, self._ruled = found, False, True
-        self._noticed.say()
+        told = self._noticed.say()
+        for feed in self.feeds:
+            if feed.settings.name in told:
+                feed.recorded(told[feed.settings.name])
 
     def _report(
         self,

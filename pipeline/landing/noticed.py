@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.capture import Capture
+from pipeline.finding import Finding
 from pipeline.landing.listing import Listing
 from pipeline.mark import Mark, source_of
 from pipeline.model import Shard, ShardId
@@ -17,9 +18,10 @@ NEVER = float("-inf")
 
 @dataclass(eq=False)
 class Noticed:
-    """For each source up to when the marks say all, and what it told last."""
+    """For each source up to when the marks say all, with which hazards, and what it told last."""
 
     _said: dict[str, float] = field(default_factory=dict)
+    _hazards: dict[str, frozenset[Finding]] = field(default_factory=dict)
     _told: Mapping[str, Capture] = field(default_factory=dict)
 
     def unsaid(self, listing: Listing) -> Listing:
@@ -30,19 +32,30 @@ class Noticed:
 
     def is_due(self, mark: Mark) -> bool:
         """Whether any of it is news of a table that *mark* knows."""
-        news = {n: one for n, one in self._told.items() if one.newest > self._said.get(n, NEVER)}
+        news = {
+            name
+            for name, one in self._told.items()
+            if one.newest > self._said.get(name, NEVER) or self._unsaid_hazards(name)
+        }
         return bool(news) and any(
             table is not None and self._is_news(Shard.parse(name))
             for name, table in mark.shards.items()
             if source_of(name) in news
         )
 
-    def say(self) -> None:
-        """A batch that says all of it is committed."""
+    def say(self) -> Mapping[str, Capture]:
+        """A batch that says all of it is committed; returns what each source told."""
         self._said |= {name: one.newest for name, one in self._told.items()}
+        self._hazards |= {name: frozenset(one.hazards) for name, one in self._told.items()}
+        return self._told
+
+    def _unsaid_hazards(self, source: str) -> set[Finding]:
+        return set(self._told[source].hazards) - self._hazards.get(source, frozenset())
 
     def _is_news(self, shard: Shard) -> bool:
         told = self._told[shard.source]
         began = NEVER if told.broken is None else told.broken.since
         seen = told.replaced.get(ShardId.parse(shard.name), NEVER)
-        return max(began, seen) > self._said.get(shard.source, NEVER)
+        if max(began, seen) > self._said.get(shard.source, NEVER):
+            return True
+        return any(one.affects(shard.name) for one in self._unsaid_hazards(shard.source))

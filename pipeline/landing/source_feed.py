@@ -26,6 +26,7 @@ from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled
 
 LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
+QUICK = 1.0  # seconds; who says within them that it cannot answer is there for another question
 log = structlog.get_logger(__name__)
 
 
@@ -49,9 +50,11 @@ class Feed:
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
     _last: Capture | None = None
     _silence: str = ""
+    _hangs: bool = False  # the collector, when it was asked what it has handed over
     clock: Callable[[], float] = time.monotonic
     _hazards: dict[Finding, float] = field(default_factory=dict)  # seen -> when first not so
-    _missed: set[Finding] = field(default_factory=set)
+    _missed: set[Finding] = field(default_factory=set)  # by a look that was not answered whole
+    _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed mark yet
     _began: float | None = None  # of the looks of this life
 
     @property
@@ -82,11 +85,12 @@ class Feed:
 
     def acknowledged(self) -> Acknowledged | Missing:
         """What the collector has handed over and has come here; ``Missing`` if nobody says."""
-        self._silence = ""
+        self._silence, asked = "", self.clock()
         try:
             return (self.arrived or self.collector).acknowledged()
         except UnreachableError as error:
             self._silence = str(error)
+            self._hangs = self.arrived is None and self.clock() - asked > QUICK
             return Missing(str(error))
 
     @property
@@ -100,7 +104,9 @@ class Feed:
             self._look()
             return Missing(self._silence)
         try:
-            told = both(self.collector.captures(), self.server().sends())
+            lists = self.collector.captures()
+            self._missed |= set(lists.hazards)  # also if its server does not answer
+            told = both(lists, self.server().sends())
             found, steady = self._lasting(told.hazards), self._is_steady()
             self._last = replace(told, hazards=found, steady=steady)
         except UnreachableError as error:
@@ -108,21 +114,37 @@ class Feed:
             return Missing(str(error))
         return self._last
 
+    def recorded(self, told: Capture) -> None:
+        """A mark is committed that has all hazards of what was *told*."""
+        self._unsaid -= set(told.hazards)
+
     def _look(self) -> None:
-        """Let the server that was asked last notice what no log tells of; it says so later."""
-        for server in self._servers.values():
+        """Let those who may still answer notice what no log tells of; it is told later.
+
+        They are the server that was asked last, and the collector, unless it may hang: each
+        question would cost all sources its time-out.
+        """
+        asked: list[Callable[[], Capture | None]] = [one.sends for one in self._servers.values()]
+        if not self._hangs:
+            asked.append(self.collector.captures)
+        for ask in asked:
             with suppress(SluiceError):
-                told = server.sends()
+                told = ask()
                 self._missed |= set() if told is None else set(told.hazards)
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
-        """They are told for a while after they are gone: what was started by them may go on."""
+        """They are told for a while after they are gone: what was started by them may go on.
+
+        And until a mark has them, however long no batch can be committed.
+        """
         at = self.clock()
         seen = {*now, *self._missed}
         self._missed.clear()
+        self._unsaid |= seen
         told = dict.fromkeys(seen, math.inf)
         told |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
-        self._hazards = {one: gone for one, gone in told.items() if at - gone <= LINGER}
+        kept = {one for one, gone in told.items() if at - gone <= LINGER} | self._unsaid
+        self._hazards = {one: gone for one, gone in told.items() if one in kept}
         return tuple(self._hazards)
 
     def _is_steady(self) -> bool:

@@ -1,9 +1,9 @@
 """Settings that drop, rewrite or delay changes make their tables unproven, and are remembered.
 
-Covers pipeline/landing/hazards.py, source_feed.py and the hazards of a Capture.
+Covers pipeline/landing/hazards.py, source_feed.py, noticed.py and the hazards of a Capture.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,14 @@ from pipeline.collectors.connect.connector_findings import hazards
 from pipeline.collectors.connect.demands import DEMANDS
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
+from pipeline.errors import UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.next_mark import _heals
 from pipeline.landing.source_feed import LINGER
 from pipeline.mark import Epoch, Existence, Mark
-from pipeline.model import Acknowledged, Order, Shard, Table
+from pipeline.model import Acknowledged, Missing, Order, Shard, Table
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
 from pipeline.settings import TableRule
@@ -252,9 +253,109 @@ def test_f102_a_setting_that_is_gone_is_told_for_a_while(tmp_path: Path) -> None
         now[0], desk.server.published = at, replace(ALL, text="", hazards=hazards_now)
         found = feed.captures()
         assert isinstance(found, Capture)
+        feed.recorded(found)
         told.append(found.hazards)
 
     assert told == [(SKIPS,), (SKIPS,), (SKIPS,), ()], "as of the first look that did not see it"
+
+
+def passing(desk: Desk) -> Iterator[float]:
+    """Times of looks of which the first two see a setting; at the last it is long gone."""
+    (feed,) = desk.loop.feeds
+    for at, found in ((10.0, (SKIPS,)), (60.0, (SKIPS,)), (70.0, ()), (131.0, ()), (190.0, ())):
+        feed.clock = partial(float, at)
+        desk.server.published = replace(ALL, text="", hazards=found)
+        yield at
+
+
+def started(home: Path) -> Desk:
+    """A row has landed."""
+    desk = Desk(home, names="a", ticks=partial(float, 0))
+    desk.server.end = 600
+    desk.topics.put("a", 500, "first")
+    desk.land()
+    return desk
+
+
+def later(desk: Desk) -> list[str]:
+    """Gaps once the log has gone on."""
+    desk.server.end = 2000
+    desk.topics.put("a", 1900, "later")
+    desk.land()
+    return list(desk.loop.mark.gaps)
+
+
+def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = started(tmp_path)
+
+    def down(_: object) -> None:
+        raise UnreachableError("Kafka does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.topics, "ends", down)
+        for _ in passing(desk):
+            with pytest.raises(UnreachableError):
+                desk.land()
+
+    assert later(desk) == [hazard_id("a", SKIPS)]
+    feed = desk.loop.feeds[0]
+    found = feed.captures()
+    assert isinstance(found, Capture)
+    assert found.hazards == (), "the mark says it"
+
+
+def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(
+    tmp_path: Path,
+) -> None:
+    desk = started(tmp_path)
+    desk.topics.put("a", 400, "below, and not sent again")
+
+    for at in passing(desk):
+        landed = desk.land()
+        assert [one.reason for one in landed.holds] == ["disorder"]
+        assert (landed.batch is not None) == (at == 10.0), "one batch says it"
+        assert list(Desk(tmp_path, names="a").loop.mark.gaps) == [hazard_id("a", SKIPS)]
+
+
+@pytest.mark.parametrize("silent", ["the server", "the stored offset"])
+def test_f102_a_setting_of_the_connector_is_in_the_next_mark_whoever_was_silent(
+    silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = started(tmp_path)
+    own = desk.server.captures
+
+    def fail() -> None:
+        raise UnreachableError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.server, "captures", lambda: replace(own(), hazards=(SKIPS,)))
+        patch.setattr(desk.server, "sends" if silent == "the server" else "acknowledged", fail)
+        assert isinstance(desk.loop.feeds[0].acknowledged(), Missing) != (silent == "the server")
+        assert isinstance(desk.loop.feeds[0].captures(), Missing)
+
+    assert later(desk) == [hazard_id("a", SKIPS)]
+
+
+def test_a_collector_that_hangs_is_not_asked_for_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (feed,) = (desk := Desk(tmp_path, names="a")).loop.feeds
+    at = iter((0.0, 3.0))
+    feed.clock = partial(next, at)
+
+    def fail() -> None:
+        raise UnreachableError("no answer in 3 s")
+
+    def asked() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(desk.server, "acknowledged", fail)
+    monkeypatch.setattr(desk.server, "captures", asked)
+
+    assert isinstance(feed.acknowledged(), Missing)
+    assert feed.captures() == Missing("no answer in 3 s")
 
 
 def test_f102_a_service_that_has_just_begun_does_not_know_what_is_gone(tmp_path: Path) -> None:

@@ -158,8 +158,7 @@ def test_what_its_server_does_not_send_is_not_captured_whatever_the_lists_say() 
     assert feed.told == told
 
 
-def test_a_collector_that_has_just_said_nothing_is_not_asked_for_its_lists() -> None:
-    """It may hang, and each question costs all sources its time-out."""
+def test_lists_of_a_collector_that_has_just_said_nothing_do_not_count() -> None:
     site = Site()
     feed = site.feed()
     site.silent = True
