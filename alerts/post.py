@@ -4,6 +4,7 @@ Addresses of receivers are often secrets: errors name the host only.
 """
 
 import logging
+import math
 import socket
 import threading
 from collections.abc import Mapping
@@ -24,6 +25,9 @@ _REDIRECT = range(300, 400)
 _COME_AGAIN = frozenset({408, 425, 429})
 _SERVER_ERROR = 500
 _ANSWER_CHARACTERS = 200
+_LONGEST_PAUSE = timedelta(days=1)
+_DIGITS = 9  # of a number of seconds: more are longer than any pause
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _CONNECTED = (".connect_tcp.complete", ".start_tls.complete")  # also through a proxy
 
 
@@ -38,18 +42,19 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: timedelta) 
         RefusedError: any other answer.
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes whole addresses
-    host, told = httpx.URL(url).host, {"Content-Type": "application/json", **headers}
+    host, told = httpx.URL(url).host, {**_HEADERS, **headers}
     seconds = timeout.total_seconds()
     deadline = _Deadline(seconds)
     try:
         with (
             deadline,
             httpx.Client(timeout=seconds, verify=vouched(url)) as client,
-            client.stream(
-                "POST", url, content=body, headers=told, extensions={"trace": deadline.watch}
-            ) as answer,
         ):
-            _judge(answer, host)
+            # A hook sees the answer before httpx reads where a redirect leads: it may lead nowhere.
+            client.event_hooks = {"response": [lambda answer: _judge(answer, host)]}
+            trace = {"trace": deadline.watch}
+            with client.stream("POST", url, content=body, headers=told, extensions=trace):
+                return
     except httpx.TransportError as error:
         why = "ReadTimeout" if deadline.over else type(error).__name__
         raise UnreachableError(f"{host} did not answer: {why}") from None
@@ -117,23 +122,29 @@ def _judge(answer: httpx.Response, host: str) -> None:
 
 
 def _said(answer: httpx.Response) -> str:
-    """The beginning of what it says; whoever refuses may say as much as he likes."""
-    found = ""
-    for text in answer.iter_text(_ANSWER_CHARACTERS):
-        found += text
+    """The beginning of what it says, however long it is.
+
+    Neither its compression nor its charset is believed: either may be false, or a bomb.
+    """
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        return "the rest of the answer is compressed"
+    found = b""
+    for part in answer.iter_raw(_ANSWER_CHARACTERS):
+        found += part
         if len(found) >= 4 * _ANSWER_CHARACTERS:
             break
-    return " ".join(found.split())[:_ANSWER_CHARACTERS]
+    return " ".join(found.decode(errors="replace").split())[:_ANSWER_CHARACTERS]
 
 
 def _pause(answer: httpx.Response) -> timedelta | None:
     """Read Retry-After, seconds or a date; a date counts from the answer's own Date."""
-    asked = answer.headers.get("Retry-After", "")
-    if asked.isdigit():
-        return timedelta(seconds=min(int(asked), 86_400))
+    asked = answer.headers.get("Retry-After", "").strip()
+    if asked.isascii() and asked.isdigit():
+        seconds = int(asked) if len(asked) <= _DIGITS else math.inf
+        return timedelta(seconds=min(seconds, _LONGEST_PAUSE.total_seconds()))
     try:
         until = parsedate_to_datetime(asked)
         since = parsedate_to_datetime(answer.headers.get("Date", ""))
-        return max(until - since, timedelta())
-    except (ValueError, TypeError):
+        return min(max(until - since, timedelta()), _LONGEST_PAUSE)
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from alerts.outbox import RefusedError
+from alerts.outbox import BusyError, RefusedError
 from alerts.post import post
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
@@ -110,3 +110,82 @@ def test_no_timer_is_left_behind() -> None:
         timedelta(seconds=30),
         "the end of its timer",
     )
+
+
+def _answering(head: str, body: bytes = b"no such room") -> Speaks:
+    text = f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n".encode() + body
+
+    def speaks(there: socket.socket, over: threading.Event) -> None:
+        there.recv(65_536)
+        there.sendall(text)
+
+    return speaks
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        ("400 x\r\nContent-Encoding: gzip", b"no gzip", "compressed"),
+        ("400 x\r\nContent-Encoding: gzip, gzip, gzip", b"\x1f\x8b", "compressed"),
+        ("400 x\r\nContent-Type: text/plain; charset=idna", b"no such room", "no such room"),
+        ("400 x\r\nContent-Type: text/plain; charset=hex", b"no such room", "no such room"),
+        ("400 x\r\nContent-Type: text/plain; charset=undefined", b"no room", "no room"),
+        ("400 x\r\nContent-Type: text/plain", b"\xff\xfe no", "no"),
+        ("302 x\r\nLocation: http://[", b"", "it has moved"),
+        ("302 x\r\nLocation: http://xn--zzzzzzzzz/", b"", "it has moved"),
+    ],
+    ids=[
+        "no gzip",
+        "gzip in gzip",
+        "a charset that decodes no text",
+        "a charset of bytes",
+        "a charset that refuses all",
+        "no UTF-8",
+        "a redirect to no address",
+        "a redirect to no name",
+    ],
+)
+def test_an_odd_refusal_is_a_refusal(head: str, body: bytes, said: str) -> None:
+    """An error of another kind paused the channel for ever: its oldest letter was never refused."""
+    with _receiver(_answering(head, body)) as url, pytest.raises(RefusedError) as refused:
+        post(url, b"{}", {}, timedelta(seconds=20))
+
+    assert str(refused.value).startswith(f"127.0.0.1 answered {head[:3]}: ")
+    assert said in str(refused.value)
+
+
+DATE = "Date: Fri, 27 Nov 2026 00:00:00 GMT\r\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "pause"),
+    [
+        ("Retry-After: 30", timedelta(seconds=30)),
+        ("Retry-After: \u00b2", None),
+        ("Retry-After: " + "9" * 5000, timedelta(days=1)),
+        ("Retry-After: 99999999", timedelta(days=1)),
+        (DATE + "Retry-After: Fri, 27 Nov 2026 00:01:00 GMT", timedelta(minutes=1)),
+        (DATE + "Retry-After: Fri, 31 Dec 9999 00:00:00 GMT", timedelta(days=1)),
+        (DATE + "Retry-After: Fri, 27 Nov 2026 00:01:00 +" + "9" * 30, None),
+        (DATE + "Retry-After: Fri, 27 Nov 2026 00:01:00 +" + "9" * 5000, None),
+        (DATE + "Retry-After: Fri, \u00b2 Nov 2026 00:01:00 GMT", None),
+        (DATE + "Retry-After: , ,", None),
+    ],
+    ids=[
+        "seconds",
+        "a digit that is no number",
+        "5,000 digits",
+        "years",
+        "a date",
+        "the last year",
+        "a zone of many hours",
+        "a zone of 5,000 digits",
+        "a day that is no number",
+        "commas",
+    ],
+)
+def test_an_odd_pause_is_a_pause(told: str, pause: timedelta | None) -> None:
+    with _receiver(_answering(f"503 x\r\n{told}")) as url, pytest.raises(BusyError) as busy:
+        post(url, b"{}", {}, timedelta(seconds=20))
+
+    assert busy.value.after == pause

@@ -12,6 +12,7 @@ class Receiver(BaseHTTPRequestHandler):
     """Keeps what it took, each with its Authorization; waits for ``go_on`` before it answers."""
 
     answers: list[int]
+    headers_of_refusals: dict[str, str]
     heard: list[tuple[str | None, dict[str, Any]]]
     go_on: threading.Event
 
@@ -22,6 +23,8 @@ class Receiver(BaseHTTPRequestHandler):
         if status == 201:
             self.heard.append((self.headers["Authorization"], json.loads(body)))
         self.send_response(status)
+        for name, value in self.headers_of_refusals.items() if status != 201 else ():
+            self.send_header(name, value)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -29,8 +32,11 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiver(*answers: int) -> Iterator[tuple[str, type[Receiver]]]:
-    """Its address, and what it has heard; it answers *answers*, then 201."""
+def receiver(*answers: int, **headers: str) -> Iterator[tuple[str, type[Receiver]]]:
+    """Its address, and what it has heard; it answers *answers*, then 201.
+
+    *headers* are those of each answer that is not 201, with ``_`` for ``-``.
+    """
     go_on = threading.Event()
     go_on.set()
 
@@ -38,6 +44,7 @@ def receiver(*answers: int) -> Iterator[tuple[str, type[Receiver]]]:
         pass
 
     kind: type[Receiver] = Own
+    kind.headers_of_refusals = {name.replace("_", "-"): text for name, text in headers.items()}
     kind.answers, kind.heard, kind.go_on = list(answers), [], go_on
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

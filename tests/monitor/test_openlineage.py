@@ -168,6 +168,28 @@ def test_what_is_refused_for_good_does_not_stop_the_others() -> None:
     assert [one["eventType"] for _, one in heard.heard] == ["START", "COMPLETE"]
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "sent"),
+    [
+        (400, {"Content_Type": "text/plain; charset=idna"}, [2, 0]),
+        (400, {"Content_Encoding": "gzip"}, [2, 0]),
+        (503, {"Retry_After": "9" * 5000}, [0, 2]),
+    ],
+    ids=["a charset that is none", "no gzip", "a pause of 5,000 digits"],
+)
+def test_an_odd_answer_stops_no_later_event(
+    status: int, headers: dict[str, str], sent: list[int]
+) -> None:
+    """It ended each run of the job at the same event."""
+    with receiver(status, **headers) as (url, heard):
+        told = _events(OpenLineageSettings(url))
+        told.note([TURN, replace(TURN, batch=8, version=5)])
+
+        assert [told.tell(), told.tell()] == sent
+
+    assert len(heard.heard) == (2 if status == 400 else 4)
+
+
 def test_a_receiver_that_hangs_delays_nobody_who_notes_a_turn() -> None:
     with receiver() as (url, heard):
         heard.go_on.clear()
