@@ -90,11 +90,12 @@ class TrustedOnly:
             told = HTTPConnection(scope).headers
             host, origin = told.get("host", ""), told.get("origin", "")
             bound = (scope.get("server") or ("", 0))[0]
-            if why := refusal(host, origin, self.access.names, bound):
+            path, site = scope["path"], told.get("sec-fetch-site", "")
+            if why := refusal(host, origin, self.access.names, bound, path=path, site=site):
                 await refuse(403, why)(scope, receive, send)
                 return
             sent = told.get("authorization", "")
-            if self.access.unauthorized(scope["method"], scope["path"], sent):
+            if self.access.unauthorized(scope["method"], path, sent):
                 asked = {"WWW-Authenticate": "Bearer"}
                 await refuse(401, TOKEN_NEEDED, asked)(scope, receive, send)
                 return

@@ -40,6 +40,11 @@ UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is
 DEFECT = "internal error; look for its traceback in the service's log"
 
 
+def certifies(path: str) -> bool:
+    """Whether a GET of *path* stores a certificate with its yes; it takes no HEAD."""
+    return path == "/v1/gate" or path.startswith("/v1/readiness/")
+
+
 def refuse(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer that says *why* a request was refused or failed."""
     body: Problem = {
@@ -155,7 +160,8 @@ def _methods(request: Request) -> list[str]:
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= route.methods or set()
-    return sorted(found | ({"HEAD"} if "GET" in found else set()))
+    head = "GET" in found and not certifies(request.url.path)
+    return sorted(found | ({"HEAD"} if head else set()))
 
 
 async def _unreachable(_: Request, error: Exception) -> JSONResponse:

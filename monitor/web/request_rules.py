@@ -2,7 +2,8 @@
 
 A parameter that a route does not declare is refused: `cutt=2027-01-01` would otherwise be ignored,
 and the answer would be about another cut.  A body beyond a limit is refused before it is read.
-HEAD is answered as GET, without the body.  A page may load nothing from elsewhere.
+HEAD is answered as GET, without the body, but for the gate: its yes is stored.  A page may load
+nothing from elsewhere.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.nearest import nearest
-from monitor.web.problems import refuse
+from monitor.web.problems import certifies, refuse
 
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
@@ -38,7 +39,7 @@ class RequestRules:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the parameters of one request."""
-        if scope["type"] == "http" and scope["method"] == "HEAD":
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not certifies(scope["path"]):
             scope = {**scope, "method": "GET"}  # the server sends no body for it
         if scope["type"] == "http" and scope["query_string"]:
             route = _route(scope, scope["app"].routes)

@@ -1,7 +1,8 @@
 """Decides whether a request may be answered: by its Host, its Origin and its token.
 
 A page whose name is made to lead to this service (DNS rebinding) sends its own name as Host; a
-browser adds the Origin of the page to a request that writes.  Programs send no Origin.  Pure.
+browser adds the Origin of the page to a request that writes.  For an image or a link it adds only
+Sec-Fetch-Site, and the gate stores a certificate when it is read.  Programs send neither.  Pure.
 """
 
 import hmac
@@ -12,6 +13,9 @@ from urllib.parse import urlsplit
 from pipeline.authorities import address_of, is_loopback
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES = frozenset({"", "none", "same-origin"})
+"""What Sec-Fetch-Site may be: no browser, an address that a person typed, a page of ours."""
+API = "/v1/"
 OPEN = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that may be read without a token from any machine: they show no row."""
 
@@ -43,16 +47,27 @@ class Access:
         return needed and not (same and scheme.lower() == "bearer")
 
 
-def refusal(host: str, origin: str, names: Collection[str], bound: str = "") -> str:
+def refusal(
+    host: str,
+    origin: str,
+    names: Collection[str],
+    bound: str = "",
+    *,
+    path: str = "",
+    site: str = "",
+) -> str:
     """Why a request is refused, with the fix; empty if it is accepted.
 
     *host* and *origin* are the request's headers, empty where it has none; *names* are ours.
-    *bound* is the address at which this connection arrived.
+    *bound* is the address at which this connection arrived, *site* the header Sec-Fetch-Site.
+    Links of other sites may lead to the pages for people, not to the API.
     """
     if not _is_ours(_name(f"//{host}"), names, bound):
         return f"Host {host!r} is no name of this service; if it is, list it in http.names"
     if origin and origin.partition("://")[2] != host:
         return f"a page of {origin!r} may ask nothing here"
+    if path.startswith(API) and site not in OWN_SITES:
+        return f"a page of another site may ask nothing under {API}; open the address itself"
     return ""
 
 

@@ -140,3 +140,53 @@ def test_f161_the_verbs_send_the_token(
     assert TOKEN not in said
     assert ("needs the token of http.auth" in said) == (way == "neither")
     assert (result.exit_code == 0) == (way != "neither")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
+@pytest.mark.parametrize("path", ["/v1/gate", f"/v1/readiness/{USERS}"])
+def test_a_page_of_another_site_makes_no_certificate(rig: Rig, site: str, path: str) -> None:
+    """An image of any page asked for a cut of another microsecond each time."""
+    rig.round()
+    rig.round()
+    named = {"table": USERS} if path == "/v1/gate" else {}
+    before = len(rig.store.certificates.holding(USERS))
+
+    answers = [
+        rig.client.get(
+            path,
+            params={**named, "cut": f"2026-03-27T00:00:00.00000{number}Z"},
+            headers={"Sec-Fetch-Site": site, "Sec-Fetch-Dest": "image"},
+        )
+        for number in range(3)
+    ]
+
+    assert {one.status_code for one in answers} == {403}
+    assert len(rig.store.certificates.holding(USERS)) == before
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+def test_a_person_may_read_the_api_in_a_browser(rig: Rig, site: str) -> None:
+    assert rig.client.get("/v1/tables", headers={"Sec-Fetch-Site": site}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/runbooks/lost.md"])
+def test_a_link_of_another_site_leads_to_a_page(rig: Rig, path: str) -> None:
+    rig.round()
+
+    assert rig.client.get(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/gate", f"/v1/readiness/{USERS}"])
+def test_head_makes_no_certificate(rig: Rig, path: str) -> None:
+    rig.round()
+    rig.round()
+    named = {"table": USERS} if path == "/v1/gate" else {}
+    asked = {**named, "cut": "2026-03-27T00:00:00.000001Z"}
+    before = len(rig.store.certificates.holding(USERS))
+
+    answer = rig.client.ask("HEAD", path, params=asked)
+
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+    assert len(rig.store.certificates.holding(USERS)) == before
+    assert rig.client.get(path, params=asked).status_code == 200
+    assert len(rig.store.certificates.holding(USERS)) == before + 1
