@@ -6,7 +6,7 @@ soon as the store takes it, so each is sent at least once, and once only unless 
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -76,17 +76,29 @@ class StoredOutbox:
         return new
 
     def hold(self, letters: Iterable[tuple[str, Message]], at: datetime) -> None:
-        """Queue in memory what the store does not take, behind all that waits."""
+        """Queue in memory what the store does not take, behind all that waits.
+
+        Per channel the newest *room* that wait are kept, and of those that were sent as many.
+        """
+        letters = tuple(letters)
         with self._turn:
             for channel, message in letters:
                 self._spare.append(Letter(self._next, channel, message, at))
                 self._next += 1
-            over = self._spare[: max(len(self._spare) - self.room, 0)]
-            del self._spare[: len(over)]
-            for letter in over:
-                self._done.pop(letter.number, None)
-        if over:
-            _log.error("notifications dropped: the store and the memory are full", count=len(over))
+            over = self._over({channel for channel, _ in letters})
+            lost = len(over - self._done.keys())
+            self._spare = [one for one in self._spare if one.number not in over]
+            self._done = {number: end for number, end in self._done.items() if number not in over}
+        if lost:
+            _log.error("notifications dropped: the store and the memory are full", count=lost)
+
+    def _over(self, channels: Set[str]) -> set[int]:
+        """Numbers in memory that there is no room for, by channel and by whether they ended."""
+        piles: dict[tuple[str, bool], list[int]] = {}
+        for one in self._spare:
+            if one.channel in channels:
+                piles.setdefault((one.channel, one.number in self._done), []).append(one.number)
+        return {number for pile in piles.values() for number in pile[: -self.room]}
 
     def catch_up(self, at: datetime, along: Callable[[], object] | None = None) -> None:
         """Write what is only in memory, in one transaction with what *along* writes.

@@ -1,8 +1,10 @@
 """A store in a temporary folder and small values to put into it."""
 
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, event
+from sqlalchemy.exc import OperationalError
 
 from monitor.store.database import Database
 from monitor.store.store import ServiceStore
@@ -45,3 +47,20 @@ class Full:
     def _limit(self, connection: Connection) -> None:
         if self.pages:
             connection.exec_driver_sql(f"PRAGMA max_page_count={self.pages}")
+
+
+class ReadOnly:
+    """A store that can be read, and fails at each write until it is freed."""
+
+    def __init__(self, database: Database) -> None:
+        self.refuses = True
+        event.listen(database.engine, "begin", self._refuse)
+
+    def free(self) -> None:
+        """Let it be written."""
+        self.refuses = False
+
+    def _refuse(self, connection: Connection) -> None:
+        if self.refuses and connection.get_execution_options()["writes"]:
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            raise OperationalError("BEGIN IMMEDIATE", None, error)

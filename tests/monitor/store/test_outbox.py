@@ -2,6 +2,7 @@ from alerts.outbox import ChannelHealth, sent
 from monitor.store.outbox import StoredOutbox
 from monitor.store.store import ServiceStore
 from tests.alerts.kit import at, message
+from tests.monitor.store.kit import ReadOnly
 
 
 def test_a_message_is_taken_once_per_channel(store: ServiceStore) -> None:
@@ -78,3 +79,44 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
     assert (pile.waiting, pile.dead, pile.why) == (2, 2, "it cannot be read from the store")
     assert outbox.standing("log") == ChannelHealth()
     assert store.database.unreadable == 3
+
+
+def held(outbox: StoredOutbox, channel: str) -> list[str]:
+    return [letter.message.id for letter in outbox.waiting(channel, 99)]
+
+
+def test_in_memory_a_channel_that_is_down_pushes_out_no_letter_of_another(
+    store: ServiceStore,
+) -> None:
+    outbox = StoredOutbox(store.database, room=3)
+    outbox.hold([("log", message(n)) for n in range(2)], at(0))
+    outbox.hold([("slack", message(n)) for n in range(9)], at(1))
+
+    assert held(outbox, "log") == [message(n).id for n in range(2)]
+    assert held(outbox, "slack") == [message(n).id for n in (6, 7, 8)]
+
+
+def test_in_memory_letters_that_were_delivered_push_out_none_that_wait(
+    store: ServiceStore,
+) -> None:
+    ReadOnly(store.database)
+    outbox = StoredOutbox(store.database, room=3)
+    outbox.hold([("log", message(0))], at(0))
+    for number in range(3):
+        outbox.hold([("slack", message(number))], at(1))
+        outbox.delivered(outbox.waiting("slack", 1), ChannelHealth(), at(1))
+
+    assert held(outbox, "log") == [message(0).id]
+
+
+def test_in_memory_letters_that_were_delivered_are_bounded_too(store: ServiceStore) -> None:
+    disk = ReadOnly(store.database)
+    outbox = StoredOutbox(store.database, room=3)
+    for number in range(9):
+        outbox.hold([("log", message(number))], at(number))
+        outbox.delivered(outbox.waiting("log", 1), ChannelHealth(), at(number))
+    outbox.hold([("log", message(9))], at(9))
+    disk.free()
+    outbox.catch_up(at(9))
+
+    assert outbox.counts() == {("log", "delivered"): 3, ("log", "waiting"): 1}
