@@ -8,7 +8,8 @@ from pipeline.collectors.connect.table_filter import TABLES, Patterns, listed, p
 from pipeline.finding import REFUSE, Finding
 
 UNREADABLE = (
-    r"write it without sets of sets ([a-z&&[^t]]), classes of Unicode (\p{L}), ends of words (\b);"
+    r"write it without sets of sets ([a-z&&[^t]]), classes of Unicode (\p{L}), ends of words (\b),"
+    r" repeats of repeats ((a+)+) or of choices ((foo|bar)*);"
     " then a new base of its tables: docs/operations.md#a-table-added-later"
 )
 

@@ -5,7 +5,8 @@ The stored offset is what counts: Kafka has every record before it.  It trails b
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -88,57 +89,60 @@ class ConnectCollector:
 
     def acknowledged(self) -> Acknowledged | Missing:
         """The stored offset; Missing before there is one, and for one that nobody reads."""
-        stored = self._get("/offsets").get("offsets", [])
-        if len(stored) > 1:  # offsets of an earlier topic prefix stay for ever
-            prefix = self._get("/config").get("topic.prefix")
-            stored = [entry for entry in stored if entry["partition"].get("server") == prefix]
-        if not stored:
-            return Missing(f"connector {self.connector} has not stored an offset yet")
-        return _acknowledged(stored[0].get("offset") or {})
+        with self._understanding("/offsets"):
+            stored = self._get("/offsets").get("offsets", [])
+            if len(stored) > 1:  # offsets of an earlier topic prefix stay for ever
+                prefix = self._settings().get("topic.prefix")
+                stored = [entry for entry in stored if entry["partition"].get("server") == prefix]
+            if not stored:
+                return Missing(f"connector {self.connector} has not stored an offset yet")
+            return _acknowledged(stored[0].get("offset") or {})
 
     def carried(self) -> Mapping[TopicPartition, int]:
         """Of a MirrorMaker 2: last offset of each partition of the other cluster handed over."""
-        alias = self._get("/config").get("source.cluster.alias")
-        stored = [entry for entry in self._get("/offsets").get("offsets", []) if entry["offset"]]
-        return {
-            TopicPartition(at["topic"], int(at["partition"])): int(entry["offset"]["offset"])
-            for entry in stored
-            if (at := entry["partition"]).get("cluster") == alias
-        }
+        alias = self._settings().get("source.cluster.alias")
+        with self._understanding("/offsets"):
+            offsets = self._get("/offsets").get("offsets", [])
+            return {
+                TopicPartition(at["topic"], int(at["partition"])): int(entry["offset"]["offset"])
+                for entry in offsets
+                if entry["offset"] and (at := entry["partition"]).get("cluster") == alias
+            }
 
     def address(self) -> tuple[str, int]:
         """Host and port of the database that the connector is configured to read."""
-        config = self._get("/config")
+        config = self._settings()
         try:
             port = config.get("database.port", read_by(config).port)
-            return str(config["database.hostname"]), int(port)
+            return config["database.hostname"], int(port)
         except (KeyError, ValueError) as error:
             msg = f"connector {self.connector} names no database.hostname and database.port"
             raise UnreachableError(msg) from error
 
     def config(self) -> Mapping[str, str]:
         """Settings without the ones that hold secrets; a secret in another one is hidden."""
-        config = {str(name): str(value) for name, value in self._get("/config").items()}
         return {
             name: HIDDEN if is_secret(value, named=False) else value
-            for name, value in config.items()
+            for name, value in self._settings().items()
             if not secret(name)
         }
 
     def captures(self) -> Capture:
         """By its lists of databases, tables and columns, with what its settings do to changes."""
-        config = self._get("/config")
+        config = self._settings()
         found = hazards(config, f"connector {self.connector}")
         return replace(capture(config), alters=altering(config), hazards=found)
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""
-        status = self._get("/status")
-        parts = [status.get("connector", {}), *status.get("tasks", [])]
-        if len(parts) == 1 and parts[0].get("state") == "RUNNING":
-            return CollectorState("unassigned", "the connector has no task yet")
-        worst = min(parts, key=_badness)
-        return CollectorState(str(worst.get("state", "")).lower(), _brief(worst.get("trace", "")))
+        with self._understanding("/status"):
+            status = self._get("/status")
+            parts = [status.get("connector", {}), *status.get("tasks", [])]
+            if len(parts) == 1 and parts[0].get("state") == "RUNNING":
+                return CollectorState("unassigned", "the connector has no task yet")
+            worst = min(parts, key=_badness)
+            trace = _brief(worst.get("trace") or "")
+            return CollectorState(str(worst.get("state", "")).lower(), trace)
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
@@ -174,7 +178,7 @@ class ConnectCollector:
         """All its settings, secrets too; None where Connect knows no such connector."""
         if not self._exists():
             return None
-        return {str(name): str(value) for name, value in self._get("/config").items()}
+        return self._settings()
 
     def _register(self, settings: Mapping[str, str]) -> None:
         """Create the connector, or change it; Connect restarts its task."""
@@ -196,12 +200,35 @@ class ConnectCollector:
         answer = self._request("GET", "/connector-plugins", None)
         try:
             found = answer.json() if answer.is_success else None
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if isinstance(found, list):
             return found
         msg = f"{self._where} answered /connector-plugins with {answer.status_code} and no list"
         raise UnreachableError(msg)
+
+    def _settings(self) -> dict[str, str]:
+        """All its settings, secrets too.
+
+        Raises:
+            UnreachableError: one of them is no text.
+        """
+        config = self._get("/config")
+        odd = [name for name, value in config.items() if not isinstance(value, str)]
+        if odd:
+            name = odd[0].partition(".with.salt.")[0]
+            what = f"{self._where} answered /config with a {name} that is no text"
+            raise UnreachableError(f"{what}; write it as text, or remove it")
+        return config
+
+    @contextmanager
+    def _understanding(self, path: str) -> Iterator[None]:
+        """Take an answer of another form for none."""
+        try:
+            yield
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = f"{self._where} answered {path} in a form that is not known"
+            raise UnreachableError(f"{what}: {type(error).__name__}: {error}") from error
 
     def _get(self, path: str) -> dict[str, Any]:
         return self._found(self._answer("GET", path), path)
@@ -224,7 +251,7 @@ class ConnectCollector:
     def _found(self, answer: httpx.Response, path: str) -> dict[str, Any]:
         try:
             found = answer.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"{self._where} answered {path} with {answer.status_code} and no JSON"
             raise UnreachableError(msg) from error
         if answer.is_success and isinstance(found, dict):
@@ -237,7 +264,7 @@ def _said(answer: httpx.Response) -> str:
     """Connect's message, in one line."""
     try:
         found = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     said = found.get("message", "") if isinstance(found, dict) else ""
     return " ".join(str(said).split())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pipeline.collectors.connect.connected import ConnectedDatabase, connected, read_by
 from pipeline.collectors.connect.converters import JSON, classes, defaulted, demands
 from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT
-from pipeline.collectors.connect.java_patterns import compiled
+from pipeline.collectors.connect.java_patterns import compiled_all
 from pipeline.collectors.connect.producer_findings import producer_findings
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.settings import SourceSettings
@@ -42,7 +42,7 @@ SNAPSHOT_OF = "snapshot.include.collection.list"
 # Reads all rows and leaves each value as it is; a FLOAT times 1e0 is sent with all its digits.
 _ITEM = r"`?\w+`?(?:\s*\*\s*1e0\s+AS\s+`?\w+`?)?"
 WHOLE = re.compile(
-    rf"\s*SELECT\s+(?:\*|{_ITEM}(?:\s*,\s*{_ITEM})*)\s+FROM\s+[\w.`\"]+\s*;?\s*", re.IGNORECASE
+    rf"\s*SELECT\s+(?:\*|{_ITEM}(?:\s*,\s*{_ITEM})*)\s+FROM\s+[\w.`\"]+\s*(?:;\s*)?", re.IGNORECASE
 )
 FOLDING, KEEPING = "ByLogicalTableRouter", "key.enforce.uniqueness"
 ROUTERS = (FOLDING, "RegexRouter")  # they change the topic, and leave the change as it is
@@ -118,7 +118,8 @@ def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
 def _matching(patterns: list[str]) -> str:
     """One regular expression of them; that of every table where one cannot be read here."""
     try:
-        return "|".join(f"(?:{compiled(one).pattern})" for one in patterns if one)
+        found = "|".join(f"(?:{one.pattern})" for one in compiled_all(filter(None, patterns)))
+        return re.compile(found).pattern  # a name of a group may be there twice
     except re.error:
         return ""
 

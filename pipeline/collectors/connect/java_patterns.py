@@ -4,10 +4,23 @@ Connectors match names with Java's, and both languages read a good deal alike wi
 ``\w`` and letters of either size are ASCII's alone in Java, ``&&`` and a bracket within a set of
 letters build sets of sets.  What is written otherwise is translated, what has no counterpart is
 refused: a list that was misread would tell that rows are sent which are not.
-Its tests ask Java for the same.  Pure.
+Its tests ask Java for the same.
+
+Python tries the ways that a pattern may match one after another, and nothing can stop it.  A
+pattern with too many is refused before it is used: the connector's owner would stop all sources.
+Pure.
 """
 
+import importlib
 import re
+from collections.abc import Iterable
+from functools import lru_cache
+from math import comb
+from types import ModuleType
+from typing import Any
+
+_parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
+_op: ModuleType = importlib.import_module("re._constants")
 
 # Escapes that say the same in both; not those of words' ends, where Java goes by Unicode.
 _NUMBERS = frozenset("123456789")  # of groups: Java takes two figures where there are so many
@@ -27,18 +40,51 @@ _GROUP = re.compile(r"\(\?(?:[=!>]|<[=!]|[ims]*(?:-[ims]+)?[:)])")
 _NAMED = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _AGAIN = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
 _ODD_IN_SETS = ("&&", "--", "||", "~~", "[")  # sets of sets, in one language or the other
+_FLAGS = re.IGNORECASE | re.ASCII
+_SHOWN = 100  # characters of a pattern in a message
+_LONGEST = 130  # letters of a name: two parts of at most 64, and the dot
+_MOST = 100_000_000  # ways that a pattern may have for one name: about a second
+_MOST_OF_LIST = 10 * _MOST
+_FEW = 8  # repeats that are counted one by one
+_ONE_WAY = frozenset((_op.LITERAL, _op.NOT_LITERAL, _op.ANY, _op.IN, _op.AT, _op.GROUPREF))
+_REPEATS = (_op.MAX_REPEAT, _op.MIN_REPEAT, _op.POSSESSIVE_REPEAT)
+_TOO_MANY = "it has too many *, + and |, and one name may take hours"
+
+# A number of ways, by how many repeats without a bound share the letters of the name.
+Ways = dict[int, int]
+_ONE: Ways = {0: 1}
 
 
 def compiled(text: str) -> re.Pattern[str]:
     """As connectors compile it: letters of any size, both of ASCII.
 
     Raises:
-        re.error: it cannot be read here.
+        re.error: it cannot be read here; the message names it.
     """
+    return _counted(text)[0]
+
+
+def compiled_all(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Each as ``compiled`` does.
+
+    Raises:
+        re.error: one cannot be read here, or all together may need too long for one name.
+    """
+    found = tuple(map(_counted, texts))
+    if sum(ways for _, ways in found) > _MOST_OF_LIST:
+        raise re.error(f"{len(found)} patterns have too many * and +, and may take minutes")
+    return tuple(pattern for pattern, _ in found)
+
+
+@lru_cache(maxsize=4096)
+def _counted(text: str) -> tuple[re.Pattern[str], int]:
+    """A pattern, and an upper bound of the ways that are tried for one name."""
     try:
-        return re.compile(_translated(text), re.IGNORECASE | re.ASCII)
-    except (ValueError, OverflowError) as error:
-        raise re.error(str(error), text) from error
+        translated = _translated(text)
+        return re.compile(translated, _FLAGS), _ways(translated)
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise re.error(f"{shown!r}: {error}") from None
 
 
 def _translated(text: str) -> str:
@@ -113,3 +159,84 @@ def _group(text: str, at: int) -> tuple[str, int]:
     if plain := _GROUP.match(text, at):
         return plain[0], plain.end()
     raise re.error("this kind of group cannot be read here", text, at)
+
+
+def _ways(translated: str) -> int:
+    ways = _total(_sum(*_sequence(_parser.parse(translated, _FLAGS))))
+    if ways > _MOST:
+        raise re.error(_TOO_MANY)
+    return ways
+
+
+def _sequence(items: Iterable[tuple[Any, Any]]) -> tuple[Ways, Ways]:
+    """In how many ways *items* match from one place on, and how many are tried for that."""
+    ways, tried = _ONE, Ways()
+    for op, argument in items:
+        its_ways, its_tried = _item(op, argument)
+        tried = _sum(tried, _times(ways, its_tried))
+        ways = _times(ways, its_ways)
+        if _total(ways) > _MOST:
+            raise re.error(_TOO_MANY)
+    return ways, tried
+
+
+def _item(op: Any, argument: Any) -> tuple[Ways, Ways]:
+    if op in _ONE_WAY:
+        return _ONE, {}
+    if op in _REPEATS:
+        ways, tried = _repeat(*argument)
+        return (_ONE, _sum(ways, tried)) if op is _op.POSSESSIVE_REPEAT else (ways, tried)
+    if op is _op.SUBPATTERN:
+        return _sequence(argument[-1])
+    if op is _op.BRANCH:
+        return _branch(argument[1])
+    if op in (_op.ASSERT, _op.ASSERT_NOT):
+        return _ONE, _sum(*_sequence(argument[1]))
+    if op is _op.ATOMIC_GROUP:
+        return _ONE, _sum(*_sequence(argument))
+    raise re.error(f"{str(op).lower()} cannot be read here")
+
+
+def _branch(branches: Iterable[Any]) -> tuple[Ways, Ways]:
+    ways, tried = Ways(), Ways()
+    for one in branches:
+        its_ways, its_tried = _sequence(one)
+        ways, tried = _sum(ways, its_ways), _sum(tried, its_tried)
+    return ways, _sum(tried, ways)
+
+
+def _repeat(least: int, most: Any, items: Any) -> tuple[Ways, Ways]:
+    """What repeats often may go on in one way alone: else they double with each letter."""
+    inner, tried_once = _sequence(items)
+    most = min(int(most), _LONGEST)
+    least = min(least, most)
+    if inner == _ONE and most - least > _FEW:
+        ways: Ways = {1: 1}
+        return ways, _sum(ways, _times(ways, tried_once))
+    if inner != _ONE and most > _FEW:
+        raise re.error("a * or + repeats what has another *, + or | in it: one name may take hours")
+    ways, tried, power = Ways(), Ways(), _ONE
+    for count in range(most + 1):
+        ways = _sum(ways, power) if count >= least else ways
+        tried = _sum(tried, _times(power, tried_once))
+        power = _times(power, inner)
+        if _total(power) > _MOST:
+            raise re.error(_TOO_MANY)
+    return ways, _sum(ways, tried)
+
+
+def _sum(one: Ways, other: Ways) -> Ways:
+    return {n: one.get(n, 0) + other.get(n, 0) for n in one.keys() | other.keys()}
+
+
+def _times(one: Ways, other: Ways) -> Ways:
+    found = Ways()
+    for n, many in one.items():
+        for m, more in other.items():
+            found[n + m] = found.get(n + m, 0) + many * more
+    return found
+
+
+def _total(ways: Ways) -> int:
+    """Ways for the longest name."""
+    return sum(many * comb(_LONGEST + n, n) for n, many in ways.items())

@@ -49,7 +49,7 @@ def producer_findings(
         replace(f, fix=fixed.get(f.code, f.fix))
         for f in unmet(DEMANDS, settings, where, remedy=remedy)
     ]
-    if settings["enable.idempotence"].lower() != "true" and int(settings[IN_FLIGHT]) > 1:
+    if settings["enable.idempotence"].lower() != "true" and settings[IN_FLIGHT].strip() != "1":
         what = f"{IN_FLIGHT}={settings[IN_FLIGHT]} without idempotence: a retry reorders changes"
         fix = f"{OVER}enable.idempotence=true in the connector's config"
         found.append(Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS))
@@ -60,7 +60,7 @@ def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) 
     """The size in bytes above which the connector's producer refuses a record."""
     told = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
     told |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
-    sizes = [int(told.get(n, own)) for n, own in SIZES.items() if told.get(n, "0").isdigit()]
+    sizes = [int(told.get(n, own)) for n, own in SIZES.items() if told.get(n, "0").isdecimal()]
     return min(sizes, default=SIZES["max.request.size"])
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pipeline.capture import Capture
 from pipeline.collectors.connect.connected import read_by
-from pipeline.collectors.connect.java_patterns import compiled
+from pipeline.collectors.connect.java_patterns import compiled_all
 from pipeline.model import ShardId
 
 TABLES = ("table.include.list", "table.exclude.list")
@@ -24,6 +24,7 @@ _BETWEEN_COMMAS = re.compile(r"(?:[^\\,]|\\.|\\$)+")
 class TableFilter:
     """A list that is absent is None.  One that cannot be read here lets nothing in.
 
+    ``fault`` names that one, and says why.
     ``outer`` is about the outer part of a table's name: its database, or its schema.
     """
 
@@ -32,16 +33,19 @@ class TableFilter:
     tables: Patterns = None
     no_tables: Patterns = None
     built_in: tuple[str, ...] = ()
+    fault: str = ""
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "TableFilter":
         """The filter of a connector with *config*."""
         database = read_by(config)
-        names = (*listed(database.lists), *TABLES)
-        try:
-            outer, no_outer, tables, no_tables = (patterns(config.get(n, "")) for n in names)
-        except re.error:
-            return NOTHING
+        found = list[Patterns]()
+        for name in (*listed(database.lists), *TABLES):
+            try:
+                found.append(patterns(config.get(name, "")))
+            except re.error as error:
+                return cls(tables=(), fault=f"{name}: {error}")
+        outer, no_outer, tables, no_tables = found
         return cls(outer, no_outer, tables, no_tables, database.built_in)
 
     def captures(self, shard: ShardId) -> bool:
@@ -53,9 +57,6 @@ class TableFilter:
         return inside and passes(name, self.tables, self.no_tables)
 
 
-NOTHING = TableFilter(tables=())
-
-
 def listed(outer: str) -> tuple[str, str]:
     """Settings that include and exclude what is *outer*: ``database`` or ``schema``."""
     return f"{outer}.include.list", f"{outer}.exclude.list"
@@ -65,7 +66,10 @@ def capture(config: Mapping[str, str]) -> Capture:
     """Of which tables a connector with *config* sends the rows."""
     names = (*listed(read_by(config).lists), *TABLES)
     found, told = TableFilter.of(config), {name: config.get(name, "") for name in names}
-    return Capture(found.captures, json.dumps(told), known=found is not NOTHING)
+    if found.fault:
+        said_by = f"the collector's lists ({found.fault})"
+        return Capture(found.captures, json.dumps(told), known=False, said_by=said_by)
+    return Capture(found.captures, json.dumps(told))
 
 
 def passes(name: str, include: Patterns, exclude: Patterns) -> bool:
@@ -84,5 +88,4 @@ def patterns(text: str) -> Patterns:
     if not text.strip():
         return None
     parts = _BETWEEN_COMMAS.findall(text)
-    texts = (part.strip().replace("\\,", ",") for part in parts if part.strip())
-    return tuple(compiled(text) for text in texts)
+    return compiled_all(part.strip().replace("\\,", ",") for part in parts if part.strip())

@@ -24,7 +24,14 @@ def test_what_cannot_be_read_is_said_and_stands_where_the_fix_says() -> None:
     told = (Path(__file__).resolve().parents[4] / page).read_text(encoding="utf-8")
     _, _, after = told.partition(f"## {heading.capitalize().replace('-', ' ')}\n")
 
-    for words in ("ets of sets", "[a-z&&[^t]]", "classes of Unicode", "ends of words", "new base"):
+    for words in (
+        "ets of sets",
+        "[a-z&&[^t]]",
+        "classes of Unicode",
+        "ends of words",
+        "epeats of repeats",
+        "new base",
+    ):
         assert words in found.fix
         assert words in " ".join(after.partition("\n## ")[0].split())
 

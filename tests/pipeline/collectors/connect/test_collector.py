@@ -302,3 +302,63 @@ def test_f186_a_secret_in_clear_text_is_refused_when_the_config_is_checked() -> 
         ConnectCollector("http://c:1", "c", settings={"database.password": "dangerous"})
 
     assert "dangerous" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("table.include.list", None),
+        ("table.include.list", ["shop.t"]),
+        ("message.key.columns", 7),
+        ("database.port", None),
+        ("connector.class", {"a": "b"}),
+    ],
+)
+def test_a_setting_that_is_no_text_is_an_answer_that_says_nothing(name: str, value: Any) -> None:
+    config = {"database.hostname": "db", name: value}
+    with connect({"/config": (200, json.dumps(config))}) as collector:
+        for ask in (collector.captures, collector.config, collector.address):
+            with pytest.raises(UnreachableError, match=f"with a {name} that is no text"):
+                ask()
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        pytest.param("/offsets", {"offsets": None}, id="no offsets"),
+        pytest.param("/offsets", {"offsets": ["a"]}, id="offsets that are texts"),
+        pytest.param("/offsets", {"offsets": [{"offset": [1]}]}, id="an offset that is a list"),
+        pytest.param("/status", {"tasks": 7}, id="tasks that are a number"),
+        pytest.param("/status", {"connector": "RUNNING"}, id="a state that is a text"),
+    ],
+)
+def test_an_answer_of_another_form_says_nothing(path: str, answer: Any) -> None:
+    with connect({path: (200, json.dumps(answer))}) as collector:
+        ask = collector.state if path == "/status" else collector.acknowledged
+        with pytest.raises(UnreachableError, match=f"answered {path} in a form that is not known"):
+            ask()
+
+
+def test_an_answer_that_is_nested_too_deeply_says_nothing() -> None:
+    with (
+        connect({"/config": (200, '{"a":' * 100_000)}) as collector,
+        pytest.raises(UnreachableError, match="no JSON"),
+    ):
+        collector.captures()
+
+
+def test_a_connector_of_odd_patterns_is_held_alone_with_a_reason() -> None:
+    deep = "(" * 500 + "a" + ")" * 500
+    config = {
+        "table.include.list": deep,
+        "message.key.columns": f"{deep}:id",
+        "column.exclude.list": deep,
+    }
+
+    with connect({"/config": (200, json.dumps(config))}) as collector:
+        found = collector.captures()
+
+    assert not found.known
+    assert "table.include.list: '((((" in found.said_by
+    assert found.alters is not None
+    assert found.alters("shop.t.c") == "column.exclude.list"

@@ -19,6 +19,8 @@ SALTED = "column.mask.hash.v2.SHA-256.with.salt.CzQMA0cB5K"
         ({"column.truncate.to.20.chars": r".*\.note"}, "s.t.note", "column.truncate.to.*"),
         ({"column.mask.with.1.chars": "(?#no)x"}, "s.t.id", "column.mask.*"),
         ({"column.include.list": "(?#no)x"}, "s.t.id", "column.include.list"),
+        ({"column.exclude.list": r"s\.([a-z_]+)+!"}, "s.t.id", "column.exclude.list"),
+        ({"column.mask.with.1.chars": "(" * 500 + ")" * 500}, "s.t.id", "column.mask.*"),
     ],
 )
 def test_a_column_is_altered_by(config: dict[str, str], column: str, by: str) -> None:

@@ -5,11 +5,12 @@ Covers pipeline/collectors/connect/demands.py.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from time import process_time
 
 import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
-from pipeline.collectors.connect.connector_findings import connector_findings
+from pipeline.collectors.connect.connector_findings import connector_findings, hazards
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.settings import CollectorSettings, SourceSettings
 
@@ -190,3 +191,41 @@ def test_a_converter_goes_with_its_own_settings_not_the_workers() -> None:
     found = ruled(own, {"value.converter.replace.null.with.default": "false"})
 
     assert found == {"value.converter.replace.null.with.default": REFUSE}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param(r"shop\.([a-z_]+)+!", id="hours"),
+        pytest.param("(" * 500 + "a" + ")" * 500, id="groups in groups"),
+        pytest.param(r"(?<x>a)\.b:c;(?<x>a)\.c", id="a group that is there twice"),
+        pytest.param("(?i)shop.t", id="letters of any size"),
+    ],
+)
+def test_a_hazard_whose_pattern_cannot_be_used_is_about_every_table(pattern: str) -> None:
+    config = {**GOOD, "message.key.columns": f"{pattern}:id"}
+
+    (found,) = hazards(config, "here")
+
+    assert found.code == "message.key.columns"
+    assert pattern in found.what
+    assert found.affects("shop.anything_at_all_that_takes_long_to_match")
+
+
+def test_a_statement_of_many_blanks_is_read_at_once() -> None:
+    overrides = "snapshot.select.statement.overrides"
+    long = "SELECT * FROM shop.t" + " " * 30_000 + "x"
+    began = process_time()
+
+    (found,) = hazards({**GOOD, overrides: "shop.t", f"{overrides}.shop.t": long}, "here")
+
+    assert found.affects("shop.t")
+    assert process_time() - began < 2
+
+
+def test_a_number_of_requests_that_is_none_is_a_hazard() -> None:
+    setting = "max.in.flight.requests.per.connection"
+    over = "producer.override."
+    config = {**GOOD, f"{over}enable.idempotence": "false", f"{over}{setting}": "many"}
+
+    assert [one.code for one in hazards(config, "here")] == [setting]

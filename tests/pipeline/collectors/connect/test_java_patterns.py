@@ -5,7 +5,7 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.collectors.connect.java_patterns import compiled
+from pipeline.collectors.connect.java_patterns import compiled, compiled_all
 
 NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
 
@@ -76,3 +76,53 @@ def test_java_lets_in_the_same(spark: SparkSession) -> None:
 def test_what_cannot_be_read_here_is_refused(pattern: str) -> None:
     with pytest.raises(re.error):
         compiled(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param(r"shop\.([a-z_]+)+!", id="a repeat of a repeat"),
+        pytest.param(r"(a*)*", id="of nothing"),
+        pytest.param(r"(?:foo|fo{2})*x", id="a repeat of several"),
+        pytest.param(r"(a?b?)+", id="a repeat of what may be there"),
+        pytest.param(r"((a{0,30}){0,30}){0,30}", id="with bounds"),
+        pytest.param(r"(?:(?:a?b?){8}){8}", id="few times each"),
+        pytest.param("(a|a)?" * 40, id="one after another"),
+        pytest.param(".*a" * 5, id="too many that share a name"),
+        pytest.param(r"(?=(a+)+b)a", id="in a look ahead"),
+        pytest.param(r"(?>(a+)+)b", id="in an atomic group"),
+        pytest.param("(" * 500 + "a" + ")" * 500, id="groups in groups"),
+    ],
+)
+def test_a_pattern_that_may_take_hours_is_refused_and_named(pattern: str) -> None:
+    with pytest.raises(re.error) as told:
+        compiled(pattern)
+
+    shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}..."
+    assert str(told.value).startswith(f"{shown!r}: ")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"shop\..*",
+        r"(a|b)\.t_\d+",
+        r"db[.](?:x|y).*",
+        r".*a.*\..*b.*",
+        r"(public|crm)\.(orders|items)(_[0-9]{4}_[0-9]{2})?(_old|_new)?",
+        r"shop\.orders(_\d+)?",
+        r"\w{1,64}\.(?:a|b)*",
+        r"(?:(?!tmp)\w)+\.x",
+        "".join(rf"(?!(?:d{n}\.\w+_\d+)$)" for n in range(20)) + r"(?:crm\..*)",
+    ],
+)
+def test_a_pattern_as_people_write_them_is_read(pattern: str) -> None:
+    assert compiled(pattern).fullmatch("!" * 130) is None
+
+
+def test_many_patterns_that_are_slow_together_are_refused() -> None:
+    ordinary = [rf"shop_{n}\..*_tmp.*" for n in range(500)]
+
+    assert len(compiled_all(ordinary)) == 500
+    with pytest.raises(re.error, match="100 patterns"):
+        compiled_all(f".*a.*b.*c.*{n}" for n in range(100))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.collectors.connect.table_filter import TableFilter
+from pipeline.collectors.connect.table_filter import TableFilter, capture
 from pipeline.model import ShardId
 
 
@@ -36,3 +36,20 @@ def test_the_lists_let_in(config: dict[str, str], captured: str) -> None:
     found = TableFilter.of(config)
 
     assert [str(shard) for shard in tables if found.captures(shard)] == captured.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(r"shop\.a,shop\.([a-z_]+)+!", "repeats", id="hours"),
+        pytest.param("(" * 500 + "a" + ")" * 500, "recursion", id="groups in groups"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_named_with_its_pattern(text: str, why: str) -> None:
+    found = capture({"table.include.list": text})
+
+    assert not found.known
+    assert not found(ShardId.parse("shop.a"))
+    assert found.said_by.startswith("the collector's lists (table.include.list: '")
+    assert text.rpartition(",")[2][:20].replace("\\", "\\\\") in found.said_by
+    assert why in found.said_by
