@@ -4,11 +4,13 @@ Servers live under build/ and end with the tests.
 """
 
 import gc
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,25 @@ gc.set_threshold(50_000, 20, 20)
 # What the program itself does too.  The default draws every local variable of every frame, in
 # colours: 5 s for one error that a test provokes.
 structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """Where a test sets up the log, as `sluice run` does, those after it log as before."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(structlog, "configure", partial(_uncached, structlog.configure))
+        yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+def _uncached(configure: Callable[..., None], **how: Any) -> None:
+    """A logger that has kept what it was set up with would keep it for ever."""
+    configure(**{**how, "cache_logger_on_first_use": False})
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,13 +26,13 @@ from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head, Op, PartitionEnd, Shard, TopicPartition
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
-from pipeline.route import Router
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
+from pipeline.start import routed
 from pipeline.topics.records import LastRecord
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
@@ -296,7 +296,7 @@ class Desk:
                 )
                 for one in sources
             ),
-            router=Router(),
+            router=routed(self.settings),
             transport=self.topics,
             log=log,
             work=self.work,
