@@ -183,7 +183,8 @@ class Mark:
     ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
                       before it has rows of that one, and nobody asks any more whether all.
-    ``belated``       table -> newest batch of changes quarantined before: older mirrors lack them.
+    ``belated``       table -> newest batch by which changes came late, which were quarantined or
+                      skipped before: older mirrors lack them.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``complete``      ``source/shard`` -> batch in which that base became complete.

@@ -23,7 +23,8 @@ class Gap:
     ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as
     ``source/db.table``) that is later than ``batch``; their CREATE only once all was read up to
     an end that came after the gap (``passed``), for until then it may be older than what is lost.
-    Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came.
+    Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came;
+    nor is anything lost up to ``below``, if that is known.
     Of missing heartbeats ``again`` is the newest up to which the log was sent again, without a
     jump, from the heartbeat before them on; -1 if it was not.  ``shared`` if it was of several
     tables, also once it is open of one only.
@@ -42,10 +43,16 @@ class Gap:
     above: Order | None = None
     again: int = -1
     shared: bool = False
+    below: Order | None = None
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
         object.__setattr__(self, "why", worded(self.why, "gap"))
+
+    @property
+    def sent_again(self) -> bool:
+        """Whether all missing heartbeats came again; the rows between them may not have landed."""
+        return self.again >= self.until
 
     @property
     def doubt(self) -> str:
@@ -85,9 +92,9 @@ class Gap:
 def read_gap(text: str) -> Gap:
     """Read back one value of ``Mark.gaps``."""
     raw = json.loads(text)
-    above = Order(**raw["above"]) if raw.get("above") else None
+    ends = {name: Order(**raw[name]) for name in ("above", "below") if raw.get(name)}
     names = {name: tuple(raw[name]) for name in ("tables", "shards")}
-    return Gap(**{**raw, **names, "above": above})
+    return Gap(**{**raw, **names, **ends})
 
 
 def tell_gap(gap: Gap) -> str:

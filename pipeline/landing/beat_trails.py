@@ -19,7 +19,7 @@ from pipeline.beats import (
 from pipeline.landing.highest import highest_by_source
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
-from pipeline.model import Order, Ordering, TopicPartition
+from pipeline.model import Order, Ordering, SourcePartition, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
 
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
@@ -69,8 +69,9 @@ def with_missing_heartbeats(
 ) -> Mark:
     """Return *made* with a gap for each run of missing heartbeats of sources with log positions.
 
-    A gap closes when the heartbeat before it, the missing ones and the one after it come again in
-    that order, or by a base from the next heartbeat on.
+    Where the heartbeat before a gap, the missing ones and the one after it come again in that
+    order, the gap closes once all that was sent with them has landed (``next_mark``).  A base from
+    the next heartbeat on closes it, too.
     """
     offsets = {
         (at.topic, at.partition): end.offset
@@ -81,39 +82,69 @@ def with_missing_heartbeats(
     for source, own in rows.items():
         if orderings.get(source, Ordering.LOG) is not Ordering.LOG:
             continue
-        gaps = _without_arrived(source, gaps, own)
+        gaps = _with_sent_again(source, gaps, own)
+        gaps = _with_new_shards(source, gaps, made, before)
         highest = before.heartbeats.get(source, -1)
+        orders = {row.number: row.order for row in own}
         for missing, above in missing_heartbeats(highest, own, offsets) if highest >= 0 else ():
-            gap = replace(_never_sent(source, made, missing, ""), above=above)
+            below = orders.get(missing.first - 1) or _last_order(source, own, before)
+            gap = replace(_never_sent(source, made, missing, ""), above=above, below=below)
             left = tuple(n for n in gap.shards if n not in made.bases or made.bases[n] < above)
             if left:
                 gaps[gap.id] = tell_gap(replace(gap, shards=left))
     return replace(made, gaps=gaps)
 
 
-def _without_arrived(
+def _with_sent_again(
     source: str, gaps: Mapping[str, str], rows: Iterable[HeartbeatRow]
 ) -> dict[str, str]:
-    """*gaps* without those of which all was sent again: from the heartbeat before to that after.
+    """*gaps* that know up to where all was sent again, from the heartbeat before them on.
 
     The missing heartbeats alone do not show that: the log may have been sent again from a position
     just before them, and the changes between them and the heartbeat before are still missing.
+    Nor do heartbeats show that rows of other partitions have landed: what was passed before is not.
     """
-    numbers = [
-        row.number
+    came = [
+        row
         for row in sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
         if not row.read and row.number >= 0
     ]
-    left = dict(gaps)
-    for gap in map(read_gap, gaps.values()) if numbers else ():
-        if gap.topic != f"beats:{source}":
-            continue
-        again = _sent_again(gap, numbers)
-        if again < gap.until:
-            left[gap.id] = tell_gap(replace(gap, again=again))
-        else:
-            del left[gap.id]
-    return left
+    found = dict(gaps)
+    for gap in map(read_gap, gaps.values()) if came else ():
+        if gap.topic == f"beats:{source}" and not gap.sent_again:
+            now = replace(gap, again=_sent_again(gap, (row.number for row in came)))
+            if now.sent_again:  # a new server has its end at another place
+                ends = [row.order for row in came if row.number == gap.until] + [gap.above]
+                above = max((order for order in ends if order is not None), default=None)
+                now = replace(now, passed=False, above=above)
+            found[gap.id] = tell_gap(now)
+    return found
+
+
+def _with_new_shards(
+    source: str, gaps: Mapping[str, str], made: Mark, before: Mark
+) -> dict[str, str]:
+    """*gaps* that are of tables, too, that were first seen in what was skipped and sent again."""
+    own = (n for n in made.shards.keys() - before.shards.keys() if source_of(n) == source)
+    new = [name for name in own if made.shards[name] is not None and is_there(made, name)]
+    found = dict(gaps)
+    for gap in map(read_gap, gaps.values()) if new else ():
+        above = gap.above
+        if gap.topic == f"beats:{source}" and above is not None:
+            short = {name for name in new if name not in made.bases or made.bases[name] < above}
+            found[gap.id] = tell_gap(replace(gap, shards=tuple(sorted({*gap.shards, *short}))))
+    return found
+
+
+def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Mark) -> Order | None:
+    """The order of the newest heartbeat of *source* that had landed with *before*, if it is told.
+
+    *rows* name the partitions of its topic.
+    """
+    topics = {row.topic for row in rows}
+    of = ((SourcePartition.parse(name), order) for name, order in before.high.items())
+    own = (order for one, order in of if one.source == source and one.at.topic in topics)
+    return max(own, default=None)
 
 
 def _sent_again(gap: Gap, numbers: Iterable[int]) -> int:

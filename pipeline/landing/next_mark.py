@@ -368,7 +368,52 @@ def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
     def passed(doubt: Gap | Quarantine) -> bool:
         return {source_of(name) for name in doubt.shards} <= acknowledged.keys()
 
-    gaps = {name: read_gap(text) for name, text in made.gaps.items()}
-    noted = {name: tell_gap(replace(gap, passed=True)) for name, gap in gaps.items() if passed(gap)}
+    gaps, late = dict(made.gaps), set[str]()
+    for gap in (one for one in map(read_gap, made.gaps.values()) if passed(one)):
+        left = replace(gap, passed=True)
+        if _has_arrived(gap, made):
+            left = _sent_late(gap, made)
+            late |= set(gap.shards) - set(left.shards)
+        gaps[gap.id] = tell_gap(left)
+        if gap.shards and not left.shards:
+            del gaps[gap.id]
     unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if passed(one)}
-    return replace(made, gaps={**made.gaps, **noted}, quarantine={**made.quarantine, **unread})
+    belated = {table: made.batch for name in late if (table := made.shards.get(name)) is not None}
+    return replace(
+        made,
+        gaps=gaps,
+        quarantine={**made.quarantine, **unread},
+        belated={**made.belated, **belated},
+    )
+
+
+def _has_arrived(gap: Gap, made: Mark) -> bool:
+    """Whether all has landed that was sent again with missing heartbeats.
+
+    *gap* is of a source that was read up to another listing in this batch.  The one that noted it
+    as passed may have been made before the heartbeats came; this one was made after that.
+    """
+    if not (gap.sent_again and gap.passed and gap.shards and gap.above is not None):
+        return False
+    return made.passed(source_of(gap.shards[0]), gap.above)
+
+
+def _sent_late(gap: Gap, made: Mark) -> Gap:
+    """*gap*, all of which was sent again, of shards for which that came too late.
+
+    A statement about them has landed before, or came with it: order alone does not tell which rows
+    it met.  A base as of that statement, such as a CREATE's, holds all that was before it.
+    """
+
+    def late(name: str) -> bool:
+        known, base = made.existing.get(name), made.bases.get(name)
+        if known is None or not known.there:
+            return False
+        return all(one < known.order for one in (gap.below, base) if one is not None)
+
+    left = tuple(name for name in gap.shards if late(name))
+    why = (
+        f"{gap.topic} {gap.first} to {gap.until - 1} were sent again, but a statement about the"
+        " table came since; take a new base"
+    )
+    return replace(gap, shards=left, why=why)

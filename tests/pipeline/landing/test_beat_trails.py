@@ -163,16 +163,17 @@ def test_f101_the_first_heartbeats_of_a_source_miss_nothing() -> None:
 
 
 def left(*batches: list[int]) -> list[tuple[int, int]]:
-    """The gaps after heartbeats 4 to 8 are missing, and *batches* of heartbeats come after 9."""
+    """What was not sent again: heartbeats 4 to 8 are missing, and *batches* come after 9."""
     made, offset = with_rows([row(9, 4)]), 5
     for numbers in batches:
         made = with_rows([row(n, offset + at) for at, n in enumerate(numbers)], made)
         offset += len(numbers)
-    return [(gap.first, gap.until) for gap in map(read_gap, made.gaps.values())]
+    gaps = map(read_gap, made.gaps.values())
+    return [(gap.first, gap.until) for gap in gaps if not gap.sent_again]
 
 
 @pytest.mark.parametrize(
-    ("batches", "closed"),
+    ("batches", "whole"),
     [
         pytest.param([[4, 5, 6, 7, 8, 9]], False, id="from just before the first missing one"),
         pytest.param([[3, 4, 5, 6, 7, 8, 9]], True, id="from before the heartbeat before them"),
@@ -186,10 +187,10 @@ def left(*batches: list[int]) -> list[tuple[int, int]]:
         pytest.param([[6, 7, 8, 9], [3, 4, 5]], False, id="the end first"),
     ],
 )
-def test_f101_only_all_of_the_log_sent_again_closes_the_gap(
-    batches: list[list[int]], *, closed: bool
+def test_f101_only_all_of_the_log_is_sent_again_whole(
+    batches: list[list[int]], *, whole: bool
 ) -> None:
-    assert left(*batches) == ([] if closed else [(4, 9)])
+    assert left(*batches) == ([] if whole else [(4, 9)])
 
 
 def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> None:

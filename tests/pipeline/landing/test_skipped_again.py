@@ -1,0 +1,206 @@
+"""A piece of the log that was skipped is sent again: when is its gap closed?"""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from checks.proof import prove
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples, step
+from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table
+from pipeline.report import read_gap
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.landing.desk import NOW, Desk, Server
+from tests.pipeline.schema_messages import described, message
+
+T, U = (Table(name, (Shard("a", name),)) for name in ("db.t", "db.u"))
+AGE = timedelta(minutes=1)
+BEAT = 1_000  # bytes of the log between two heartbeats
+FENCE = Fence("a", 9, NOW, Head("server", binlog_position(7, 9 * BEAT)))
+
+
+@dataclass(eq=False)
+class Behind(Server):
+    """A server whose collector has finished all up to ``said``, if that is told."""
+
+    said: int | None = None
+
+    def acknowledged(self) -> Acknowledged:
+        at = self.end if self.said is None else self.said
+        return Acknowledged(binlog_position(self.log, at))
+
+
+@pytest.fixture
+def server() -> Behind:
+    return Behind()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, server: Behind) -> Desk:
+    """A connector skipped heartbeats 4 to 8 and the rows between, and was acknowledged beyond."""
+    desk = Desk(tmp_path, server=server, most=20)
+    desk.topics.snapshot("a", 100, 2)
+    beats(desk, 1, 2, 3)
+    desk.topics.put("a", 3500, "x", key=1)
+    desk.land()
+    beats(desk, 9)
+    desk.land()
+    assert desk.loop.mark.gaps
+    assert desk.loop.mark.covers(FENCE)
+    return desk
+
+
+def beats(desk: Desk, *numbers: int) -> None:
+    for number in numbers:
+        desk.topics.beat("a", number, pos=number * BEAT)
+
+
+def statement(desk: Desk, pos: int, text: str, table: str, former: str | None = None) -> None:
+    """One about *table*, which was *former* before."""
+    names = table if former is None else f"{former},{table}"
+    place = {"db": "db", "table": names, "file": "binlog.000007", "pos": pos, "row": 0}
+    value = json.loads(message(text, described(text, table, "id BIGINT!"), source=place))
+    if former is not None:
+        value["tableChanges"][0] |= {"type": "ALTER", "previousId": f'"db"."{former}"'}
+    desk.topics.held.setdefault("a", []).append((b"{}", json.dumps(value).encode()))
+
+
+def row(desk: Desk, table: str, pos: int, key: int) -> None:
+    place = {"db": "db", "table": table, "file": "binlog.000007", "pos": pos, "row": 0}
+    value = {"before": None, "after": {"id": key}, "source": place, "op": "c"}
+    record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
+    desk.topics.held.setdefault(f"a.db.{table}", []).append(record)
+
+
+def sent_again(desk: Desk, rows: int) -> None:
+    """The connector was moved back: all comes again."""
+    beats(desk, *range(3, 10))
+    for key in range(rows):
+        desk.topics.put("a", 4500 + key, "missed", key=key)
+
+
+def proven(desk: Desk, old: LandedBatch, merged: int, table: Table = T) -> bool:
+    """Whether all before the fence is in a mirror that has merged batch *merged*.
+
+    *old* is what the batch before all came again had proven.
+    """
+    now, fences = Sample(desk.loop.mark, NOW, AGE), (FENCE,)
+    known = SourceSamples(Sample(fences, NOW, AGE), Sample(now.value.acknowledged["a"], NOW, AGE))
+    mirror = Sample(MirrorPosition(7, merged), NOW, AGE)
+    found = Samples({"a": known}, now, mirror, (old,))
+    return prove(table, Stage.MIRROR, NOW, found, NOW).holds is True
+
+
+def gaps(desk: Desk) -> list[tuple[str, ...]]:
+    """The shards of each open gap."""
+    return [read_gap(text).shards for text in desk.loop.mark.gaps.values()]
+
+
+def rests(desk: Desk, topic: str = "a.db.t") -> int:
+    """How many records of *topic* have not landed."""
+    return len(desk.topics.held[topic]) - desk.loop.mark.offsets[f"{topic}:0"].offset
+
+
+def test_f101_a_gap_waits_for_the_rows_that_close_it(desk: Desk) -> None:
+    old, merged = step(desk.loop.mark, {"a": (FENCE,)}), desk.loop.mark.tables["db.t"]
+    assert proven(desk, old, merged), "but for the gap"
+    sent_again(desk, 40)
+
+    waited = 0
+    for number in range(10, 20):
+        beats(desk, number)
+        desk.land()
+        if rests(desk):
+            waited += 1
+            assert gaps(desk) == [("a/db.t",)]
+
+    assert waited, "the batches were too small for all"
+    assert not rests(desk)
+    assert not gaps(desk)
+    assert not proven(desk, old, merged), "it has none of the rows that were skipped"
+    assert proven(desk, old, desk.loop.mark.tables["db.t"])
+
+
+def test_f101_a_gap_waits_for_what_was_acknowledged_after_all_came_again(
+    desk: Desk, server: Behind
+) -> None:
+    sent_again(desk, 1)
+    server.said = 4 * BEAT  # what was finished since it was moved back
+
+    for number in range(10, 20):
+        beats(desk, number)
+        desk.land()
+        assert gaps(desk), "a row below that may not have been listed yet"
+
+    server.said = None
+    for number in (20, 21):
+        beats(desk, number)
+        desk.land()
+    assert not gaps(desk)
+
+
+def test_f101_what_was_acknowledged_before_all_came_again_closes_nothing(
+    desk: Desk, server: Behind
+) -> None:
+    sent_again(desk, 40)
+    desk.land()  # not all of it, and what was acknowledged by then may be of before
+    assert rests(desk)
+    server.said = 4 * BEAT
+
+    for number in range(10, 20):
+        beats(desk, number)
+        desk.land()
+        assert gaps(desk)
+    assert not rests(desk)
+
+
+def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
+    desk: Desk,
+) -> None:
+    old = step(desk.loop.mark, {"a": (FENCE,)})
+    statement(desk, 4200, "CREATE TABLE u (id BIGINT)", "u")
+    sent_again(desk, 1)
+    for key in range(40):
+        row(desk, "u", 4500 + key, key)
+
+    seen = 0
+    for number in range(10, 20):
+        beats(desk, number)
+        desk.land()
+        if "a/db.u" in desk.loop.mark.bases and rests(desk, "a.db.u"):
+            seen += 1
+            assert "a/db.u" in gaps(desk)[0]
+
+    assert seen, "it has a base before its rows have landed"
+    assert not gaps(desk)
+    assert proven(desk, old, desk.loop.mark.batch, U)
+
+
+def test_f101_rows_sent_again_after_a_rename_keep_the_gap_of_the_renamed_table(desk: Desk) -> None:
+    statement(desk, 9500, "RENAME TABLE t TO u", "u", former="t")
+    beats(desk, 10)
+    desk.land()
+    assert "a/db.u" in gaps(desk)[0]
+    sent_again(desk, 5)
+
+    for number in range(11, 20):
+        beats(desk, number)
+        desk.land()
+
+    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+    assert gap.shards == ("a/db.u",)
+    assert "take a new base" in gap.why
+
+
+def test_f101_a_statement_from_before_the_skipped_piece_keeps_no_gap(desk: Desk) -> None:
+    statement(desk, 2500, "ALTER TABLE t", "t")  # sent again, too
+
+    sent_again(desk, 5)
+    for number in range(10, 20):
+        beats(desk, number)
+        desk.land()
+
+    assert desk.loop.mark.existing["a/db.t"].order.pos == 2500
+    assert not gaps(desk)
