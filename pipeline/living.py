@@ -7,7 +7,7 @@ no longer ignored.
 from collections.abc import Mapping
 
 from pipeline.mark import Mark
-from pipeline.model import Shard
+from pipeline.model import Order, Shard
 from pipeline.route import Router
 
 
@@ -15,6 +15,17 @@ def is_there(mark: Mark, name: str) -> bool:
     """Whether no schema change says that the shard *name* (``source/db.table``) is gone."""
     told = mark.existing.get(name)
     return told is None or told.there
+
+
+def is_outdated(mark: Mark, name: str, order: Order) -> bool:
+    """Whether a statement about the shard *name* has landed that is newer than *order*.
+
+    A row that comes so late is in no mirror that the statement has met.
+    """
+    known, told = mark.existing.get(name), mark.schemas.get(name)
+    if known is None or known.order <= order:
+        return False
+    return told is None or told.order != known.order  # else rows told the columns that it has, too
 
 
 def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:

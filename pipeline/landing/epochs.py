@@ -112,7 +112,8 @@ def _hold(
     detail = (
         f"{partition} offset {offset} stands below what was landed and repeats nothing, while the "
         f"server {server}; find out which server the collector reads, then let it take a new "
-        f"snapshot, or waive this"
+        f"snapshot, or waive this; if the broker refused it before a statement about its table, "
+        f"waive this, then run `sluice bootstrap` of the table, and of what it was renamed to"
     )
     name = f"disorder:{source}:{partition}:{offset}@{epoch}"
     return Hold(name, f"source:{source}", "disorder", detail)

@@ -275,7 +275,7 @@ class Landing:
                 chosen = self._left_out(chosen, listing, held)
                 continue
             facts = self._gathered(staged, listing, floors)
-            own = facts.doubted, self.mark.high, floors
+            own = facts.doubted, self.mark, floors
             if strange := unexplained_rows(self.log, staged, *own):
                 epochs, more = explain(epochs, listing, strange, waived)
                 held.update(more)

@@ -13,12 +13,13 @@ on again once it may: the record itself is below what was landed, and repeats no
 explained if the very next record of its partition repeats the landed change that follows it in the
 log: whoever sends that reads the log that was landed, so the record's own order is true.  It is
 not, where a row that tells some columns only has landed above it: that one may have been made whole
-without the record's values already, and keeps them in the mirror, for its order is higher.
+without the record's values already, and keeps them in the mirror, for its order is higher.  Nor is
+it where a newer statement about its shard has landed: its rows may have moved, or changed, by then.
 
 What is asked of the change log follows the rows in question, never the log.  Pure.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,11 +31,11 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Op, Order, Origin, TopicPartition
+from pipeline.model import Op, Order, Origin, Shard, TopicPartition
 from pipeline.sources.positions import may_hold, place
 
 PLACE = ("source", "topic", "partition", "offset")
-COLUMNS = (*PLACE, "order", "op", "origin", "key", "before", "after", "tx")
+COLUMNS = (*PLACE, "shard", "order", "op", "origin", "key", "before", "after", "tx")
 _SAID = ("op", "key", "before", "after")
 Said = tuple[str | None, ...]  # these, or source and transaction before them
 _COPIES = 10_000  # refused rows in a run, and landed ones at their places and the one behind them
@@ -99,16 +100,22 @@ class Transactions:
     since: Order | None
 
 
+def _never(_: str, __: Order) -> bool:
+    return False
+
+
 def unexplained(
     rows: pa.Table,
     back: Mapping[TopicPartition, tuple[int, ...]],
     landed: Callable[[Asked], pa.Table],
+    outdated: Callable[[str, Order], bool] = _never,
 ) -> dict[TopicPartition, int]:
     """Partition -> lowest offset among the *back* rows that equal no row before them.
 
     Rows that a broker refused at first are left out.  *rows* are the batch's rows of the topics of
     *back*; *landed* reads the change log, once for each source that has such rows, and twice
     more for a partition with rows that repeat nothing.  Both have at least ``COLUMNS``.
+    *outdated* tells whether a statement about a shard has landed that is newer than an order.
     """
     said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
     ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
@@ -122,8 +129,11 @@ def unexplained(
         beside = first.filter(pc.equal(first["source"], source))
         strange = _unequal(own, pa.concat_tables([_flat(log), _flat(beside)]))
         for at, offsets in _by_partition(strange).items():
-            left = offsets - _refused(source, at, offsets, ordered, landed)
-            if left:
+            its = _of_partition(ordered, source, at)
+            runs = [
+                r for r in _runs(its, offsets) if r.rises and not r.is_outdated(source, outdated)
+            ]
+            if left := offsets - _refused(source, at, its, runs, landed):
                 found[at] = min(left)
     return found
 
@@ -138,18 +148,18 @@ def _by_partition(rows: pa.Table) -> dict[TopicPartition, frozenset[int]]:
 def _refused(
     source: str,
     at: TopicPartition,
-    strange: frozenset[int],
-    batch: pa.Table,
+    own: pa.Table,
+    runs: "Sequence[_StrangeRun]",
     landed: Callable[[Asked], pa.Table],
 ) -> frozenset[int]:
-    """Offsets of *strange* rows of one partition that the broker refused when they came first.
+    """Offsets of strange rows of one partition that the broker refused when they came first.
+
+    *own* are the batch's rows of it, *runs* those in question, below no statement about them.
 
     The row behind them, by offset, must repeat the landed one that is next to them in the log:
     it is there only if the same log is read again.  Until it has come, they stay strange, as do
     those below a landed row that tells some columns only.
     """
-    own = _of_partition(batch, source, at)
-    runs = [run for run in _runs(own, strange) if run.rises]
     if not runs:
         return frozenset()
     logs = [order.log for run in runs for order in (run.first, run.until)]
@@ -177,6 +187,7 @@ class _PlacedRow:
     """A row of one partition; ``said`` is what a repetition says, too."""
 
     offset: int
+    shard: str
     order: Order
     live: bool
     said: Said
@@ -187,11 +198,12 @@ class _PlacedRow:
         return [
             cls(
                 row["offset"],
+                row["shard"],
                 Order(**row["order"]),
                 row["origin"] == int(Origin.LIVE),
                 tuple(row[name] for name in _SAID),
             )
-            for row in rows.select(["offset", "order", "origin", *_SAID]).to_pylist()
+            for row in rows.select(["offset", "shard", "order", "origin", *_SAID]).to_pylist()
         ]
 
 
@@ -218,6 +230,10 @@ class _StrangeRun:
         every = [*self.rows, self.next]
         rising = all(one.order <= other.order for one, other in pairwise(every))
         return rising and all(row.live for row in every)
+
+    def is_outdated(self, source: str, outdated: Callable[[str, Order], bool]) -> bool:
+        """Whether a newer statement about the shard of any of them has landed."""
+        return any(outdated(str(Shard(source, row.shard)), row.order) for row in self.rows)
 
     def repeats(self, known: pa.Table) -> bool:
         """Whether the row behind them repeats the next of *known*, landed or earlier by offset.

@@ -24,6 +24,7 @@ from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import write_rows
 from pipeline.landing.tally import tally
 from pipeline.landing.told_schemas import told_schema
+from pipeline.living import is_outdated
 from pipeline.mark import Mark, Quarantine, source_of
 from pipeline.model import Op, Order, Shard
 from pipeline.registry import decoded
@@ -236,10 +237,7 @@ def _misplaced(row: Row, subject: str) -> str:
 
 def _outdated(row: Row, mark: Mark) -> str:
     name = str(Shard(row["source"], row["shard"]))
-    known, told = mark.existing.get(name), mark.schemas.get(name)
-    if known is None or known.order <= Order(**row["order"]):
-        return ""
-    if told is not None and told.order == known.order:  # rows told the columns that it has, too
+    if not is_outdated(mark, name, Order(**row["order"])):
         return ""
     return f"a statement about {row['shard']} came since: take a new base"
 

@@ -25,6 +25,8 @@ from pipeline.landing.redelivery import (
     unexplained,
 )
 from pipeline.landing.tally import RunTally
+from pipeline.living import is_outdated
+from pipeline.mark import Mark
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.resubmissions import place_of
 
@@ -147,23 +149,23 @@ def unexplained_rows(
     log: ChangeLog,
     staged: Staged,
     doubted: Collection[TopicPartition],
-    high: Mapping[str, Order],
+    mark: Mark,
     floors: Mapping[str, Order] = NO_FLOORS,
 ) -> dict[TopicPartition, int]:
     """Where a batch goes back and repeats nothing: partition -> first such offset.
 
-    *doubted* are the partitions that may, *high* is the mark's, *floors* are as of
+    *doubted* are the partitions that may, *mark* is that before the batch, *floors* are as of
     :func:`pipeline.landing.inversions.tops`.
     """
     if not doubted:
         return {}
     told = partial(staged_rows, log.store, staged.files)
-    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), high, floors)
+    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), mark.high, floors)
     if not back:
         return {}
     rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
-    return unexplained(rows, back, lambda asked: near(log, asked))
+    return unexplained(rows, back, partial(near, log), partial(is_outdated, mark))
 
 
 def near(log: ChangeLog, asked: Asked) -> pa.Table:

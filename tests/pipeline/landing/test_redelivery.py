@@ -35,7 +35,8 @@ FAR = 5 * 2**20
 def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
     order = None if pos is None else {"epoch": 1, "log": 7, "pos": pos, "row": 0}
     plain = {
-        "source": "s", "topic": "s.t", "partition": 0, "offset": offset, "order": order,
+        "source": "s", "shard": "t", "topic": "s.t", "partition": 0, "offset": offset,
+        "order": order,
         "op": "u", "key": "[1]", "before": None, "after": f"at {pos}", "tx": None,
     }  # fmt: skip
     return plain | changed
@@ -403,6 +404,25 @@ def test_f140_a_landed_row_of_some_columns_may_lack_the_values_of_the_refused_on
     low = unexplained(sent, {TP: (4, 5, 6)}, Log(rows(*others, partial)))
 
     assert low == found
+
+
+@pytest.mark.parametrize(
+    ("outdated", "found"),
+    [
+        pytest.param(("s/t", 30), {TP: 5}, id="of its shard"),
+        pytest.param(("s/t", 29), {}, id="older than it"),
+        pytest.param(("s/u", 30), {}, id="of another shard"),
+    ],
+)
+def test_f140_a_newer_statement_that_has_landed_may_have_met_no_refused_row(
+    outdated: tuple[str, int], found: dict[TopicPartition, int]
+) -> None:
+    def asked(name: str, order: Order) -> bool:
+        return name == outdated[0] and order.pos <= outdated[1]
+
+    sent = rows(live(4, 20), live(5, 30), live(6, 40), live(7, 50))
+
+    assert unexplained(sent, {TP: (4, 5, 6)}, Log(rows(*BEFORE)), asked) == found
 
 
 def test_f140_the_rows_before_may_stand_in_the_same_batch() -> None:

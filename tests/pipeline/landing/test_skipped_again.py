@@ -1,4 +1,4 @@
-"""A piece of the log that was skipped is sent again: when is its gap closed?"""
+"""A piece of the log that was skipped, or refused, is sent again: when is nothing lacking?"""
 
 import json
 from dataclasses import dataclass
@@ -204,3 +204,51 @@ def test_f101_a_statement_from_before_the_skipped_piece_keeps_no_gap(desk: Desk)
 
     assert desk.loop.mark.existing["a/db.t"].order.pos == 2500
     assert not gaps(desk)
+
+
+def test_f140_a_refused_row_is_no_row_of_a_table_that_was_renamed_since(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    desk.topics.put("a", 400, "behind the refused one", key=8)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk.land()
+    for pos, key in ((300, 7), (400, 8)):
+        desk.topics.put("a", pos, "behind the refused one", key=key)
+
+    (hold,) = desk.land().holds
+
+    assert (hold.reason, hold.subject) == ("disorder", "source:a")
+    assert "sluice bootstrap" in hold.detail
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["below it", "in the same batch"])
+def test_f140_a_refused_row_lands_where_no_newer_statement_had(
+    tmp_path: Path, *, known: bool
+) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    statement(desk, 200, "ALTER TABLE t", "t")
+    desk.topics.put("a", 400, "behind the refused one", key=8)
+    desk.land()
+    for pos, key in ((300, 7), (400, 8)):
+        desk.topics.put("a", pos, "behind the refused one", key=key)
+    if known:
+        statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+
+    assert not desk.land().holds
+    assert 300 in [pos for _, pos, _ in desk.rows("a")]
+
+
+def test_f101_rows_between_those_that_landed_are_held_after_a_rename(desk: Desk) -> None:
+    desk.topics.put("a", 9400, "y", key=1)
+    statement(desk, 9500, "RENAME TABLE t TO u", "u", former="t")
+    beats(desk, 10)
+    desk.land()
+    beats(desk, *range(3, 10))
+    for pos, name in ((4500, "missed"), (9400, "y")):
+        desk.topics.put("a", pos, name, key=1)
+
+    (hold,) = desk.land().holds
+
+    assert hold.reason == "disorder"
+    assert "a/db.u" in gaps(desk)[0]
