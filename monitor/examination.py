@@ -212,9 +212,13 @@ def _differences(registration: Registration, where: str) -> tuple[Finding, ...] 
     if now is None:
         return None
     return tuple(
-        Finding(NOTE, one.name, where, _unlike(one), f"{one.name}={one.after}, or {_apply(where)}")
+        Finding(NOTE, one.name, where, _unlike(one), f"{_wanted(one)}, or {_apply(where)}")
         for one in registration.differences(now)
     )
+
+
+def _wanted(one: SettingDifference) -> str:
+    return f"remove {one.name}" if one.after is None else f"{one.name}={one.after}"
 
 
 def _unlike(one: SettingDifference) -> str:

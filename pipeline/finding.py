@@ -79,7 +79,8 @@ class Demand:
     def met(self, value: str) -> bool:
         """Whether *value* will do."""
         small = value.strip().lower()
-        return small not in self.bad if self.bad else small in self.good
+        good = (one.lower() for one in self.good)
+        return small not in self.bad if self.bad else small in good
 
 
 def unmet(

@@ -23,8 +23,8 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
     """Print the settings of SOURCE's collector, complete, as JSON; nobody is asked.
 
     With --apply they are registered.  What is set to another value already stays, unless changes
-    or values would get lost by it; nothing is taken away.  Secrets are references, which the
-    collector resolves itself.
+    or values would get lost by it; only settings that weaken TLS are taken away.  Secrets are
+    references, which the collector resolves itself.
     """
     from monitor.config.file import load  # noqa: PLC0415  - help needs none of the three
     from monitor.config.plug_ins import unbuilt  # noqa: PLC0415

@@ -1,7 +1,8 @@
 """What is a collector to be set to, what is it set to, and where do the two differ?
 
 A setting that a person chose stays, unless a demand forbids it; what is missing is added, and
-nothing is taken away.  A secret is never shown, but for a reference to one.  Pure.
+nothing is taken away but what may not be there at all.  A secret is never shown, but for a
+reference to one.  Pure.
 """
 
 import re
@@ -46,17 +47,19 @@ class CollectionScope:
 
 @dataclass(frozen=True, slots=True)
 class SettingDifference:
-    """One setting that is to be another; ``before`` is None if it is not set."""
+    """One setting that is to be another; None: it is not set, or is to be taken away."""
 
     name: str
     before: str | None
-    after: str
+    after: str | None
     why: str = ""
 
     def __str__(self) -> str:
         """In the manner of a diff."""
         if self.before is None:
             return f"+ {self.name}={self.after}"
+        if self.after is None:
+            return f"- {self.name}={self.before}"
         return f"~ {self.name}: {self.before} -> {self.after}"
 
 
@@ -68,7 +71,7 @@ class Registration:
     will do where a person chose another.  ``together`` are groups of settings of which one is
     enough: where any is set, no other of its group is added.  ``now`` asks what it is set to, None
     if it is not registered; ``put`` registers it.  Both raise UnreachableError; ``put``
-    ConfigError, where the settings are refused.
+    ConfigError, where the settings are refused.  ``forbidden`` settings are taken away.
     """
 
     wanted: Settings
@@ -77,6 +80,7 @@ class Registration:
     secret: Callable[[str], bool]
     now: Callable[[], Settings | None]
     put: Callable[[Settings], None]
+    forbidden: Callable[[str], bool] = lambda _: False
 
     def target(self, now: Settings | None) -> dict[str, str]:
         """What it is to be set to, where it is set to *now*."""
@@ -84,21 +88,23 @@ class Registration:
             return dict(self.wanted)
         left_out = {name for group in self.together if group & now.keys() for name in group}
         added = {name: value for name, value in self.wanted.items() if name not in left_out}
-        return {**added, **now, **{one.name: self._value(one) for one in self._unmet(now)}}
+        firmly = {one.name: self._value(one, now) for one in self._unmet(now)}
+        kept = {name: value for name, value in now.items() if not self.forbidden(name)}
+        return {**added, **kept, **firmly}
 
     def differences(self, now: Settings | None) -> tuple[SettingDifference, ...]:
-        """Each setting that ``target`` changes or adds, by name."""
+        """Each setting that ``target`` changes, adds or takes away, by name."""
         before, after = now or {}, self.target(now)
         whys = {one.name: one.why for one in self.firm}
         return tuple(
             SettingDifference(
                 name,
                 self.shown(name, before[name]) if name in before else None,
-                self.shown(name, after[name]),
+                self.shown(name, after[name]) if name in after else None,
                 whys.get(name, ""),
             )
-            for name in sorted(after)
-            if before.get(name) != after[name]
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name)
         )
 
     def shown(self, name: str, value: str) -> str:
@@ -108,5 +114,8 @@ class Registration:
     def _unmet(self, now: Settings) -> list[Demand]:
         return [one for one in self.firm if one.name in now and not one.met(now[one.name])]
 
-    def _value(self, demand: Demand) -> str:
-        return self.wanted.get(demand.name) or demand.good[0]
+    def _value(self, demand: Demand, now: Settings) -> str:
+        """What is wanted, unless another setting of its group is there already."""
+        group = {name for group in self.together if demand.name in group for name in group}
+        beside = (group - {demand.name}) & now.keys()
+        return ("" if beside else self.wanted.get(demand.name, "")) or demand.good[0]

@@ -102,6 +102,22 @@ def test_f186_apply_shows_no_secret_that_it_replaces(
         assert result.output.count("(hidden)") == len(secrets)
 
 
+def test_f164_apply_tells_what_it_takes_away(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    sluice("shop", "--apply")
+    for words, told in (
+        ([], "- driver.sslMode=DISABLED\nchanged\n"),
+        (["--json"], '{"name": "driver.sslMode", "before": "DISABLED", "after": null}'),
+    ):
+        connect.registered["shop-1"]["driver.sslMode"] = "DISABLED"
+
+        result = sluice("shop", "--apply", *words)
+
+        assert told in result.output
+        assert "driver.sslMode" not in connect.registered["shop-1"]
+
+
 def test_f52_programs_are_told_the_changes(
     connect: FakeConnect, sluice: Callable[..., Result]
 ) -> None:

@@ -29,6 +29,7 @@ from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.connect.wanted import (
     alternatives,
     firm,
+    forbidden,
     references,
     require_references,
     secret,
@@ -159,6 +160,7 @@ class ConnectCollector:
             secret,
             self._registered,
             self._register,
+            lambda name: forbidden(scope, self.settings, name),
         )
 
     def close(self) -> None:

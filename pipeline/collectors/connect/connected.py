@@ -17,6 +17,8 @@ from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 
 USUAL = "mysql"  # where a source names no kind
+# What the drivers of Postgres, MySQL and MariaDB call their settings for TLS and its sockets.
+_TLS = re.compile("ssl|tls|trust|keystore|verif|certificate|servercert|socketfactory", re.I)
 
 
 class ConnectedDatabase(Protocol):
@@ -27,6 +29,7 @@ class ConnectedDatabase(Protocol):
     these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least`` is
     the version before which a known defect of the connector loses changes.  ``verified`` is
     demanded of a source that must speak TLS; of ``alternatives``, settings for TLS, one is enough.
+    ``files`` are its settings for TLS without dots that name files and passwords.
     """
 
     classes: ClassVar[tuple[str, ...]]
@@ -36,8 +39,9 @@ class ConnectedDatabase(Protocol):
     demands: ClassVar[tuple[Demand, ...]]
     pace: ClassVar[Mapping[str, str]]
     least: ClassVar[LeastVersion | None]
-    verified: ClassVar[Demand]
+    verified: ClassVar[tuple[Demand, ...]]
     alternatives: ClassVar[frozenset[str]]
+    files: ClassVar[frozenset[str]]
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """What a stored *offset* tells; None if it is none of this kind of database."""
@@ -84,6 +88,17 @@ def connected(kind: str) -> ConnectedDatabase:
 def every_database() -> tuple[ConnectedDatabase, ...]:
     """All that lie here."""
     return tuple(connected(kind) for kind in plugins.known(connect, "CONNECTED"))
+
+
+def weakens(name: str, database: ConnectedDatabase) -> bool:
+    """Whether the setting of that *name* may say, past those demanded, whom the driver believes.
+
+    Debezium hands ``database.*`` and ``driver.*`` to the JDBC driver, whose settings have no dots.
+    """
+    given, _, its = name.partition(".")
+    demanded = {one.name for one in database.verified}
+    passed = given == "driver" or (given == "database" and "." not in its)
+    return passed and name not in database.files | demanded and bool(_TLS.search(its))
 
 
 def read_by(config: Mapping[str, str]) -> ConnectedDatabase:

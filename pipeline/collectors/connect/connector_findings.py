@@ -8,9 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pipeline.collectors.connect.connected import ConnectedDatabase, connected, read_by
+from pipeline.collectors.connect.connected import (
+    ConnectedDatabase,
+    connected,
+    read_by,
+    weakens,
+)
 from pipeline.collectors.connect.converters import JSON, classes, defaulted, demands
-from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT
+from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT, UNVERIFIED
 from pipeline.collectors.connect.java_patterns import compiled_all
 from pipeline.collectors.connect.producer_findings import producer_findings
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
@@ -149,8 +154,15 @@ def _unverified(
 ) -> list[Finding]:
     """TLS as Sluice's own connections demand it, of the server that the connector reads."""
     read = replace(source, host=config.get("database.hostname", source.host))
-    fix = f"{REMEDY}; or tls: false of {source.name} under sources"
-    return unmet((database.verified,), config, where, remedy=fix) if read.secured else []
+    if not read.secured:
+        return []
+    otherwise = f"or tls: false of {source.name} under sources"
+    found = unmet(database.verified, config, where, remedy=f"{REMEDY}; {otherwise}")
+    for name in sorted(name for name in config if weakens(name, database)):
+        what = f"{name} may tell the driver to believe any server: {UNVERIFIED}"
+        fix = f"{REMOVE.format(name=name)}; {otherwise}"
+        found.append(Finding(REFUSE, name, where, what, fix))
+    return found
 
 
 def _families(config: Mapping[str, str], where: str) -> list[Finding]:

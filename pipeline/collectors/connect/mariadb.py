@@ -15,8 +15,9 @@ class ConnectedMariaDb(ConnectedMySql):
     """The same, registered by a class of its own."""
 
     classes: ClassVar[tuple[str, ...]] = tuple(reversed(CLASSES))
-    verified: ClassVar[Demand] = replace(
-        ConnectedMySql.verified, good=("verify-full", "verify_identity"), default="disable"
+    verified: ClassVar[tuple[Demand, ...]] = tuple(
+        replace(one, good=("verify-full", "verify_identity"), default="disable")
+        for one in ConnectedMySql.verified
     )
 
 

@@ -86,13 +86,16 @@ class ConnectedMySql:
     }
     least: ClassVar[LeastVersion | None] = None
 
-    verified: ClassVar[Demand] = Demand(
-        "database.ssl.mode",
-        UNVERIFIED,
-        good=("verify_identity", "verify-full"),  # of MySQL's class, of MariaDB's
-        default="preferred",
+    verified: ClassVar[tuple[Demand, ...]] = (
+        Demand(
+            "database.ssl.mode",
+            UNVERIFIED,
+            good=("verify_identity", "verify-full"),  # of MySQL's class, of MariaDB's
+            default="preferred",
+        ),
     )
     alternatives: ClassVar[frozenset[str]] = frozenset()
+    files: ClassVar[frozenset[str]] = frozenset()
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """File and offset, and GTIDs where there are some."""
@@ -122,7 +125,7 @@ class ConnectedMySql:
         Without one the JVM's own authorities are trusted.
         """
         stores = (("truststore", source.ca), ("keystore", source.certificate))
-        found = {"database.ssl.mode": self.verified.good[0]}
+        found = {one.name: one.good[0] for one in self.verified}
         for store, file in stores:
             if file:
                 path = f"DATABASE_{store.upper()}"

@@ -24,6 +24,7 @@ from pipeline.sources.postgres.replication import replication
 
 TYPES = "column.propagate.source.type"
 FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"
+LIBPQ, JAVA = "org.postgresql.ssl.LibPQFactory", "org.postgresql.ssl.DefaultJavaSSLFactory"
 OWN = "the config names another under sources"
 
 
@@ -91,13 +92,14 @@ class ConnectedPostgres:
         " (a row that stands where the last commit ended is taken for that commit)",
     )
 
-    verified: ClassVar[Demand] = Demand(
-        "database.sslmode",
-        UNVERIFIED,
-        good=("verify-full",),
-        default="prefer",
+    verified: ClassVar[tuple[Demand, ...]] = (
+        Demand("database.sslmode", UNVERIFIED, good=("verify-full",), default="prefer"),
+        Demand(FACTORY, UNVERIFIED, good=(LIBPQ, JAVA)),
     )
     alternatives: ClassVar[frozenset[str]] = frozenset({FACTORY, AUTHORITIES})
+    files: ClassVar[frozenset[str]] = frozenset(
+        (AUTHORITIES, "database.sslcert", "database.sslkey", "database.sslpassword")
+    )
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """The end of the last commit; while only a snapshot is known, its own place."""
@@ -153,7 +155,7 @@ def _tls(source: SourceSettings) -> Mapping[str, str]:
     """
     found = {"database.sslmode": "verify-full"}
     if not source.ca and not source.certificate:
-        return {**found, FACTORY: "org.postgresql.ssl.DefaultJavaSSLFactory"}
+        return {**found, FACTORY: JAVA}
     found[AUTHORITIES] = variable(source.name, "DATABASE_CA")
     if source.certificate:
         found["database.sslcert"] = variable(source.name, "DATABASE_CERTIFICATE")

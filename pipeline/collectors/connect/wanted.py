@@ -12,6 +12,7 @@ from pipeline.collectors.connect.connected import (
     connected,
     every_database,
     variable,
+    weakens,
 )
 from pipeline.collectors.connect.connector_findings import NULLS
 from pipeline.collectors.connect.converters import SIDES, classes, converters, demands
@@ -112,7 +113,7 @@ def alternatives(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
 def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
     prefix, database = scope.source.collected_prefix, connected(scope.source.kind)
-    verified = (database.verified,) if _as_connected(scope.source, own).secured else ()
+    verified = database.verified if _as_connected(scope.source, own).secured else ()
     connectors = tuple(name.lower() for name in database.classes)
     known = tuple(name.lower() for name in classes(scope.source))
     firmly = (
@@ -130,6 +131,12 @@ def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
         *(one for one in firmly if one.name not in own),
         *(Demand(n, "the config says so", good=(value.lower(),)) for n, value in own.items()),
     )
+
+
+def forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:
+    """Whether the setting of that *name* may not be there, where a person did not choose it."""
+    secured = _as_connected(scope.source, own).secured
+    return secured and name not in own and weakens(name, connected(scope.source.kind))
 
 
 def secret(name: str) -> bool:

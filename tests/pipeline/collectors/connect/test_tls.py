@@ -15,7 +15,7 @@ import pytest
 from pipeline.build import open_collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.connect.connector_findings import connector_findings
-from pipeline.collectors.connect.wanted import alternatives, firm, secret, wanted
+from pipeline.collectors.connect.wanted import alternatives, firm, forbidden, secret, wanted
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE
@@ -45,6 +45,7 @@ def applied(source: SourceSettings, now: dict[str, str], own: Mapping[str, str])
         *(wanted(scope, own), firm(scope, own), alternatives(own), secret),
         now=lambda: now,
         put=lambda _: None,
+        forbidden=lambda name: forbidden(scope, own, name),
     )
     return made.target({**wanted(replace(scope, source=replace(source, tls=False)), {}), **now})
 
@@ -129,6 +130,73 @@ def test_f164_the_doctor_refuses_a_connector_that_does_not_verify(source: Source
     assert found(source, {k: v for k, v in config.items() if k != mode})[0][0] is REFUSE
     assert found(replace(source, tls=False), {**config, mode: "require"}) == []
     assert found(source, {**config, mode: "require", "database.hostname": "::1"}) == []
+
+
+FACTORY = "database.sslfactory"
+NON_VALIDATING = "org.postgresql.ssl.NonValidatingFactory"
+WEAKENING = [
+    pytest.param(POSTGRES, FACTORY, NON_VALIDATING, id="a factory that believes all"),
+    pytest.param(POSTGRES, "database.sslhostnameverifier", "a.Believer", id="any name"),
+    pytest.param(POSTGRES, "driver.sslmode", "disable", id="past the mode"),
+    pytest.param(POSTGRES, "driver.sslfactory", NON_VALIDATING, id="past the factory"),
+    pytest.param(POSTGRES, "driver.socketFactory", "a.Socket", id="sockets of its own"),
+    pytest.param(MYSQL, "driver.sslMode", "DISABLED", id="past MySQL's mode"),
+    pytest.param(MYSQL, "driver.trustCertificateKeyStoreUrl", "file:/x", id="authorities"),
+    pytest.param(MYSQL, "database.verifyServerCertificate", "false", id="no certificate"),
+    pytest.param(MARIADB, "driver.trustServerCertificate", "true", id="any certificate"),
+    pytest.param(MARIADB, "driver.disableSslHostnameVerification", "true", id="a server's name"),
+]
+
+
+@pytest.mark.parametrize(("source", "name", "value"), WEAKENING)
+def test_f164_what_makes_the_driver_believe_any_server_is_refused_and_taken_away(
+    source: SourceSettings, name: str, value: str
+) -> None:
+    scope = CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
+    config = {**wanted(scope, {}), name: value}
+
+    def found(source: SourceSettings) -> list[tuple[object, str]]:
+        every = connector_findings(config, "collector:shop", source=source, worker={})
+        return [(one.severity, one.what) for one in every if one.code == name]
+
+    ((severity, what),) = found(source)
+    assert severity is REFUSE
+    assert "whoever stands between can read rows" in what
+    assert applied(source, config, {}).get(name, "") in ("", wanted(scope, {}).get(name))
+    assert applied(source, config, {name: value})[name] == value, "a person chose it"
+    plain = replace(source, tls=False)
+    assert found(plain) == []
+    assert applied(plain, config, {})[name] == value
+
+
+def test_f164_a_factory_that_validates_stays_and_another_is_replaced_by_one_that_fits() -> None:
+    libpq = "org.postgresql.ssl.LibPQFactory"
+    java = "org.postgresql.ssl.DefaultJavaSSLFactory"
+    root = {"database.sslrootcert": "/etc/ca.pem"}
+    files = replace(POSTGRES, ca="/our/ca.pem")
+
+    assert applied(POSTGRES, {FACTORY: libpq, **root}, {})[FACTORY] == libpq
+    assert applied(POSTGRES, {FACTORY: java}, {})[FACTORY] == java
+    assert applied(POSTGRES, {FACTORY: NON_VALIDATING}, {})[FACTORY] == java
+    assert applied(POSTGRES, {FACTORY: NON_VALIDATING, **root}, {})[FACTORY] == libpq
+    assert applied(files, {FACTORY: NON_VALIDATING}, {})[FACTORY] == libpq
+
+
+def test_f164_files_of_a_person_and_other_settings_of_the_driver_are_let_be() -> None:
+    own = {
+        "database.sslrootcert": "/etc/ca.pem",
+        "database.sslcert": "/etc/us.crt",
+        "database.sslkey": "/etc/us.key",
+        "driver.connectTimeout": "5000",
+        "database.history.producer.ssl.truststore.location": "/etc/x",
+    }
+    scope = CollectionScope(POSTGRES, "kafka:9092", KafkaSecurity(), ())
+    config = {**wanted(scope, own)}
+
+    found = connector_findings(config, "collector:shop", source=POSTGRES, worker={})
+
+    assert [one.code for one in found if one.code in own] == []
+    assert {name: applied(POSTGRES, config, {})[name] for name in own} == own
 
 
 def _context(server: Authority, *hosts: str, clients: Authority | None = None) -> ssl.SSLContext:
