@@ -16,18 +16,22 @@ HIDDEN = "(hidden)"
 REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]+\}")  # what Connect resolves, such as ${env:NAME}
 _KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _LOGIN = re.compile(r"://[^\s/?#:]*:[^\s/?#]+@")  # an address with user and password
+_LOGS_IN = re.compile(r"(?i)LoginModule\b")  # a JAAS line: names and values beside each other
+_OPTION = re.compile(r"(?i)\b\w*(?:password|secret|token|key)\w*\s*=\s*\"?[^\"\s;]")
 Settings = Mapping[str, str]
 
 
 def is_secret(value: str, *, named: bool) -> bool:
     """Whether *value* is a secret in clear text; *named*: its setting is one that holds secrets.
 
-    A private key, and a password in a URL, are secrets in every setting.  A reference is none, but
-    text beside a reference is.
+    A private key, and a password in a URL, are secrets in every setting.  References are none, with
+    ``:`` between them, but text beside one is; in a JAAS line that is so of each option.
     """
-    if REFERENCE.fullmatch(value):
-        return False
     clear = REFERENCE.sub("", value)
+    if clear != value and not clear.strip(":"):
+        return False
+    if named and clear != value and _LOGS_IN.search(clear):
+        return bool(_OPTION.search(clear))
     return named or bool(_KEY.search(clear) or _LOGIN.search(clear))
 
 

@@ -127,6 +127,7 @@ def test_a_secret_in_the_config_itself_is_refused_and_not_shown(name: str) -> No
     assert wanted(_scope(), {name: "${file:/run/x:y}"})[name] == "${file:/run/x:y}"
 
 
+LOGIN = 'org.apache.kafka.x.PlainLoginModule required username="us" password="{}";'
 KEY = "-----BEGIN RSA PRIVATE KEY-----\\nhunter2"
 
 
@@ -142,6 +143,9 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\\nhunter2"
         ("database.password", "hunter2${env:X}"),
         ("database.password", "${env:X}hunter2"),
         ("database.password", "${hunter2}"),
+        ("sasl.jaas.config", LOGIN.format("hunter2")),
+        ("sasl.jaas.config", LOGIN.format("${env:X}") + ' x.secret = "hunter2";'),
+        ("sasl.jaas.config", "password=${env:X} hunter2"),
         ("database.password", "${env:X"),
     ],
 )
@@ -158,6 +162,9 @@ def test_f186_a_secret_is_refused_wherever_it_is_written(name: str, value: str) 
     [
         ("value.converter.basic.auth.user.info", "${env:REGISTRY_USER_INFO}"),
         ("value.converter.basic.auth.credentials.source", "USER_INFO"),
+        ("value.converter.basic.auth.user.info", "${env:REGISTRY_USER}:${env:REGISTRY_PASSWORD}"),
+        ("sasl.jaas.config", LOGIN.format("${env:X}")),
+        ("producer.override.sasl.jaas.config", LOGIN.format("${file:/run/x:y}")),
         ("database.sslkey", "/run/keys/us.key"),
         ("producer.override.ssl.keystore.location", "/run/keys/us.p12"),
         ("key.converter.schema.registry.url", "http://a:8081,https://sluice@b:8081"),
