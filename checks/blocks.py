@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
+from shlex import quote
 
 from checks.model import Outcome, Reason, Verdict
 from checks.pause import Pause
@@ -212,7 +213,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
 
 
 def _advice(table: Table) -> str:
-    return f"a new base closes it: sluice bootstrap {table.name} --reason ..."
+    return f"a new base closes it: sluice bootstrap {quote(table.name)} --reason ..."
 
 
 def _of_rounds(inputs: Inputs) -> Iterator[Reason]:

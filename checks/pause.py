@@ -5,6 +5,7 @@ Landing goes on, so the stage that it reaches is not concerned, and no change is
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from shlex import quote
 
 from checks.model import Outcome, Reason, Ruling
 from pipeline.model import Stage
@@ -34,7 +35,7 @@ def closed(pause: Pause | None, stage: Stage, cut: datetime) -> tuple[Reason, ..
     """Why *stage* is BLOCKED for *cut*: nothing from after the pause gets into the mirror."""
     if pause is None or stage is Stage.LANDED or cut <= pause.since:
         return ()
-    return (Reason(PAUSED, f"{pause.told}; `sluice resume {pause.table}` ends it"),)
+    return (Reason(PAUSED, f"{pause.told}; `sluice resume {quote(pause.table)}` ends it"),)
 
 
 def overlong(pause: Pause | None, kept: timedelta, at: datetime) -> Ruling:

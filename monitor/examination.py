@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from shlex import quote
 
 from checks.doctor.orders import order_findings
 from checks.doctor.topics import topic_findings
@@ -232,7 +233,7 @@ def _unregistered(where: str) -> Finding:
 
 
 def _apply(where: str) -> str:
-    return f"sluice connector {where.partition(':')[2]} --apply"
+    return f"sluice connector {quote(where.partition(':')[2])} --apply"
 
 
 def _folding(config: Config, heartbeat: str) -> Callable[[str], FoldedTable | None]:

@@ -3,12 +3,20 @@
 To read all authorities takes a tenth of a second.  Pure.
 """
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
+
+_LOGIN = re.compile(r"(?:\A(?!\S*//)|(?<=//))\S*@")
 
 
 def vouched(url: str) -> bool:
     """Whether the server at *url* has to show a certificate."""
     return url.startswith("https:")
+
+
+def without_login(text: str) -> str:
+    """*text* without the user and password of any URL in it, whether the URL can be read or not."""
+    return _LOGIN.sub("(hidden)@", text)
 
 
 def address_of(text: str) -> IPv4Address | IPv6Address | None:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from pipeline import installed
+from pipeline.authorities import without_login
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,7 +174,8 @@ def _recent_java() -> None:
 def _settings(repository: str) -> str:
     """Ivy's settings that fetch from *repository*."""
     if repository and urlsplit(repository).scheme not in SCHEMES:
-        msg = f"{repository!r} is no URL of a Maven repository; write https://host/path, or file://"
+        shown = without_login(repository)
+        msg = f"{shown!r} is no URL of a Maven repository; write https://host/path, or file://"
         raise ConfigError(msg)
     return SETTINGS.format(root=f" root={quoteattr(repository)}" if repository else "")
 
@@ -244,7 +246,7 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
         text=True,
         check=False,  # what counts is which files are there afterwards
     )
-    return (done.stdout + done.stderr)[-500:]
+    return without_login(done.stdout + done.stderr)[-500:]  # it repeats the repository's URL
 
 
 def _ivy() -> Path:

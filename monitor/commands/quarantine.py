@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -196,7 +197,8 @@ def _write(out: Path, found: Mapping[str, Any]) -> None:
     except OSError as error:
         raise ConfigError(f"cannot write {out}: {error}") from error
     kind = "text" if text else "bytes"
-    say(f"{out}: send it again with `sluice quarantine resend {found['id']} --{kind} {out}`")
+    again = f"sluice quarantine resend {quote(found['id'])} --{kind} {quote(str(out))}"
+    say(f"{out}: send it again with `{again}`")
 
 
 def _laid_out(text: str) -> bytes:

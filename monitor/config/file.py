@@ -25,7 +25,14 @@ from monitor.config.plans import (
     section_schema,
     with_keys,
 )
-from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
+from monitor.config.secret import (
+    SECRET_SCHEMA,
+    beside,
+    expand,
+    resolve,
+    resolve_names,
+    secret_fields,
+)
 from monitor.config.serverless import NOWHERE, placed_nowhere
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.durations import PATTERN, with_durations
@@ -38,6 +45,7 @@ from pipeline.settings import (
     PublishRule,
     SourceSettings,
     TlsFiles,
+    is_secret,
 )
 from pipeline.tls import client_context
 
@@ -143,6 +151,12 @@ def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], li
     known, faults = _security(raw, "", folder)
     if isinstance(section := raw.get("openlineage"), Mapping):
         known["openlineage"], wrong = resolve(section, OpenLineageSettings, "openlineage", folder)
+        faults += wrong
+    tuning = raw.get("pipeline")
+    if isinstance(tuning, Mapping) and isinstance(spark := tuning.get("spark"), Mapping):
+        names = [name for name in spark if isinstance(name, str) and is_secret(name)]
+        read, wrong = resolve_names(spark, names, "pipeline.spark", folder)
+        known["pipeline"] = {**tuning, "spark": read}
         faults += wrong
     http = raw.get("http")
     if isinstance(http, Mapping) and isinstance(auth := http.get("auth"), Mapping):

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from monitor.config.model import Config, HttpSettings
-from pipeline.authorities import is_loopback, vouched
+from pipeline.authorities import is_loopback, vouched, without_login
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule, TlsFiles
 from pipeline.transports.security import contradictions
 
@@ -240,7 +240,7 @@ def _no_url(text: str) -> str:
             return ""
     except ValueError:  # a port or a bracket that is none
         pass
-    return f"{text!r} is no address; write http://host:port"
+    return f"{without_login(text)!r} is no address; write http://host:port"
 
 
 def _places(config: Config) -> Iterator[str]:

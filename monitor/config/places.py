@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from monitor.config.model import Config
 from monitor.config.text import placed
+from pipeline.authorities import without_login
 from pipeline.extras import fix, is_installed
 
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # as the lake's own
@@ -44,13 +45,17 @@ def _no_lake(text: str, path: Path) -> str:
 def _bucket(text: str, kind: str) -> tuple[str, str]:
     if kind == "file" and text.startswith("file:///"):
         return text, ""
+    shown = without_login(text)
+    if "?" in text or "#" in text:
+        return "", "holds a query, which may be a key; give keys in the environment instead"
     if kind not in OBJECT_STORES:
         known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES))
-        return "", f"{text!r} is of no known kind; write the path of a folder, or {known}"
-    if "@" in urlsplit(text).netloc and not kind.startswith("abfs"):  # of Azure it is the account
+        return "", f"{shown!r} is of no known kind; write the path of a folder, or {known}"
+    login, at, _ = urlsplit(text).netloc.rpartition("@")
+    if at and (":" in login or not kind.startswith("abfs")):  # of Azure it is the container
         return "", "holds a key; give it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
     if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
-        return "", f"{text!r} is no address; write {kind}://bucket/folder"
+        return "", f"{shown!r} is no address; write {kind}://bucket/folder"
     return text, fix("obstore") if not is_installed("obstore") else ""
 
 

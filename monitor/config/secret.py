@@ -37,8 +37,15 @@ def resolve(
     Returns the new mapping and one line per reference that is wrong; what is wrong is left out,
     so that no message built from the mapping can show it.
     """
+    return resolve_names(raw, secret_fields(kind) & raw.keys(), where, folder)
+
+
+def resolve_names(
+    raw: Mapping[str, Any], names: Iterable[str], where: str, folder: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """The same of *names*, which *raw* has."""
     found, faults = dict(raw), []
-    for name in sorted(secret_fields(kind) & raw.keys()):
+    for name in sorted(names):
         try:
             found[name] = _read(raw[name], folder)
         except ValueError as error:

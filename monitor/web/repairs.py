@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import date, datetime, time
+from shlex import quote
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -154,7 +155,7 @@ def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
     checks = frozenset(one.check for one in found.members if one.table == table.name)
     if not checks & {*NAMING}:
         msg = f"incident {incident} names no rows of {table.name}; name them (--keys, --ranges)"
-        raise ConfigError(f"{msg}, or take a new base: sluice bootstrap {table.name}")
+        raise ConfigError(f"{msg}, or take a new base: sluice bootstrap {quote(table.name)}")
     return checks & {*NAMING}
 
 

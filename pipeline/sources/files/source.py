@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
+from pipeline.authorities import without_login
 from pipeline.errors import ConfigError, ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.finding import NOTE, REFUSE, Finding
@@ -45,7 +46,7 @@ class FilesSource:
         own = self.settings
         self._ledger = Ledger(Path(ledger_path(own)))
         if not Path(own.collector.url).is_absolute():
-            msg = f"{own.collector.url!r} is no folder of logs; write its whole path"
+            msg = f"{without_login(own.collector.url)!r} is no folder of logs; write its whole path"
             raise ConfigError(f"collector.url: {msg}")
         if not own.transport:
             raise ConfigError("transport: is required; write files, which reads what was taken")

@@ -4,6 +4,7 @@ Pure.
 """
 
 from collections.abc import Callable, Sequence
+from shlex import quote
 
 from pipeline.finding import NOTE, REFUSE, WARN, Finding
 from pipeline.sources.findings import SHARD, Told, no_key, of_named_key, of_tables
@@ -90,7 +91,8 @@ def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
         return []
     fix = (
         "let the application change these rows, and drop the rule of the foreign key; or MySQL"
-        f" 9.6 with innodb_native_foreign_keys=OFF; or waive what sluice explain {table} then names"
+        f" 9.6 with innodb_native_foreign_keys=OFF; or waive what sluice explain {quote(table)}"
+        " then names"
     )
     return [(WARN, "unproven", cascading(shard), fix)]
 

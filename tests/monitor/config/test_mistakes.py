@@ -150,6 +150,20 @@ def test_a_master_is_one_that_spark_knows(master: str, fine: bool) -> None:
     assert told == ([] if fine else [f"pipeline.master: {master!r} is no Spark; {write}"])
 
 
+@pytest.mark.parametrize(
+    "url", ["http://bob:hunter2@c:0", "ftp://bob:hunter2@c", "bob:hunter2@c:1"]
+)
+def test_no_login_of_a_wrong_address_is_told(url: str) -> None:
+    mirror = f"{{kafka: k:1, url: '{url}', connector: m}}"
+
+    told = faults(MINIMAL + f"    mirrored: {mirror}\n")
+
+    assert len(told) == 1
+    assert told[0].startswith("sources[0].mirrored.url: ")
+    assert "(hidden)@c" in told[0]
+    assert "hunter2" not in told[0]
+
+
 @pytest.mark.parametrize("url", ["m:8083", "//m:8083", "ftp://m", "http://"])
 def test_a_mirror_answers_at_an_address(url: str) -> None:
     mirror = f"{{kafka: k:1, url: '{url}', connector: m}}"

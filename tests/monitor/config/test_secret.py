@@ -9,6 +9,7 @@ import pytest
 
 from monitor.config.file import parse
 from pipeline.errors import ConfigError
+from pipeline.settings import may_be_secret
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL
 
@@ -98,3 +99,65 @@ def test_what_is_not_set_hides_no_other_mistake_and_is_told_once(
     assert len(told) == len(faults), told
     assert all(line.startswith(start) for line, start in zip(told, faults, strict=True)), told
     assert sum(line.endswith(UNSET) for line in told) == 1
+
+
+SECRET_SETTINGS = [
+    "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.sas.lake.account.blob.core.windows.net",
+    "spark.executorEnv.AZURE_STORAGE_ACCOUNT_KEY",
+    "spark.executorEnv.AZURE_STORAGE_CONNECTION_STRING",
+    "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
+    "spark.hadoop.fs.gs.auth.service.account.private.key",
+    "spark.hadoop.fs.s3a.access.key",
+    "spark.hadoop.fs.s3a.secret.key",
+    "spark.hadoop.fs.s3a.encryption.key",
+    "spark.hadoop.fs.s3a.server-side-encryption.key",
+    "spark.sql.catalog.x.s3.access-key-id",
+    "spark.executorEnv.accountKey",
+    "spark.ssl.keyPassword",
+]
+PLAIN_SETTINGS = [
+    "spark.kryo.registrator",
+    "spark.kryoserializer.buffer.max",
+    "spark.ssl.keyStore",
+    "spark.ssl.keyStoreType",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.io.encryption.keySizeBits",
+    "spark.executor.memory",
+    "spark.jars",
+    "spark.submit.deployMode",
+]
+ABOUT_SECRETS = [
+    "spark.kubernetes.executor.secretKeyRef.AWS_SECRET_ACCESS_KEY",
+    "spark.kubernetes.executor.secrets.lake",
+    "spark.hadoop.fs.s3a.aws.credentials.provider",
+    "spark.hadoop.hadoop.security.credential.provider.path",
+    "spark.security.credentials.hadoopfs.enabled",
+    "spark.authenticate.secret.file",
+]
+
+
+@pytest.mark.parametrize("name", SECRET_SETTINGS)
+def test_a_secret_of_spark_is_not_written_down(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_THE_KEY", "0123")
+
+    told = _faults(MINIMAL + f"pipeline: {{spark: {{{name}: hunter2}}}}\n")
+    config = parse(
+        MINIMAL + f"pipeline: {{spark: {{{name}: {{env: SLUICE_THE_KEY}}}}}}\n", Path("/etc/s")
+    )
+
+    assert told == [
+        f"pipeline.spark.{name}: a secret is never written here; "
+        "name where it is: {env: NAME} or {file: PATH}"
+    ]
+    assert config.pipeline.spark == {name: "0123"}
+    assert may_be_secret(name), "a command line would show it"
+
+
+@pytest.mark.parametrize("name", PLAIN_SETTINGS + ABOUT_SECRETS)
+def test_a_setting_of_spark_that_is_no_secret_may_be_written_down(name: str) -> None:
+    config = parse(MINIMAL + f"pipeline: {{spark: {{{name}: x}}}}\n", Path("/etc/s"))
+
+    assert config.pipeline.spark == {name: "x"}
+    assert may_be_secret(name) == (name in ABOUT_SECRETS), "Spark needs it at its start"

@@ -18,6 +18,7 @@ from pipeline.collectors.collector import CollectorState
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing
+from pipeline.settings import CollectorSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.positions import may_hold, place
 from tests.patience import SOON
@@ -362,3 +363,17 @@ def test_a_connector_of_odd_patterns_is_held_alone_with_a_reason() -> None:
     assert "table.include.list: '((((" in found.said_by
     assert found.alters is not None
     assert found.alters("shop.t.c") == "column.exclude.list"
+
+
+@pytest.mark.parametrize("url", ["http://bob:hunter2@c:0", "ftp://bob:hunter2@c", "bob:hunter2@c"])
+def test_no_login_of_a_wrong_address_is_shown(url: str) -> None:
+    settings = CollectorSettings(url=url, connector="shop", key="/k.pem")
+
+    with pytest.raises(ConfigError) as refused:
+        ConnectCollector(url, "shop")
+
+    assert "(hidden)@c" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in repr(settings)
+    assert "connector='shop'" in repr(settings)
+    assert "key='/k.pem'" in repr(settings)
