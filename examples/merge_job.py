@@ -7,17 +7,19 @@ It reads the mirror at the version that was certified: newer rows belong to the 
 run again for the same day, and changes nothing then.
 
 The gate answers 200 when the day is complete, 404 when it is not yet or not known, 409 when waiting
-does not help and a person must look, and 400 when the question is wrong.
+does not help and a person must look, and 400 when the question is wrong.  Its header
+``Sluice-Gate`` tells its answers from those of another server.
 """
 
 import argparse
 import json
 import os
 import time
+from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from pyspark.sql import SparkSession
 
@@ -37,19 +39,38 @@ WHEN NOT MATCHED BY SOURCE AND there.day = '{day}' THEN DELETE
 """
 
 
-def ask(gate: str, table: str, cut: str, wait: float) -> tuple[int, dict[str, Any]]:
-    """Ask once: the status and the answer of the gate."""
+class _NoRedirects(HTTPRedirectHandler):
+    """Another server would get the token, and might say yes."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Leave the redirect as the answer."""
+
+
+_DIRECT = build_opener(ProxyHandler({}), _NoRedirects)
+
+
+def ask(gate: str, table: str, cut: str, wait: float) -> tuple[int, str, Any]:
+    """Ask once: the status, the state in the header of the gate, and the answer."""
     question = urlencode({"table": table, "cut": cut, "wait": wait})
     token = os.environ.get("SLUICE_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         request = Request(f"{gate}/v1/gate?{question}", headers=headers)  # noqa: S310  - as it was configured
-        with urlopen(request, timeout=wait + 30) as answer:  # noqa: S310
-            return answer.status, json.load(answer)
+        with _DIRECT.open(request, timeout=wait + 30) as answer:
+            return _read(answer)
     except HTTPError as error:
-        return error.code, json.loads(error.read() or b"{}")
-    except URLError as error:  # the service is away: as good as not yet
-        return AWAY, {"error": str(error.reason)}
+        return _read(error)
+    except (OSError, HTTPException) as error:  # the service is away: as good as not yet
+        return AWAY, "", str(error)
+
+
+def _read(answer: Any) -> tuple[int, str, Any]:
+    text = answer.read()
+    try:
+        told = json.loads(text)
+    except ValueError:  # a page of a proxy
+        told = text[:200]
+    return answer.status, answer.headers.get("Sluice-Gate", ""), told
 
 
 def certified_version(gate: str, table: str, cut: str, patience: float, wait: float = WAIT) -> int:
@@ -57,15 +78,15 @@ def certified_version(gate: str, table: str, cut: str, patience: float, wait: fl
 
     Raises:
         TimeoutError: it was not complete within *patience* seconds.
-        RuntimeError: the gate is closed, or the question is wrong.
+        RuntimeError: the gate is closed, the question is wrong, or another server answered.
     """
     until = time.monotonic() + patience
     while True:
-        status, answer = ask(gate, table, cut, wait)
-        if answer.get("ready"):
+        status, state, answer = ask(gate, table, cut, wait)
+        if (status, state) == (200, "ready"):
             return int(answer["tables"][0]["version"])
-        if status not in (NOT_YET, AWAY):
-            raise RuntimeError(f"the gate will not open for {table}: {answer}")
+        if status != AWAY and (status, bool(state)) != (NOT_YET, True):
+            raise RuntimeError(f"the gate will not open for {table}: {status} {answer}")
         if time.monotonic() >= until:
             raise TimeoutError(f"{table} is not complete up to {cut}: {answer}")
         if status == AWAY:

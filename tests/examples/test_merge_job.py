@@ -3,7 +3,10 @@
 Covers examples/merge_job.py.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +69,91 @@ def test_a_job_waits_while_the_day_is_not_complete(gate: str) -> None:
 def test_a_job_waits_for_a_service_that_is_away() -> None:
     with pytest.raises(TimeoutError, match="Connection refused"):
         certified_version("http://127.0.0.1:9", ORDERS, DAY, patience=0, wait=0)
+
+
+@contextmanager
+def stranger(status: int, headers: Mapping[str, str], body: str) -> Iterator[tuple[str, list[str]]]:
+    """A server that is no gate: its address, and the tokens that it was sent."""
+    tokens = list[str]()
+
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            tokens.append(self.headers.get("Authorization", ""))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", tokens
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+YES = '{"ready": true, "tables": [{"version": 7}]}'
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (200, {}, YES),
+        (200, {"Sluice-Gate": "not_ready"}, YES),
+        (202, {"Sluice-Gate": "ready"}, YES),
+        (409, {"Sluice-Gate": "blocked"}, YES),
+        (404, {}, YES),
+        (404, {}, "<html>no such page</html>"),
+        (200, {}, "<html>log in</html>"),
+        (200, {}, "[]"),
+    ],
+    ids=[
+        "no header",
+        "another state",
+        "another status",
+        "blocked",
+        "another's 404",
+        "a page of a 404",
+        "a page",
+        "a list",
+    ],
+)
+def test_only_the_gates_own_yes_is_a_yes(
+    status: int, headers: Mapping[str, str], body: str
+) -> None:
+    with stranger(status, headers, body) as (address, _), pytest.raises(RuntimeError) as refused:
+        certified_version(address, ORDERS, DAY, patience=0, wait=0)
+
+    assert str(refused.value).startswith(f"the gate will not open for {ORDERS}: {status} ")
+
+
+def test_whom_a_redirect_names_gets_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_TOKEN", "0123456789abcdef")
+    with (
+        stranger(200, {"Sluice-Gate": "ready"}, YES) as (other, theirs),
+        stranger(302, {"Location": f"{other}/v1/gate"}, "") as (address, ours),
+        pytest.raises(RuntimeError, match=r"will not open for .*: 302 "),
+    ):
+        certified_version(address, ORDERS, DAY, patience=0, wait=0)
+
+    assert (ours, theirs) == (["Bearer 0123456789abcdef"], [])
+
+
+def test_a_proxy_of_the_environment_is_not_asked(
+    gate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stranger(200, {"Sluice-Gate": "ready"}, YES) as (proxy, asked):
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        version = certified_version(gate, ORDERS, DAY, patience=0, wait=0)
+
+    assert asked == []
+    assert version != 7
 
 
 @pytest.mark.parametrize(
