@@ -6,6 +6,7 @@ To write its tables anew: ``python -m tests.docs.test_harmful_settings``.
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipeline.collectors.connect.converters import NULLS_KEPT
 from pipeline.collectors.connect.demands import DEMANDS, PRESENT
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
@@ -18,6 +19,7 @@ PAGE = Path("docs/harmful_settings.md")
 HEAD = ("| setting | must be | else it | why |", "|---|---|---|---|")
 LISTS: dict[str, Iterable[Demand]] = {
     "connectors": (*DEMANDS, *PRESENT),
+    "converters": NULLS_KEPT.values(),
     "producer": PRODUCER,
     "mysql": ConnectedMySql.demands,
     "postgres": ConnectedPostgres.demands,

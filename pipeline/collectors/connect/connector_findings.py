@@ -14,7 +14,7 @@ from pipeline.collectors.connect.connected import (
     read_by,
     weakens,
 )
-from pipeline.collectors.connect.converters import JSON, classes, defaulted, demands
+from pipeline.collectors.connect.converters import JSON, NULLS, classes, defaulted, demands
 from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT, UNVERIFIED
 from pipeline.collectors.connect.java_patterns import compiled_all
 from pipeline.collectors.connect.producer_findings import producer_findings
@@ -23,7 +23,6 @@ from pipeline.settings import SourceSettings
 
 REMEDY = "{name}={value} in the connector's config"
 REMOVE = "remove {name} from the connector's config"
-NULLS = "value.converter.replace.null.with.default"
 
 # Transforms by the last part of their class: what they do to a change.
 HARMFUL = {
@@ -90,6 +89,7 @@ def hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
         *_present(config, where),
         *database.hazards(config, where),
         *_transforms(config, where),
+        *defaulted(config, where),
         *producer_findings(config, where, None),
     )
     return tuple(one for one in found if one.effect is not Effect.NONE)
@@ -234,13 +234,11 @@ def _converters(
         for name in ("key.converter", "value.converter")
         if known.get(name, good[0]) not in good
     ]
-    found += defaulted(known, where) if known.get("value.converter") in good else []
     own = config if "value.converter" in config else worker  # a converter and its settings go along
     if own is None:
         what = "the converter is the worker's, which Connect does not show; NULLs may get lost"
         return [*found, Finding(WARN, NULLS, where, what, f"{fix}, and {NULLS}=false")]
-    if own.get("value.converter", good[0]) not in good or own.get(NULLS, "true").lower() == "false":
-        return found
-    what = f"{NULLS}=true: NULL in a column that has a default arrives as that default"
-    remedy = f"{NULLS}=false (and value.converter) in the connector's config"
-    return [*found, Finding(REFUSE, NULLS, where, what, remedy)]
+    stated = own.get("value.converter", good[0])
+    if stated in good:
+        found += defaulted({**own, "value.converter": stated}, where)
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pipeline.collectors.connect.demands import DEMANDS
-from pipeline.finding import REFUSE, Demand, Finding
+from pipeline.finding import REFUSE, Demand, Effect, Finding, unmet
 from pipeline.settings import SourceSettings
 
 AVRO_FORMAT = "debezium_avro"
@@ -18,7 +18,16 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 CONFLUENT = "io.confluent.connect.avro.AvroConverter"
 APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 NAMES, SCHEMAS = "field.name.adjustment.mode", "schema.name.adjustment.mode"
+NULLS = "value.converter.replace.null.with.default"
 NULLABLES = "value.converter.ignore.default.for.nullables"
+DEFAULTED = "NULL in a column that has a default arrives as that default"
+# By the class of the values' converter; its settings count only where it is stated itself.
+NULLS_KEPT = {
+    JSON: Demand(NULLS, DEFAULTED, good=("false",), default="true", effect=Effect.REWRITES),
+    CONFLUENT: Demand(
+        NULLABLES, DEFAULTED, good=("true",), default="false", effect=Effect.REWRITES
+    ),
+}
 SIDES = ("key.converter", "value.converter")
 ENVELOPE, META = "value.converter.schemas.enable", "value.converter.connect.meta.data"
 
@@ -61,18 +70,19 @@ def demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand,
 
 
 def defaulted(config: Mapping[str, str], where: str) -> list[Finding]:
-    """What a converter of Avro does to NULL in a column that has a default.
+    """What the converter of values that *config* states does to NULL.
 
-    Seen: Apicurio's 2.6 writes the default, and has no setting against it.
+    Seen: Apicurio's 2.6 writes the default, and has no setting against it.  It harms only tables
+    that have NULL in a column with a default, so it is refused, and does not withhold READY.
     """
-    what = "NULL in a column that has a default arrives as that default"
-    if config.get("value.converter") == APICURIO:
+    stated = config.get("value.converter", "").strip()
+    if stated == APICURIO:
         fix = f"value.converter={CONFLUENT} with {NULLABLES}=true; or no defaults where NULL may be"
-        return [Finding(REFUSE, "value.converter", where, f"by Apicurio's converter {what}", fix)]
-    if config.get("value.converter") == CONFLUENT and config.get(NULLABLES, "").lower() != "true":
-        fix = f"{NULLABLES}=true in the connector's config"
-        return [Finding(REFUSE, NULLABLES, where, f"without it {what}", fix)]
-    return []
+        what = f"by Apicurio's converter {DEFAULTED}"
+        return [Finding(REFUSE, "value.converter", where, what, fix)]
+    kept = [NULLS_KEPT[stated]] if stated in NULLS_KEPT else []
+    remedy = "{name}={value} (and value.converter) in the connector's config"
+    return unmet(kept, config, where, remedy=remedy)
 
 
 def _avro(source: SourceSettings) -> bool:

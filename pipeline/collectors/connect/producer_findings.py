@@ -49,10 +49,8 @@ def producer_findings(
         replace(f, fix=fixed.get(f.code, f.fix))
         for f in unmet(DEMANDS, settings, where, remedy=remedy)
     ]
-    if settings["enable.idempotence"].lower() != "true" and settings[IN_FLIGHT].strip() != "1":
-        what = f"{IN_FLIGHT}={settings[IN_FLIGHT]} without idempotence: a retry reorders changes"
-        fix = f"{OVER}enable.idempotence=true in the connector's config"
-        found.append(Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS))
+    if settings["enable.idempotence"].strip().lower() != "true":
+        found += _reordered(settings[IN_FLIGHT], where)
     return [*found, *_unseen(config, where, worker), *_flush(where, worker)]
 
 
@@ -62,6 +60,26 @@ def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) 
     told |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
     sizes = [int(told.get(n, own)) for n, own in SIZES.items() if told.get(n, "0").isdecimal()]
     return min(sizes, default=SIZES["max.request.size"])
+
+
+def _reordered(in_flight: str, where: str) -> list[Finding]:
+    """What requests in flight do without idempotence; a reference hides how many there are."""
+    told, number = f"{IN_FLIGHT}={in_flight}", _number(in_flight)
+    fix = f"{OVER}enable.idempotence=true in the connector's config"
+    if number is None:
+        what = f"{told} is no number that can be read here: above 1 a retry reorders changes"
+        return [Finding(WARN, IN_FLIGHT, where, what, fix, Effect.DROPS)]
+    if number <= 1:
+        return []
+    what = f"{told} without idempotence: a retry reorders changes"
+    return [Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS)]
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
 def _unseen(
@@ -81,7 +99,10 @@ def _flush(where: str, worker: Mapping[str, str] | None) -> list[Finding]:
     if worker is None:
         what = f"{FLUSH} cannot be seen (60 s by default): readiness waits for it"
         return [Finding(NOTE, "flush_unseen", where, what, f"check, with --worker: {fix}")]
-    value = int(worker.get(FLUSH, 60_000))
+    value = _number(told := worker.get(FLUSH, "60000"))
+    if value is None:
+        what = f"{FLUSH}={told} is no number that can be read here: readiness waits for it"
+        return [Finding(NOTE, "flush_unseen", where, what, fix)]
     if value <= LONGEST_FLUSH:
         return []
     what = f"{FLUSH}={value}: each proof of readiness is late by up to that"

@@ -14,8 +14,7 @@ from pipeline.collectors.connect.connected import (
     variable,
     weakens,
 )
-from pipeline.collectors.connect.connector_findings import NULLS
-from pipeline.collectors.connect.converters import SIDES, classes, converters, demands
+from pipeline.collectors.connect.converters import NULLS, SIDES, classes, converters, demands
 from pipeline.collectors.connect.include_lists import include_lists
 from pipeline.collectors.connect.table_filter import TABLES, listed
 from pipeline.collectors.registration import REFERENCE, CollectionScope, is_secret

@@ -37,6 +37,24 @@ STATED = {
             {f"producer.override.{IN_FLIGHT}": "5"}, PROMPT, {IN_FLIGHT: REFUSE}, id="reorders"
         ),
         pytest.param(
+            {f"producer.override.{IN_FLIGHT}": "${file:kafka.properties:most}"},
+            PROMPT,
+            {IN_FLIGHT: WARN},
+            id="a reference is not known here",
+        ),
+        pytest.param(
+            {**STATED, f"producer.override.{IN_FLIGHT}": "${env:MOST}"},
+            PROMPT,
+            {},
+            id="whatever it is, idempotence keeps the order",
+        ),
+        pytest.param(
+            {},
+            {"offset.flush.interval.ms": "${env:FLUSH}"},
+            {"flush_unseen": NOTE},
+            id="of flushes",
+        ),
+        pytest.param(
             {}, None, {"producer_unseen": NOTE, "flush_unseen": NOTE}, id="worker not known"
         ),
         pytest.param(STATED, None, {"flush_unseen": NOTE}, id="stated, worker not known"),
