@@ -1,7 +1,7 @@
 """What one round of the pipeline did: the values its process hands to the service.  Pure."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -59,6 +59,10 @@ class Gap:
         """SETTING or DELAY where only a setting makes it; else empty.  No topic has a colon."""
         kind, colon, _ = self.topic.partition(":")
         return kind if colon and kind in (SETTING, DELAY) else ""
+
+    def is_of_several(self, tables: Mapping[str, str | None]) -> bool:
+        """Whether it is, or was, of several of *tables*, which are told by their shards' names."""
+        return self.shared or len({tables.get(name, name) for name in self.shards}) > 1
 
     @classmethod
     def noticed(

@@ -29,16 +29,17 @@ from pipeline.route import Router
 
 def with_hazards(
     made: Mark,
+    before: Mark,
     told: Mapping[str, Capture],
     ends: Mapping[str, Order],
-    orderings: Mapping[str, Ordering],
     *,
+    orderings: Mapping[str, Ordering],
     router: Router,
     waived: Collection[str],
 ) -> Mark:
     """*made* with a gap for each hazard that was *told*, or is remembered, unless it is *waived*.
 
-    *ends* are those of the sources' logs, asked for after *told*.
+    *before* is the mark before it, *ends* are those of the sources' logs, asked for after *told*.
     """
     ends, gaps = placed(ends, made, orderings), dict(made.gaps)
     known = dict(made.hazards)
@@ -55,7 +56,9 @@ def with_hazards(
     for id_, one in known.items():
         gap = _gap(id_, one, gaps, made, router)
         if gap.shards:
-            gaps[id_] = tell_gap(gap)
+            was = read_gap(before.gaps[id_]) if id_ in before.gaps else gap
+            shared = any(one.is_of_several(made.shards) for one in (was, gap))
+            gaps[id_] = tell_gap(replace(gap, shared=shared))
     left = {id_: one for id_, one in known.items() if not _is_over(one, made, orderings)}
     return replace(made, gaps=gaps, hazards=left)
 

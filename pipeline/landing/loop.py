@@ -223,9 +223,10 @@ class Landing:
         made = self._with_lost(made, listing, epochs, facts, stamp.received)
         made = with_hazards(
             made,
+            self.mark,
             listing.captures,
             epochs.ends(listing.heads),
-            self._orderings,
+            orderings=self._orderings,
             router=self.router,
             waived=waived,
         )

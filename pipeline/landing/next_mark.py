@@ -279,7 +279,7 @@ def _gaps(
         left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
-        shared = gap.shared or len({mark.shards.get(name, name) for name in gap.shards}) > 1
+        shared = gap.is_of_several(mark.shards)
         result[gap.id] = tell_gap(replace(gap, shards=left, shared=shared))
     return result
 

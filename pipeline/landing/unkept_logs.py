@@ -60,7 +60,10 @@ def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
     known = next((one for one in map(read_gap, made.gaps.values()) if one.topic == topic), None)
     first = batch if known is None else known.first
     why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
-    return Gap.noticed(topic, first, why, short, batch=batch)  # told the same as long as it lasts
+    gap = Gap.noticed(topic, first, why, short, batch=batch)  # told the same as long as it lasts
+    were = (one for one in map(read_gap, before.gaps.values()) if one.topic == topic)
+    shared = any(one.is_of_several(made.shards) for one in (gap, *were))
+    return replace(gap, shared=shared)  # a table that is left is in what befell all of them
 
 
 def _there(made: Mark, before: Mark, source: str) -> set[str]:

@@ -16,9 +16,11 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.capture import Capture, both
 from pipeline.collectors.connect.connector_findings import hazards
+from pipeline.collectors.connect.converters import CONFLUENT, JSON, NULLABLES, NULLS
 from pipeline.collectors.connect.demands import DEMANDS
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
+from pipeline.collectors.connect.producer_findings import IN_FLIGHT
 from pipeline.errors import UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.landing.bases import Settled
@@ -58,7 +60,9 @@ def after(
     ends: Mapping[str, Order] = {"shop": END},
 ) -> Mark:
     """*made* once that was *told* of hazards."""
-    return with_hazards(made, told, ends, {}, router=router, waived=frozenset(waived))
+    return with_hazards(
+        made, made, told, ends, orderings={}, router=router, waived=frozenset(waived)
+    )
 
 
 def opened(made: Mark, told: Mapping[str, Capture], *waived: str, router: Router) -> list[Gap]:
@@ -190,6 +194,24 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
 
     assert waited == (550, True)
     assert (desk.loop.mark.bases["a/db.t"].pos, unproven()) == (900, False)
+
+
+@pytest.mark.parametrize("found", [SKIPS, LATE], ids=["drops", "delays"])
+def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: Finding) -> None:
+    told = {"shop": replace(ALL, hazards=(found,))}
+    both_there = after(KNOWN, told)
+    gone = {U: Existence(Order(1, 1, 1), there=False)}
+    left = replace(KNOWN, batch=6, existing=gone)
+    made = both_there
+    shared = [read_gap(text).shared for text in made.gaps.values()]
+    for gaps_left in (both_there.gaps, {}):  # a base heals the table that is left, and is no end
+        now = replace(left, gaps=gaps_left)
+        made = with_hazards(now, made, told, {}, orderings={}, router=Router(), waived=())
+        (gap,) = map(read_gap, made.gaps.values())
+        shared.append(gap.shared)
+        assert gap.shards == ((T,) if not gaps_left or found is LATE else (T, U))
+
+    assert shared == [True, True, True]
 
 
 def test_f102_a_waiver_names_the_setting_and_its_value() -> None:
@@ -408,6 +430,7 @@ POSTGRES = {
     "include.unknown.datatypes": "true",
     "interval.handling.mode": "string",
 }
+NULLS_KEPT = {"value.converter": JSON, NULLS: "false"}
 FILTER = {"transforms": "f", "transforms.f.type": "io.debezium.transforms.Filter$Value"}
 OVERRIDE = "snapshot.select.statement.overrides"
 
@@ -463,6 +486,14 @@ def test_f102_each_demand_with_an_effect_is_a_hazard(base: Mapping[str, str]) ->
         ),
         pytest.param({"producer.override.acks": "1"}, "acks", "db.t", None, id="acks"),
         pytest.param({"producer.override.retries": "0"}, "retries", "db.t", None, id="retries"),
+        pytest.param(
+            {f"producer.override.{IN_FLIGHT}": "${file:kafka.properties:most}"},
+            *(IN_FLIGHT, "db.t", None),
+            id="a number that only Connect reads",
+        ),
+        pytest.param({"value.converter": JSON}, NULLS, "db.t", None, id="NULL by default"),
+        pytest.param({**NULLS_KEPT, NULLS: "true"}, NULLS, "db.t", None, id="NULL becomes another"),
+        pytest.param({"value.converter": CONFLUENT}, NULLABLES, "db.t", None, id="NULL in Avro"),
     ],
 )
 def test_f102_other_settings_that_are_hazards(
@@ -495,6 +526,16 @@ def test_f102_other_settings_that_are_hazards(
         ),
         pytest.param(
             {"gtid.source.excludes": "x", "gtid.source.filter.dml.events": "false"}, id="gtids"
+        ),
+        pytest.param(NULLS_KEPT, id="NULL stays"),
+        pytest.param({"value.converter": CONFLUENT, NULLABLES: "True"}, id="NULL stays in Avro"),
+        pytest.param({NULLS: "true"}, id="the converter is the worker's"),
+        pytest.param(
+            {
+                f"producer.override.{IN_FLIGHT}": "${env:MOST}",
+                "producer.override.enable.idempotence": "true",
+            },
+            id="idempotence keeps the order",
         ),
     ],
 )

@@ -50,6 +50,19 @@ def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
     assert gap == replace(opened(KNOWN)[0], batch=8), "whoever was told is told nothing new"
 
 
+def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
+    known = with_unkept(KNOWN, KNOWN, {"shop": GONE})
+    gone = {U: Existence(Order(1, 1, 1), there=False)}
+    shared = []
+    for batch in (6, 7):
+        now = replace(known, batch=batch, existing=gone)
+        known = with_unkept(now, known, {"shop": GONE})
+        (gap,) = map(read_gap, known.gaps.values())
+        shared.append((gap.shards, gap.shared))
+
+    assert shared == [((T,), True), ((T,), True)]
+
+
 def test_a_gap_of_another_kind_that_is_open_already_is_none_of_its_past() -> None:
     other = Gap("log:shop:0:3@3", "log:shop", 0, 3, 3, "another server", shards=(T,), batch=2)
     open_ = replace(KNOWN, gaps={other.id: tell_gap(other)})
