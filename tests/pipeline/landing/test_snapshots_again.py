@@ -112,7 +112,42 @@ def test_a_snapshot_of_single_tables_loses_nothing(desk: Desk) -> None:
     live(desk, 1000)
 
     assert desk.loop.mark.bases[T] == ANEW
-    assert (desk.loop.mark.again, short(desk), desk.loop.mark.lost) == ({}, [], {})
+    assert (short(desk), desk.loop.mark.lost) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "batches", [pytest.param(1, id="in one batch"), pytest.param(2, id="in two batches")]
+)
+def test_a_snapshot_of_a_single_table_that_had_a_base_is_told_for_it_may_have_had_a_filter(
+    desk: Desk, batches: int
+) -> None:
+    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
+    if batches == 2:
+        desk.land()
+        assert (desk.loop.mark.again, desk.loop.mark.bases[T]) == ({}, BASE)
+    live(desk, 1000)
+    found = {T: SnapshotAgain(ANEW, desk.now, batches, 1, False)}
+    assert desk.loop.mark.again == found
+
+    live(desk, 1100)
+    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
+    live(desk, 1200)
+
+    assert desk.loop.mark.again == found, "what is sent again is no other snapshot"
+
+
+def test_a_snapshot_of_a_single_table_that_had_no_base_or_lacked_rows_is_not_told(
+    desk: Desk,
+) -> None:
+    desk.topics.held["a.public.v"] = [message("v", 900, 1, "last")]
+    desk.topics.held["a.public.t"].append((b"{", b"no event"))
+    desk.land()
+    assert desk.loop.mark.quarantine
+    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
+    live(desk, 1000)
+
+    assert desk.loop.mark.bases.keys() == {T, U, "a/public.v"}
+    assert desk.loop.mark.again == {T: SnapshotAgain(ANEW, desk.now, 2, 1, True)}
 
 
 def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Desk) -> None:
