@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
@@ -9,6 +10,12 @@ from pipeline.mark import Epoch, EpochStart, Mark
 from pipeline.model import Head, Order, Ordering, TopicPartition
 from pipeline.report import Hold
 from pipeline.sources.positions import place
+
+NO_BOUNDS: Mapping[TopicPartition, str] = MappingProxyType({})
+_AS_REFUSED = (
+    " that can be told from another log: if the broker refused them at first, waive this and take a"
+    " new base of the topic's tables"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +83,20 @@ def explain(
     listing: Listing,
     strange: Mapping[TopicPartition, int],
     waived: frozenset[str],
+    bounds: Mapping[TopicPartition, str] = NO_BOUNDS,
 ) -> tuple[Epochs, dict[str, Hold]]:
     """Let new epochs begin at the strange rows; sources whose log did not change are held.
 
     *strange*: partition -> lowest offset of a row that stands too low and is no repetition.
+    *bounds*: partition -> what there was too much of to tell whether a broker had refused it.
     A hold that a person has waived is taken for a new log.
     """
     known, starts, held = dict(epochs.known), dict(epochs.starts), {}
     for partition, offset in strange.items():
         source = listing.source_of[partition.topic]
         hold = _hold(source, partition, offset, listing, epochs.number(source))
+        if bound := bounds.get(partition):
+            hold = replace(hold, detail=f"{hold.detail}; {bound}{_AS_REFUSED}")
         if hold.id in waived and source in known:
             known[source] = replace(known[source], number=known[source].number + 1)
             starts |= _from_ends(source, known[source].number, listing)

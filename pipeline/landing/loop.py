@@ -31,7 +31,7 @@ from pipeline.landing.hidden_topics import hidden_among, with_hidden
 from pipeline.landing.listing import Listing, Upstream, tell_gone
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.new_standards import with_standards
-from pipeline.landing.next_mark import next_mark
+from pipeline.landing.next_mark import grown_topics, next_mark
 from pipeline.landing.noticed import Noticed
 from pipeline.landing.passed_beats import PassedBeats
 from pipeline.landing.plan import Plan, PlanContext, plan
@@ -276,9 +276,9 @@ class Landing:
                 chosen = self._left_out(chosen, listing, held)
                 continue
             facts = self._gathered(staged, listing, floors)
-            own = facts.doubted, self.mark, floors
-            if strange := unexplained_rows(self.log, staged, *own):
-                epochs, more = explain(epochs, listing, strange, waived)
+            own, grown = (facts.doubted, self.mark, floors), grown_topics(self.mark, chosen)
+            if strange := unexplained_rows(self.log, staged, *own, grown=grown):
+                epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
                 held.update(more)
                 chosen = self._left_out(chosen, listing, more)
             else:

@@ -80,7 +80,12 @@ def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
     at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
     at = replace(at, schemas=after(mark.schemas, facts.schemas), quarantine=_left(mark, plan))
-    return replace(at, grown=_grown(mark, plan), trimmed=topics, parts={**mark.parts, **parts})
+    return replace(
+        at,
+        grown=tuple(sorted(grown_topics(mark, plan))),
+        trimmed=topics,
+        parts={**mark.parts, **parts},
+    )
 
 
 def _left(mark: Mark, plan: Plan) -> dict[str, Quarantine]:
@@ -218,12 +223,13 @@ def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     return {**old, **{name: max(number, old.get(name, number)) for name, number in new.items()}}
 
 
-def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
+def grown_topics(mark: Mark, plan: Plan) -> frozenset[str]:
+    """Topics that have gained partitions up to *plan*: their keys may have moved."""
     added = {TopicPartition.parse(name).topic for name in plan.offsets.keys() - mark.offsets.keys()}
     if not added:
-        return mark.grown
+        return frozenset(mark.grown)
     topics = {TopicPartition.parse(name).topic for name in mark.offsets}
-    return tuple(sorted({*mark.grown, *(added & topics)}))
+    return frozenset({*mark.grown, *(added & topics)})
 
 
 def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:

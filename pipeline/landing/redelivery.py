@@ -41,6 +41,7 @@ Said = tuple[str | None, ...]  # these, or source and transaction before them
 _COPIES = 10_000  # refused rows in a run, and landed ones at their places and the one behind them
 _RUNS = 1_000  # of refused rows in a batch of one partition
 _HALVES = {str(Op.DELETE), str(Op.CREATE)}
+_Indexes = npt.NDArray[np.int64]
 _FAR = 4 * 2**20  # bytes of a log between two rows that are not looked for together
 
 
@@ -104,24 +105,38 @@ def _never(_: str, __: Order) -> bool:
     return False
 
 
+class StrangeRows(dict[TopicPartition, int]):
+    """Partition -> lowest offset of a row that goes back and repeats nothing.
+
+    ``bounds``: what there was too much of in a partition to tell whether the broker refused it.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        super().__init__()
+        self.bounds: dict[TopicPartition, str] = {}
+
+
 def unexplained(
     rows: pa.Table,
     back: Mapping[TopicPartition, tuple[int, ...]],
     landed: Callable[[Asked], pa.Table],
     outdated: Callable[[str, Order], bool] = _never,
-) -> dict[TopicPartition, int]:
+    grown: Set[str] = frozenset(),
+) -> StrangeRows:
     """Partition -> lowest offset among the *back* rows that equal no row before them.
 
     Rows that a broker refused at first are left out.  *rows* are the batch's rows of the topics of
     *back*; *landed* reads the change log, once for each source that has such rows, and twice
     more for a partition with rows that repeat nothing.  Both have at least ``COLUMNS``.
-    *outdated* tells whether a statement about a shard has landed that is newer than an order.
+    *outdated* tells whether a statement about a shard has landed that is newer than an order,
+    *grown* are topics where a key may have been in another partition before.
     """
     said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
     ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
     low = _are_low(ordered, back)
     suspects, first = ordered.filter(pa.array(low)), ordered.filter(pa.array(~low))
-    found: dict[TopicPartition, int] = {}
+    found = StrangeRows()
     for source in pc.unique(suspects["source"]).to_pylist():
         own = suspects.filter(pc.equal(suspects["source"], source))
         log = landed(_near(source, own))
@@ -133,8 +148,10 @@ def unexplained(
             runs = [
                 r for r in _runs(its, offsets) if r.rises and not r.is_outdated(source, outdated)
             ]
-            if left := offsets - _refused(source, at, its, runs, landed):
+            if left := offsets - _refused(source, at, its, runs, landed, grown=grown):
                 found[at] = min(left)
+                if bound := _bound_met(its, offsets):
+                    found.bounds[at] = bound
     return found
 
 
@@ -151,6 +168,8 @@ def _refused(
     own: pa.Table,
     runs: "Sequence[_StrangeRun]",
     landed: Callable[[Asked], pa.Table],
+    *,
+    grown: Set[str],
 ) -> frozenset[int]:
     """Offsets of strange rows of one partition that the broker refused when they came first.
 
@@ -170,7 +189,8 @@ def _refused(
     if not runs:
         return frozenset()
     partial = landed(PartialFrom(source, at.topic, min(run.first.log for run in runs)))
-    partial = partial.filter(pc.equal(partial["partition"], at.partition))
+    if at.topic not in grown:  # else the key of a refused row may have been in another partition
+        partial = partial.filter(pc.equal(partial["partition"], at.partition))
     highest = max((Order(**order) for order in partial["order"].to_pylist()), default=None)
     whole = (run for run in runs if highest is None or highest < run.first)
     return frozenset(row.offset for run in whole for row in run.rows)
@@ -262,18 +282,34 @@ def _agrees(row: _PlacedRow, said: Set[Said]) -> bool:
 
 def _runs(rows: pa.Table, strange: frozenset[int]) -> Iterator[_StrangeRun]:
     """Each run in *rows*, which are one partition's, by offset; none where they are too many."""
-    offsets = np.asarray(rows["offset"])
-    sorting = np.argsort(offsets)
-    odd = np.isin(offsets[sorting], np.array(sorted(strange), np.int64))
-    begins = np.flatnonzero(odd & ~np.concatenate([[False], odd[:-1]]))
-    ends = np.flatnonzero(odd[:-1] & ~odd[1:]) + 1  # the first row behind each run
+    sorting, begins, ends = _run_bounds(rows, strange)
     if len(begins) > _RUNS:
         return
+    ends = ends[ends < rows.num_rows]  # the first row behind each run
     behind = _PlacedRow.read(rows.take(pa.array(sorting[ends])))
     for begin, end, row in zip(begins.tolist(), ends.tolist(), behind, strict=False):
         if end - begin <= _COPIES:
             own = rows.take(pa.array(sorting[begin:end]))
             yield _StrangeRun(tuple(_PlacedRow.read(own)), row)
+
+
+def _run_bounds(rows: pa.Table, strange: frozenset[int]) -> tuple[_Indexes, _Indexes, _Indexes]:
+    """*rows* by offset, and among these where each run begins, and where it ends, exclusive."""
+    offsets = np.asarray(rows["offset"])
+    sorting = np.argsort(offsets)
+    odd = np.isin(offsets[sorting], np.array(sorted(strange), np.int64))
+    begins = np.flatnonzero(odd & ~np.concatenate([[False], odd[:-1]]))
+    ends = np.flatnonzero(odd & ~np.concatenate([odd[1:], [False]])) + 1
+    return sorting, begins, ends
+
+
+def _bound_met(rows: pa.Table, strange: frozenset[int]) -> str:
+    """Why *strange* rows of one partition are too many to be told from another log; else empty."""
+    _, begins, ends = _run_bounds(rows, strange)
+    if len(begins) > _RUNS:
+        return f"{len(begins):,} runs of such rows in one batch are more than {_RUNS:,}"
+    longest = int(np.max(ends - begins, initial=0))
+    return f"{longest:,} such rows in a row are more than {_COPIES:,}" if longest > _COPIES else ""
 
 
 def _within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:

@@ -1,7 +1,7 @@
 """A batch's files before anybody names them: written, read again, and found in the change log."""
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,7 @@ from pipeline.landing.redelivery import (
     Asked,
     Between,
     PartialFrom,
+    StrangeRows,
     unexplained,
 )
 from pipeline.landing.tally import RunTally
@@ -151,21 +152,23 @@ def unexplained_rows(
     doubted: Collection[TopicPartition],
     mark: Mark,
     floors: Mapping[str, Order] = NO_FLOORS,
-) -> dict[TopicPartition, int]:
+    *,
+    grown: Set[str] = frozenset(),
+) -> StrangeRows:
     """Where a batch goes back and repeats nothing: partition -> first such offset.
 
     *doubted* are the partitions that may, *mark* is that before the batch, *floors* are as of
-    :func:`pipeline.landing.inversions.tops`.
+    :func:`pipeline.landing.inversions.tops`, *grown* are topics that have gained partitions.
     """
     if not doubted:
-        return {}
+        return StrangeRows()
     told = partial(staged_rows, log.store, staged.files)
     back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), mark.high, floors)
     if not back:
-        return {}
+        return StrangeRows()
     rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
-    return unexplained(rows, back, partial(near, log), partial(is_outdated, mark))
+    return unexplained(rows, back, partial(near, log), partial(is_outdated, mark), grown)
 
 
 def near(log: ChangeLog, asked: Asked) -> pa.Table:

@@ -101,6 +101,17 @@ def test_a_hold_says_whether_the_server_answers() -> None:
     assert ["server does not answer" in one for one in told] == [False, True]
 
 
+def test_f140_a_hold_names_the_bound_above_which_nobody_asks_what_a_broker_refused() -> None:
+    told = [
+        explain(MOVED, listed(), {SECOND: 0}, frozenset(), bounds)[1]["s"].detail
+        for bounds in ({SECOND: "20 such rows in a row are more than 10"}, {TP: "of another"})
+    ]
+
+    assert "20 such rows in a row are more than 10 that can be told from another log" in told[0]
+    assert "take a new base" in told[0]
+    assert "of another" not in told[1]
+
+
 def test_what_a_person_waives_is_taken_for_a_new_log_from_its_row_on() -> None:
     waived = frozenset({f"disorder:s:{SECOND}:7@2"})
 

@@ -425,6 +425,15 @@ def test_f140_a_newer_statement_that_has_landed_may_have_met_no_refused_row(
     assert unexplained(sent, {TP: (4, 5, 6)}, Log(rows(*BEFORE)), asked) == found
 
 
+def test_f140_in_a_topic_that_has_gained_partitions_the_row_of_some_columns_may_be_in_any() -> None:
+    partial = live(9, 50, partition=1, changed=["name"])
+    sent = rows(live(4, 20), live(5, 30), live(6, 40), live(7, 50))
+    log = Log(rows(*BEFORE, partial))
+
+    assert unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.u"})) == {}
+    assert unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.t"})) == {TP: 5}
+
+
 def test_f140_the_rows_before_may_stand_in_the_same_batch() -> None:
     sent = rows(*BEFORE, live(4, 20), live(5, 30), live(6, 40), live(7, 50))
 
@@ -461,4 +470,39 @@ def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
     refused = (live(4 + number, 20 + number) for number in range(many))
     sent = rows(*refused, live(4 + many, 90_000))
 
-    assert unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed)) == found
+    strange = unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed))
+
+    assert strange == found
+    bound = "10,001 such rows in a row are more than 10,000"
+    assert strange.bounds == ({TP: bound} if found else {})
+
+
+@pytest.mark.parametrize(
+    ("runs", "bound"),
+    [
+        pytest.param(1_000, None, id="as many as are looked at"),
+        pytest.param(
+            1_001, "1,001 runs of such rows in one batch are more than 1,000", id="one more"
+        ),
+    ],
+)
+def test_f140_more_runs_of_refused_rows_are_told_as_too_many(runs: int, bound: str | None) -> None:
+    landed = rows(*(live(number, 10 * number) for number in range(runs + 2)))
+    sent = [
+        row
+        for number in range(runs)
+        for row in (
+            live(10_000 + 2 * number, 10 * number + 5),
+            live(10_001 + 2 * number, 10 * number + 10),
+        )
+    ]
+    low = tuple(each["offset"] for each in sent)
+
+    strange = unexplained(rows(*sent), {TP: low}, Log(landed))
+
+    assert strange == ({} if bound is None else {TP: 10_000})
+    assert strange.bounds == ({} if bound is None else {TP: bound})
+
+
+def test_f140_few_rows_that_nothing_explains_met_no_bound() -> None:
+    assert unexplained(rows(live(4, 30)), {TP: (4,)}, Log(rows(*BEFORE))).bounds == {}
