@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -63,6 +63,11 @@ class Gap:
     def is_of_several(self, tables: Mapping[str, str | None]) -> bool:
         """Whether it is, or was, of several of *tables*, which are told by their shards' names."""
         return self.shared or len({tables.get(name, name) for name in self.shards}) > 1
+
+    def after(self, earlier: Iterable["Gap"], tables: Mapping[str, str | None]) -> "Gap":
+        """The same gap, told again while its cause lasts: of several *tables* if one before was."""
+        every = (self, *earlier)
+        return replace(self, shared=any(one.is_of_several(tables) for one in every))
 
     @classmethod
     def noticed(

@@ -56,9 +56,8 @@ def with_hazards(
     for id_, one in known.items():
         gap = _gap(id_, one, gaps, made, router)
         if gap.shards:
-            was = read_gap(before.gaps[id_]) if id_ in before.gaps else gap
-            shared = any(one.is_of_several(made.shards) for one in (was, gap))
-            gaps[id_] = tell_gap(replace(gap, shared=shared))
+            were = (read_gap(before.gaps[id_]),) if id_ in before.gaps else ()
+            gaps[id_] = tell_gap(gap.after(were, made.shards))
     left = {id_: one for id_, one in known.items() if not _is_over(one, made, orderings)}
     return replace(made, gaps=gaps, hazards=left)
 

@@ -285,8 +285,7 @@ def _gaps(
         left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
-        shared = gap.is_of_several(mark.shards)
-        result[gap.id] = tell_gap(replace(gap, shards=left, shared=shared))
+        result[gap.id] = tell_gap(replace(gap.after((), mark.shards), shards=left))
     return result
 
 

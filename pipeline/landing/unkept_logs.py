@@ -62,8 +62,7 @@ def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
     why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
     gap = Gap.noticed(topic, first, why, short, batch=batch)  # told the same as long as it lasts
     were = (one for one in map(read_gap, before.gaps.values()) if one.topic == topic)
-    shared = any(one.is_of_several(made.shards) for one in (gap, *were))
-    return replace(gap, shared=shared)  # a table that is left is in what befell all of them
+    return gap.after(were, made.shards)  # a table that is left is in what befell all of them
 
 
 def _there(made: Mark, before: Mark, source: str) -> set[str]:
