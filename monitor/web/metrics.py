@@ -11,8 +11,9 @@ check that passed is UNKNOWN; what failed has not been disproved.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from alerts.model import IncidentState, Severity
 from checks.model import Outcome
@@ -25,6 +26,7 @@ from monitor.web.image_metrics import IMAGE_METRICS
 from monitor.web.metric import Metric, Row
 from pipeline.lags.lag import MOVING
 from pipeline.model import Missing
+from pipeline.report import SparkWork
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OLD = timedelta(seconds=10)
@@ -228,20 +230,13 @@ def _budgets(board: Board, _: datetime) -> Iterator[Row]:
             yield (view.table.name,), view.budget.total_seconds()
 
 
-def _spark_jobs(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((work,), float(done.jobs)) for work, done in sorted(board.spark.items()))
+def _spark(told: Callable[[SparkWork], float]) -> Callable[[Board, datetime], Iterator[Row]]:
+    """Rows of what is *told* of Spark's jobs, by their work."""
 
+    def rows(board: Board, _: datetime) -> Iterator[Row]:
+        yield from (((work,), float(told(done))) for work, done in sorted(board.spark.items()))
 
-def _spark_tasks(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((work,), float(done.tasks)) for work, done in sorted(board.spark.items()))
-
-
-def _spark_rows(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((work,), float(done.rows)) for work, done in sorted(board.spark.items()))
-
-
-def _spark_seconds(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((work,), done.seconds) for work, done in sorted(board.spark.items()))
+    return rows
 
 
 def _skipped(board: Board, _: datetime) -> Iterator[Row]:
@@ -415,15 +410,19 @@ SPARK_JOBS = Metric(
     "sluice_spark_jobs_total",
     ("work",),
     "Spark jobs that landed a batch or merged slices since the service began; absent before one.",
-    _spark_jobs,
+    _spark(attrgetter("jobs")),
 )
-SPARK_TASKS = Metric("sluice_spark_tasks_total", ("work",), "Tasks of these jobs.", _spark_tasks)
-SPARK_ROWS = Metric("sluice_spark_rows_total", ("work",), "Rows that these jobs read.", _spark_rows)
+SPARK_TASKS = Metric(
+    "sluice_spark_tasks_total", ("work",), "Tasks of these jobs.", _spark(attrgetter("tasks"))
+)
+SPARK_ROWS = Metric(
+    "sluice_spark_rows_total", ("work",), "Rows that these jobs read.", _spark(attrgetter("rows"))
+)
 SPARK_SECONDS = Metric(
     "sluice_spark_seconds_total",
     ("work",),
     "Seconds from each of these jobs' start to its end, in sum.",
-    _spark_seconds,
+    _spark(attrgetter("seconds")),
 )
 
 METRICS = (
