@@ -206,9 +206,12 @@ class VerdictRecorder:
             if one.check not in self.gating or not self._tells_all(one):
                 continue
             of = f"{one.check}:{one.table}:"
+            own = [id_ for id_ in self.records.waivers.waived() if id_.startswith(of)]
+            if not own:
+                continue
             named = tuple(f"{of}{key}" for key in one.ruling.keys)
             fails = one.ruling.outcome is Outcome.FAIL
-            found = {id_ for id_ in self.records.waivers.waived() if fails and overlaps(id_, named)}
+            found = {id_ for id_ in own if fails and overlaps(id_, named)}
             why = f"{one.check} did not find it again: {one.ruling.reason}"
             try:
                 if count := self.records.waivers.end(of, why=why, at=one.at, but=found):
