@@ -6,7 +6,7 @@ reference to one.  Pure.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.finding import Demand
@@ -33,6 +33,11 @@ def is_secret(value: str, *, named: bool) -> bool:
     if named and clear != value and _LOGS_IN.search(clear):
         return bool(_OPTION.search(clear))
     return named or bool(_KEY.search(clear) or _LOGIN.search(clear))
+
+
+def left_out(groups: Iterable[frozenset[str]], present: Collection[str]) -> set[str]:
+    """Settings of *groups* of which one is enough, and *present*: no other of these is added."""
+    return {name for group in groups if not group.isdisjoint(present) for name in group}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +95,8 @@ class Registration:
         """What it is to be set to, where it is set to *now*."""
         if now is None:
             return dict(self.wanted)
-        left_out = {name for group in self.together if group & now.keys() for name in group}
-        added = {name: value for name, value in self.wanted.items() if name not in left_out}
+        left = left_out(self.together, now)
+        added = {name: value for name, value in self.wanted.items() if name not in left}
         firmly = {one.name: self._value(one, now) for one in self._unmet(now)}
         kept = {name: value for name, value in now.items() if not self.forbidden(name)}
         return {**added, **kept, **firmly}

@@ -17,7 +17,7 @@ from pipeline.collectors.connect.connected import (
 from pipeline.collectors.connect.converters import NULLS, SIDES, classes, converters, demands
 from pipeline.collectors.connect.include_lists import include_lists
 from pipeline.collectors.connect.table_filter import TABLES, listed
-from pipeline.collectors.registration import REFERENCE, CollectionScope, is_secret
+from pipeline.collectors.registration import REFERENCE, CollectionScope, is_secret, left_out
 from pipeline.errors import ConfigError
 from pipeline.finding import Demand
 from pipeline.settings import KafkaSecurity, SourceSettings
@@ -73,10 +73,8 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
         **database.settings(scope),
         **include_lists(scope.rules, source.heartbeat, database.lists),
     }
-    for group in (lists(), *(one.alternatives for one in every_database())):
-        if group & own.keys():
-            found = {name: value for name, value in found.items() if name not in group}
-    return {**found, **own}
+    left = left_out((lists(), *(one.alternatives for one in every_database())), own)
+    return {**{name: value for name, value in found.items() if name not in left}, **own}
 
 
 def require_references(own: Mapping[str, str]) -> None:
