@@ -26,14 +26,14 @@ _SPARK_NO_SECRET = re.compile(  # they are about a secret, and hold none
 )
 
 
-def may_be_secret(name: str) -> bool:
+def may_be_spark_secret(name: str) -> bool:
     """Whether Spark's setting of that *name* may hold a secret: no command line may show it."""
     return bool(_SPARK_SECRET.search(name))
 
 
-def is_secret(name: str) -> bool:
+def is_spark_secret(name: str) -> bool:
     """Whether Spark's setting of that *name* holds a secret, which is never written in clear."""
-    return may_be_secret(name) and not _SPARK_NO_SECRET.search(name)
+    return may_be_spark_secret(name) and not _SPARK_NO_SECRET.search(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,11 @@ class TlsFiles:
     ca: str = ""
     certificate: str = ""
     key: str = ""
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return bool(self.ca or self.certificate or self.key)
 
 
 @dataclass(frozen=True, slots=True)

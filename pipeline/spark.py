@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import UnreachableError
 from pipeline.report import SparkWork
-from pipeline.settings import PipelineSettings, may_be_secret
+from pipeline.settings import PipelineSettings, may_be_spark_secret
 from pipeline.worker_environment import NICENESS, PRELOADED
 
 _SETTINGS = {
@@ -97,7 +97,7 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
     if SparkContext._gateway is not None:
         return
     every = {"spark.app.name": name, "spark.master": master, **options}
-    plain = {key: value for key, value in every.items() if not may_be_secret(key)}
+    plain = {key: value for key, value in every.items() if not may_be_spark_secret(key)}
     gateway = launch_gateway(  # type: ignore[no-untyped-call]
         SparkConf().setAll(list(plain.items()))
     )

@@ -44,8 +44,7 @@ from pipeline.settings import (
     MirrorSettings,
     PublishRule,
     SourceSettings,
-    TlsFiles,
-    is_secret,
+    is_spark_secret,
 )
 from pipeline.tls import client_context
 
@@ -154,7 +153,7 @@ def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], li
         faults += wrong
     tuning = raw.get("pipeline")
     if isinstance(tuning, Mapping) and isinstance(spark := tuning.get("spark"), Mapping):
-        names = [name for name in spark if isinstance(name, str) and is_secret(name)]
+        names = [name for name in spark if isinstance(name, str) and is_spark_secret(name)]
         read, wrong = resolve_names(spark, names, "pipeline.spark", folder)
         known["pipeline"] = {**tuning, "spark": read}
         faults += wrong
@@ -270,9 +269,8 @@ def _unreadable(config: Config) -> Iterator[str]:
                 except OSError as error:
                     yield f"{at}.{name}: cannot read {file}: {error.strerror}"
     for at, files, needed in tls_files(config):
-        own = TlsFiles(ca=files.ca, certificate=files.certificate, key=files.key)
-        if own != TlsFiles() and not needed and bool(own.certificate) == bool(own.key):
+        if files.given and not needed and bool(files.certificate) == bool(files.key):
             try:
-                client_context(own)
+                client_context(files)
             except ConfigError as error:
                 yield f"{at}.{error}"

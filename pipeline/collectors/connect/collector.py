@@ -170,7 +170,7 @@ class ConnectCollector:
 
     def _verification(self) -> ssl.SSLContext | bool:
         files = TlsFiles(ca=self.ca, certificate=self.certificate, key=self.key)
-        if files == TlsFiles():
+        if not files.given:
             return vouched(self.url)
         try:
             return client_context(files)

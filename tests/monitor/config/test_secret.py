@@ -9,7 +9,7 @@ import pytest
 
 from monitor.config.file import parse
 from pipeline.errors import ConfigError
-from pipeline.settings import may_be_secret
+from pipeline.settings import may_be_spark_secret
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL
 
@@ -152,7 +152,7 @@ def test_a_secret_of_spark_is_not_written_down(name: str, monkeypatch: pytest.Mo
         "name where it is: {env: NAME} or {file: PATH}"
     ]
     assert config.pipeline.spark == {name: "0123"}
-    assert may_be_secret(name), "a command line would show it"
+    assert may_be_spark_secret(name), "a command line would show it"
 
 
 @pytest.mark.parametrize("name", PLAIN_SETTINGS + ABOUT_SECRETS)
@@ -160,4 +160,4 @@ def test_a_setting_of_spark_that_is_no_secret_may_be_written_down(name: str) -> 
     config = parse(MINIMAL + f"pipeline: {{spark: {{{name}: x}}}}\n", Path("/etc/s"))
 
     assert config.pipeline.spark == {name: "x"}
-    assert may_be_secret(name) == (name in ABOUT_SECRETS), "Spark needs it at its start"
+    assert may_be_spark_secret(name) == (name in ABOUT_SECRETS), "Spark needs it at its start"
