@@ -14,7 +14,7 @@ LINEAGE_ROUTES = APIRouter(prefix="/v1")
 
 @LINEAGE_ROUTES.get("/lineage", responses={200: answer(list[answers.ColumnLink]), **NOT_FOUND})
 def lineage(parts: Parts, name: Text) -> JSONResponse:
-    """Each source column with its mirror's; 400 if nothing that has landed is called so."""
+    """Each source column with its mirror's; 404 if nothing that has landed is called so."""
     return render.Answer([_told(one) for one in parts.lineage().of(name)])
 
 
