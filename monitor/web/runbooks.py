@@ -33,6 +33,7 @@ body { max-width: 48rem; margin: 1rem auto; padding: 0 1rem; overflow-wrap: anyw
 pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886; border-radius: .4rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 th { white-space: nowrap; }
+td code { overflow-wrap: normal; }
 td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
 :target { background: #fdf0d3; color: #16202a; }
 </style></head><body><p><a href="{{ home }}">Sluice</a></p>

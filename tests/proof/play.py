@@ -25,6 +25,7 @@ class Play:
     states: Counter[ReadinessState] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     seconds: int = 0
+    calm: bool = False  # nothing new happens; what is broken is still mended
     _dead: int = 0
     _mends: list[tuple[int, Callable[[], object]]] = field(default_factory=list)
     _waiting: list[tuple[Stage, datetime]] = field(default_factory=list)
@@ -34,7 +35,7 @@ class Play:
         model, random = self.model, self.model.random
         model.change()
         self.mend()
-        if random.random() < 0.15 and len(self._mends) < 3:
+        if random.random() < 0.15 and len(self._mends) < 3 and not self.calm:
             self._happen()
         self._dead = max(self._dead - 1, 0)
         if not self._dead:
