@@ -238,7 +238,7 @@ class Rewrite:
         stay[made.found.position[leaves(made.verdicts)]] = False
         new = made.rows.filter(pa.array(stands(made.verdicts)))
         after = pa.concat_tables([rows.filter(pa.array(stay)), _fitting(new, rows.schema)])
-        counts = counts_of(made.verdicts, floored)
+        counts = counts_of(made, floored)
         if len(after) != len(rows) + counts.inserted - counts.deleted - floored:
             raise HeldError("account", f"{task.snapshot.uri}: {counts}, but {len(after)} rows")
         file = write(task.snapshot.uri, after, self.compression)

@@ -211,9 +211,9 @@ def _of_tables_alone(alone: Sequence[str], late: Mapping[str, SnapshotAgain]) ->
     shown = ", ".join(Shard.parse(name).name for name in alone[:SHOWN_ALONE])
     more = f" and {len(alone) - SHOWN_ALONE} more" if len(alone) > SHOWN_ALONE else ""
     return (
-        f"up to {since} the collector took a snapshot of {shown}{more} alone, and rows that it"
-        ' did not read were deleted from the mirror: if it had "additional-conditions", or if'
-        ' nobody asked for it, run "sluice bootstrap" for each'
+        f"up to {since} the collector took a snapshot of {shown}{more} alone; where it did not"
+        " read rows of the mirror, the table is held (unread_rows): if it had"
+        ' "additional-conditions", or if nobody asked for it, run "sluice bootstrap" for each'
     )
 
 

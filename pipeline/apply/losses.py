@@ -1,18 +1,25 @@
 """Are all changes that a mirror needs in the change log?  Only a new base helps where they are not.
 
 Changes may have been lost before they landed, may no longer be kept, or may have been written by
-other standards than those of today.  Pure.
+other standards than those of today.  A new base is none where it read a part of the rows.  Pure.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from shlex import quote
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.moved_rows import RowMove
+from pipeline.apply.turn import Counts
+from pipeline.changelog.slices import WantedBatches
 from pipeline.errors import HeldError
 from pipeline.living import is_there
-from pipeline.mark import Mark
-from pipeline.model import Table
+from pipeline.mark import Mark, source_of
+from pipeline.model import Order, SnapshotAgain, Table
+from pipeline.report import Hold
 from pipeline.row_standards import ALWAYS
+
+FEW_ROWS = 100  # or a tenth: so many may go unasked by a snapshot that heals a loss
+FEW_OF_ALL = 0.1
 
 
 def require_landed(
@@ -86,6 +93,53 @@ def require_archived(table: Table, kept: int, waived: Collection[str]) -> None:
         detail += " has them, and a mirror that is made anew would lack them"
         advice = "put the mirror back; or waive this, and copy them from the old one into the new"
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
+
+
+def unread_rows(table: Table, mark: Mark, batches: WantedBatches, counts: Counts) -> Hold | None:
+    """The hold of a *table* of which a snapshot did not read rows that its mirror has.
+
+    A collector's snapshot may have been asked for with a condition on the rows, and no event shows
+    it.  A mirror that is short of nothing loses no row by a new snapshot but those of which a
+    delete tells; where something was lost before it, or unread, many rows are asked about.
+    *counts* are those of the turn that takes up *batches*.  Cannot see: rows that no turn had
+    applied before it, which the change log alone has.
+    """
+    found = [
+        (str(shard), again)
+        for shard in table.shards
+        if batches.after < mark.complete.get(str(shard), -1) <= batches.until
+        and (again := _taken_again(mark, str(shard))) is not None
+    ]
+    healing = any(again.asked or name not in mark.again for name, again in found)
+    most = max(FEW_ROWS, FEW_OF_ALL * counts.floored) if healing else 0
+    if not found or counts.untold <= most:
+        return None
+    name, again = found[0]
+    rows = f"{counts.untold} of {counts.floored} rows that the mirror has from before it"
+    id_ = f"unread_rows:{table.name}@{again.batch}"
+    advice = (
+        f"if it had a condition, or nobody knows: sluice bootstrap {quote(table.name)};"
+        f" if these rows are gone from the source, let it delete them: waive {id_}"
+    )
+    if mark.reached(source_of(name)) is not None and not mark.passed(source_of(name), again.order):
+        detail = (
+            f"the snapshot of {name} did not read {rows}, and their deletes may be on their way"
+        )
+        return Hold(id_, table.name, "awaited", f"{detail}; {advice}")
+    detail = f"the snapshot of {name} did not read {rows}, and no change tells that they are gone"
+    return Hold(id_, table.name, "unread_rows", f"{detail}; {advice}")
+
+
+def _taken_again(mark: Mark, shard: str) -> SnapshotAgain | None:
+    """The snapshot by which a *shard* has its base, if it had one before; None if it had none."""
+    base, source = mark.bases.get(shard), source_of(shard)
+    if base is None:
+        return None
+    own, whole = mark.again.get(shard), mark.again.get(source)
+    if own is not None and own.order == base:
+        return own
+    began = Order(base.epoch, base.log, base.pos)
+    return whole if whole is not None and whole.order == began else None
 
 
 def _names(table: Table) -> set[str]:

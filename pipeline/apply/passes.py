@@ -20,6 +20,7 @@ from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.late_changes import marked
+from pipeline.apply.losses import unread_rows
 from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, run
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
@@ -319,6 +320,7 @@ class Passes:
         reached, job = job.reached, self._with_late(job, outcome)
         doubt = self.watch.below(table.name, job.snapshot, waived)
         doubt = doubt or unexplained(table.name, reached, result.account)
+        doubt = doubt or unread_rows(table, landed.mark, job.wanted, result.counts)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:

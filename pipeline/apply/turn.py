@@ -31,12 +31,13 @@ from pipeline.apply.decide import (
     stands,
     withdrawn,
 )
+from pipeline.apply.decide import standing as standing_rows
 from pipeline.apply.fills import Fill, filled
 from pipeline.apply.floors import Floors, below, highest
 from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.made_whole import ValueSources, made_whole
 from pipeline.apply.partial_rows import Peek, is_partial
-from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
+from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain, rank
 from pipeline.apply.references import ReferredTable, Searches, standing
 from pipeline.apply.validation import DecidedSlice, Demands, require_valid
 from pipeline.errors import HeldError
@@ -89,7 +90,8 @@ class TurnTask(Generic[S]):
 class Counts:
     """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``.
 
-    Those of ``archived`` are still there, and were deleted.
+    Those of ``archived`` are still there, and were deleted.  ``untold`` are those of ``floored``
+    of which no change of the slice tells: neither a newer row, nor a delete.
     """
 
     inserted: int
@@ -99,6 +101,7 @@ class Counts:
     again: int
     floored: int
     archived: int = 0
+    untold: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +110,8 @@ class Decided:
 
     ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
     sets, below which the mirror's rows go; ``floors`` are all that are to be remembered.
-    ``outlived`` counts the changes below those, which are not looked at.
+    ``outlived`` counts the changes below those, which are not looked at.  ``told`` counts the rows
+    that go below ``raised`` of which the slice tells.
     """
 
     folded: Folded
@@ -117,6 +121,7 @@ class Decided:
     raised: Floors
     floors: Mapping[Shard, Order]
     outlived: int = 0
+    told: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +172,9 @@ def decided(
     if (some := is_partial(folded.rows) & stands(verdicts)).any():
         known = _sources(task, changes, folded, look, peek)
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
-    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
+    told_rows = int((found.there & ~standing_rows(found, raised)).sum())
+    told_rows += _deleted_below(task.changes, raised, folded)
+    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows, told_rows)
     if task.demands is not None:
         require_valid(task.demands, _slice(task, made, searches, peek))
     return made
@@ -306,9 +313,33 @@ def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verd
     return withdrawn(verdicts, gone, found.there & found.owned.archived)
 
 
-def counts_of(verdicts: Verdicts, floored: int) -> Counts:
+def _deleted_below(changes: pa.Table, raised: Floors, folded: Folded) -> int:
+    """How many rows that a mirror had before the *changes* were deleted below the *raised* floors.
+
+    A key whose first change there creates its row had none; of one in *folded* another row tells.
+    """
+    rows = _rows_of(changes, *ROW_OPS)
+    rows = rows.filter(pa.array(below(owned(rows), raised)))
+    rows = rows.filter(pc.invert(pc.is_in(plain(rows["key"]), value_set=_keys(folded.rows))))
+    oldest_first = rows.take(pa.array(np.lexsort(rank(rows)[::-1])))
+    own = [plain(oldest_first[name]) for name in ("source", "shard", "key")]
+    keys = pa.table([*own, plain(oldest_first["op"])], ["source", "shard", "key", "op"])
+    ends = keys.group_by(["source", "shard", "key"], use_threads=False).aggregate(
+        [("op", "first"), ("op", "last")]
+    )
+    gone = pc.and_(
+        pc.equal(ends["op_last"], str(Op.DELETE)), pc.not_equal(ends["op_first"], str(Op.CREATE))
+    )
+    return int(pc.sum(gone).as_py() or 0)
+
+
+def _keys(rows: pa.Table) -> pa.Array:
+    return plain(rows["key"]).combine_chunks()
+
+
+def counts_of(made: Decided, floored: int) -> Counts:
     """Count each verdict once; *floored* comes from the mirror."""
-    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
+    number = np.bincount(made.verdicts, minlength=len(RowVerdict)).tolist()
     return Counts(
         inserted=number[RowVerdict.INSERT],
         updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
@@ -317,6 +348,7 @@ def counts_of(verdicts: Verdicts, floored: int) -> Counts:
         again=number[RowVerdict.AGAIN],
         floored=floored,
         archived=number[RowVerdict.ARCHIVE],
+        untold=max(0, floored - made.told),
     )
 
 

@@ -59,7 +59,7 @@ def turn(
     _add_replaced(gone, made.verdicts, made.found)
     rows = made.rows.filter(pa.array(stands(made.verdicts)))
     actions = _write(task, mirror, rows, gone, into or mirror.store)
-    counts = counts_of(made.verdicts, floored)
+    counts = counts_of(made, floored)
     _confirm(task, mirror, counts, actions)
     account = account_of(task, made, counts)
     return Written(task.snapshot.version, actions, counts, account, made.floors)

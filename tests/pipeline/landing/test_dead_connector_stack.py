@@ -123,22 +123,53 @@ def test_f141_a_snapshot_of_one_table_empties_no_other_mirror(
     pipe: Callable[..., Pipe], servers: Servers
 ) -> None:
     """A blocking snapshot, asked for by a signal: it reads rows of that table only."""
-    name, kafka = "one_table", servers.kafka.bootstrap
+    p = listening(pipe, servers, "one_table")
+
+    ask(p)
+
+    assert_equal(p)
+    assert p.lane.mark.snaps == {}
+
+
+def test_f102_a_snapshot_of_some_rows_deletes_no_other_rows(
+    pipe: Callable[..., Pipe], servers: Servers
+) -> None:
+    """A blocking snapshot with a condition; the table waits for a base that has none."""
+    p = listening(pipe, servers, "some_rows")
+    p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2'), (3, 'n3', 'o3')")
+    p.catch_up()
+    only = {"data-collection": "some_rows.t", "filter": "SELECT * FROM some_rows.t WHERE id = 2"}
+
+    ask(p, **{"additional-conditions": [only]})
+
+    held = {turn.hold.reason for turn in p.applied if turn.hold is not None}
+    assert p.pairs() == {1: "n1", 2: "n2", 3: "n3"}
+    assert held == {"unread_rows"}
+
+    bootstrap(p, "t")
+    p.catch_up()
+    assert_equal(p)
+
+
+def listening(pipe: Callable[..., Pipe], servers: Servers, name: str) -> Pipe:
+    """As :func:`begin`, with a collector that takes signals from a topic."""
+    kafka = servers.kafka.bootstrap
     signals = {"enabled.channels": "kafka", "kafka.topic": f"{name}-signals"}
     signals |= {"kafka.bootstrap.servers": kafka, "poll.interval.ms": "200"}
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
     admin.close()
-    p = begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
-    before = p.lane.mark.bases[f"{name}/{name}.t"]
-    signal = {"data-collections": [rf"{name}\.t"], "type": "BLOCKING"}
+    return begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
+
+
+def ask(p: Pipe, **more: object) -> None:
+    """Ask for a blocking snapshot of DB.t, and go on until it has landed."""
+    shard = f"{p.name}/{p.name}.t"
+    before = p.lane.mark.bases[shard]
+    signal = {"data-collections": [rf"{p.name}\.t"], "type": "BLOCKING", **more}
     value = json.dumps({"type": "execute-snapshot", "data": signal}).encode()
-    sender = KafkaProducer(bootstrap_servers=kafka)
-    sender.send(f"{name}-signals", key=name.encode(), value=value).get(30)
+    sender = KafkaProducer(bootstrap_servers=p.servers.kafka.bootstrap)
+    sender.send(f"{p.name}-signals", key=p.name.encode(), value=value).get(30)
     sender.close()
-
-    p.until(lambda: p.lane.mark.bases[f"{name}/{name}.t"] > before)
+    p.until(lambda: p.lane.mark.bases[shard] > before)
     p.catch_up()
-
-    assert_equal(p)
-    assert p.lane.mark.snaps == {}
