@@ -135,7 +135,7 @@ class App:
             self.config.time_zone,
             clock,
             self._published,
-            self.wanted.want,
+            self.wanted,
             lambda table: tuple(self._copies_of(table)),
         )
         http = self.config.http
@@ -316,7 +316,7 @@ class App:
             image_due=self._image_due,
             copies=self._copies_of,
             kept=self.config.pipeline.upkeep.keep_changes,
-            want=self.wanted.want,
+            wanted=self.wanted,
             states=StateBook(self.store.table_states.add, self.store.table_states.newest),
         )
 

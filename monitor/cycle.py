@@ -33,6 +33,7 @@ from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
 from monitor.observe.state_book import Found, StateBook, retired
+from monitor.observe.wanted import WantedTables
 from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
 from pipeline.errors import UnreachableError
@@ -74,7 +75,7 @@ class Cycle:
     image_due: Callable[[str], timedelta | None] = lambda _: None
     kept: timedelta = timedelta(days=30)
     states: StateBook = field(default_factory=StateBook)
-    want: Callable[[Sequence[str]], object] = lambda _: None
+    wanted: WantedTables = field(default_factory=WantedTables)
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -197,7 +198,7 @@ class Cycle:
         stages = MOVING if due is None else (*MOVING, Stage.IMAGE)
         day = {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
         if day[Stage.LANDED].ready and day[Stage.MIRROR].state in OPEN:
-            self.want([inputs.table.name])  # its day is over: it waits for no cycle
+            self.wanted.want([inputs.table.name], cut)  # its day is over: it waits for no cycle
         return day
 
     def _copied(

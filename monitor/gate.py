@@ -4,7 +4,7 @@ The answer to the whole question is the gravest one: one table that is not ready
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -16,6 +16,7 @@ from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
+from monitor.observe.wanted import WantedTables
 from monitor.stage_questions import refusal
 from pipeline.cut import cut as parse_cut
 from pipeline.errors import ConfigError, UnknownNameError
@@ -49,7 +50,7 @@ class Decision:
 
 @dataclass(eq=False)
 class Gate:
-    """Answers questions of any number of jobs at once; those who wait *want* tables merged soon."""
+    """Answers questions of any number of jobs at once; what they wait for is *wanted*, and so merged soon."""
 
     watcher: Watcher
     roster: Roster
@@ -58,7 +59,7 @@ class Gate:
     zone: ZoneInfo
     clock: Callable[[], datetime]
     published: Callable[[str], bool] = lambda _: False
-    want: Callable[[Sequence[str]], object] = lambda _: None
+    wanted: WantedTables = field(default_factory=WantedTables)
     copies: Callable[[str], tuple[str, ...]] = lambda _: ()
 
     def decide(
@@ -90,9 +91,9 @@ class Gate:
                 if table is not None
             ]
             self.assessor.certify(answers)
-        waiting = [one.table for one in answers if one.state in OPEN]
-        if waiting and stage is not Stage.LANDED:
-            self.want(waiting)
+        if stage is not Stage.LANDED:
+            self.wanted.want([one.table for one in answers if one.state in OPEN], cut)
+            self.wanted.meet([one.table for one in answers if one.ready], cut)
         return Decision(tuple(answers))
 
     def hopeful(self, questions: Sequence[GateQuestion]) -> list[GateQuestion]:

@@ -39,7 +39,7 @@ class Service:
 
     ``servers`` is where they are, as the config asks the environment.  ``program`` is the module
     that knows the verb.  Its lake lies in ``s3``, if there is one, else in a folder.
-    ``spark_port`` is that of Spark's own pages, where the config asks for it; 0: it does not.
+    ``spark_port`` is that of Spark's own pages; 0: there are none.
     """
 
     home: Path
@@ -72,9 +72,13 @@ class Service:
 
     @property
     def _spark(self) -> Mapping[str, str]:
-        """The port of Spark's pages, which would listen on every address of the machine."""
-        told = {"DEMO_SPARK_PORT": f"'{self.spark_port}'", "SPARK_LOCAL_IP": "127.0.0.1"}
-        return told if self.spark_port else {}
+        """Where Spark's pages are, which would listen on every address of the machine."""
+        pages = bool(self.spark_port)
+        told = {
+            "DEMO_SPARK_PAGES": f"'{str(pages).lower()}'",
+            "DEMO_SPARK_PORT": f"'{self.spark_port}'",
+        }
+        return {**told, "SPARK_LOCAL_IP": "127.0.0.1"} if pages else told
 
     @property
     def spark_url(self) -> str:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pipeline.clocks import over
 
@@ -12,20 +12,35 @@ REMEMBERED = timedelta(minutes=2)  # a job that polls asks again before that
 
 @dataclass(eq=False)
 class WantedTables:
-    """Asked for from any thread, forgotten after a while unless they are asked for again."""
+    """Asked for from any thread, forgotten once met, or after a while unless asked for again."""
 
-    clock: Callable[[], datetime]
-    _asked: dict[str, datetime] = field(default_factory=dict)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _wishes: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)  # asked, cut
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def want(self, tables: Iterable[str]) -> None:
-        """Somebody waits for *tables*."""
+    def want(self, tables: Iterable[str], cut: datetime) -> None:
+        """Somebody waits until *tables* are complete up to *cut*."""
         now = self.clock()
         with self._turn:
-            asked = {**self._asked, **dict.fromkeys(tables, now)}
-            self._asked = {n: at for n, at in asked.items() if not over(at, REMEMBERED, now)}
+            left = {n: one for n, one in self._wishes.items() if not over(one[0], REMEMBERED, now)}
+            for name in tables:
+                _, latest = left.get(name, (now, cut))
+                left[name] = (now, max(latest, cut))
+            self._wishes = left
+
+    def meet(self, tables: Iterable[str], cut: datetime) -> None:
+        """*tables* are complete up to *cut*: nobody who asked for that waits any more."""
+        if not self._wishes:
+            return
+        met = set(tables)
+        with self._turn:
+            self._wishes = {
+                name: (asked, latest)
+                for name, (asked, latest) in self._wishes.items()
+                if name not in met or latest > cut
+            }
 
     def __call__(self) -> frozenset[str]:
         """Those that somebody waits for."""
-        now, asked = self.clock(), self._asked
-        return frozenset(name for name, at in asked.items() if not over(at, REMEMBERED, now))
+        now, wishes = self.clock(), self._wishes
+        return frozenset(n for n, (asked, _) in wishes.items() if not over(asked, REMEMBERED, now))

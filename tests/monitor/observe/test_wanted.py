@@ -18,7 +18,7 @@ class Wished(Rig):
         """With the tables that are wanted."""
         super().restart()
         self.wanted = WantedTables(self.clock)
-        self.gate.want = self.cycle.want = self.wanted.want
+        self.gate.wanted = self.cycle.wanted = self.wanted
 
 
 @pytest.fixture
@@ -37,13 +37,41 @@ def test_one_that_was_asked_for_is_wanted_for_a_while() -> None:
         return now[0]
 
     wanted = WantedTables(clock)
-    wanted.want([USERS])
+    wanted.want([USERS], NOON)
     now[0] += REMEMBERED / 2
-    wanted.want([ORDERS])
+    wanted.want([ORDERS], NOON)
 
     assert wanted() == {USERS, ORDERS}
     now[0] += REMEMBERED / 2
     assert wanted() == {ORDERS}
+
+
+def test_a_wish_ends_once_its_table_is_complete_up_to_the_latest_cut_that_was_asked_for() -> None:
+    wanted = WantedTables(lambda: NOON)
+    wanted.want([USERS, ORDERS], NOON)
+    wanted.want([USERS], NOON - timedelta(hours=1))
+
+    wanted.meet([USERS], NOON - timedelta(hours=1))
+    assert wanted() == {USERS, ORDERS}
+    wanted.meet([USERS], NOON)
+    assert wanted() == {ORDERS}
+
+
+def test_a_gate_that_has_opened_for_a_job_wants_its_table_no_more(rig: Wished) -> None:
+    cut = rig.clock().isoformat()
+    rig.beat()
+    rig.land()
+    rig.second(20)
+    rig.beat()
+    assert rig.ask(USERS, cut=cut)[0] == 404
+    assert rig.wanted() == {USERS}
+    rig.apply(USERS)
+    rig.round()
+
+    assert rig.ask(USERS, cut=cut, stage="landed")[0] == 200
+    assert rig.wanted() == {USERS}
+    assert rig.ask(USERS, cut=cut)[0] == 200
+    assert rig.wanted() == frozenset()
 
 
 def test_a_job_that_finds_the_gate_closed_for_want_of_a_merge_wants_its_table(rig: Wished) -> None:
