@@ -50,7 +50,7 @@ class Decision:
 
 @dataclass(eq=False)
 class Gate:
-    """Answers questions of any number of jobs at once; what they wait for is *wanted*, and so merged soon."""
+    """Answers questions of any number of jobs at once; what they wait for is merged soon."""
 
     watcher: Watcher
     roster: Roster
