@@ -32,8 +32,6 @@ def last_words(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) ->
 
 def told_of(last: pa.Table, outlived: pa.Table, names: Collection[str]) -> pa.Table:
     """The *outlived* changes of the keys of *last*, in columns *names* that are still there."""
-    if not len(last):
-        return outlived.slice(0, 0)
     keys = plain(last["key"]).combine_chunks()
     own = outlived.filter(pc.is_in(plain(outlived["key"]), value_set=keys))
     return _only(own, "after", names)

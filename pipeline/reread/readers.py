@@ -145,8 +145,10 @@ class RowReaders:
         if isinstance(lists, Missing):
             msg = f"source:{shard.source}: whether the collector alters columns is not known"
             raise ProofError(f"{msg}: {lists.why}")
-        for column in feed.server().columns(shard) if lists.alters else ():
-            if lists.alters and (by := lists.alters(f"{shard.name}.{column.name}")):
+        if lists.alters is None:
+            return
+        for column in feed.server().columns(shard):
+            if by := lists.alters(f"{shard.name}.{column.name}"):
                 msg = f"{shard.name}.{column.name} is left out or changed by the collector ({by})"
                 advice = "let the collector take a snapshot of it (execute-snapshot)"
                 raise ConfigError(f"{msg}; read again it would come as the source has it; {advice}")

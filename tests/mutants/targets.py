@@ -7,6 +7,7 @@ CHECKS = "tests/checks"
 LANDING = "tests/pipeline/landing"
 APPLY = "tests/pipeline/apply"
 LAGS = "tests/pipeline/lags"
+REREAD = "tests/pipeline/reread"
 OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
@@ -93,15 +94,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/partial_rows.py": (f"{APPLY}/test_partial_rows.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
-    "pipeline/reread/readers.py": (
-        "tests/pipeline/reread/test_readers.py",
-        "tests/pipeline/reread/test_bootstrap.py",
+    "pipeline/reread/readers.py": (f"{REREAD}/test_readers.py",),
+    "pipeline/reread/beginnings.py": (f"{REREAD}/test_selection.py",),
+    "pipeline/reread/selection.py": (f"{REREAD}/test_selection.py",),
+    "pipeline/reread/mirror_ids.py": (f"{REREAD}/test_selection.py",),
+    "pipeline/reread/offer.py": (f"{REREAD}/test_offer.py",),
+    "pipeline/reread/preview.py": (f"{REREAD}/test_preview.py",),
+    "pipeline/apply/archived.py": (
+        f"{APPLY}/test_archived.py",
+        f"{APPLY}/test_landed_markers.py",
+        f"{APPLY}/test_landed_partners.py",
     ),
     "pipeline/apply/archived_floors.py": (f"{APPLY}/test_archived_floors.py",),
-    "pipeline/apply/due_images.py": (
-        f"{APPLY}/test_due_images.py",
-        f"{APPLY}/test_image_doubts.py",
-    ),
+    "pipeline/apply/due_images.py": (f"{APPLY}/test_image_decisions.py",),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),
     "pipeline/landing/resubmitting.py": (
         f"{LANDING}/test_resubmitting.py",
@@ -119,6 +124,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/monitor/test_full_store.py",
     ),
     "monitor/observe/rulings.py": (f"{OBSERVE}/test_rulings.py",),
+    "monitor/observe/sampler.py": (f"{OBSERVE}/test_sampler.py",),
     "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
     "monitor/observe/clocks.py": (
         f"{OBSERVE}/test_clock_states.py",

@@ -1,0 +1,400 @@
+"""Which mirror becomes the image of a cut, which waits for that, and which is given up, and why.
+
+Covers pipeline/apply/due_images.py by what the mirrors' commits say, without a lake.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from pipeline.apply.commits import Commit
+from pipeline.apply.due_images import DueImages, HeldBack, doubts, kept
+from pipeline.apply.mirror_snapshot import note, told_floors
+from pipeline.apply.mirrors import Mirrors
+from pipeline.changelog.table import app
+from pipeline.image import DueCut, Image, digest, told_images
+from pipeline.mark import Epoch, Mark, Quarantine
+from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
+from pipeline.report import Gap, tell_gap
+from pipeline.rereads import Reread
+from pipeline.settings import PipelineSettings, PublishRule
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.hand_lake import NOW
+
+MINUTE = timedelta(minutes=1)
+CUT, LATER = NOW + 20 * MINUTE, NOW + 21 * MINUTE
+SHARD, OTHER = Shard("s", "db.t_0"), Shard("s", "db.t_1")
+TABLE = Table("db.t", (SHARD, OTHER), ("id",))
+HEAD = binlog_position(1, 50)
+FENCE = Fence("s", 7, CUT, Head("A", HEAD))
+PLACE, BELOW, ABOVE = (Order(1, 1, pos) for pos in (50, 10, 90))
+WHOLE = Mark(
+    "main",
+    9,
+    acknowledged={"s": Acknowledged(HEAD)},
+    heartbeats={"s": 7},
+    epochs={"s": Epoch(1, "A", HEAD)},
+    bases={str(SHARD): BELOW, str(OTHER): BELOW},
+)
+UNPROVEN = replace(WHOLE, heartbeats={"s": 6})
+
+
+def image(cut: datetime, *, day: str = "", until: datetime = NOW) -> Image:
+    return Image(cut, 4, 3, (), {}, NOW, until, day)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A mirror as it was looked at last."""
+
+    version: int = 4
+    transactions: dict[str, int] = field(default_factory=lambda: {app("main"): 3})
+    remembered: dict[str, str] = field(default_factory=dict)
+    uri: str = "m"
+
+
+@dataclass(eq=False)
+class FakeMirrors:
+    """One mirror, or none, and what its commits say, newest first."""
+
+    mirror: Standing | None = field(default_factory=Standing)
+    log: tuple[Commit, ...] = ()
+    engine_of: str | None = None
+    read: list[tuple[str, int]] = field(default_factory=list)
+
+    def seen(self, table: str) -> Standing | None:
+        return self.mirror
+
+    def commits(self, table: str, until: int) -> Iterator[Commit]:
+        self.read.append((table, until))
+        return iter(self.log)
+
+    @property
+    def table_format(self) -> "FakeMirrors":
+        return self
+
+    def engine(self, snapshot: object) -> str | None:
+        return self.engine_of
+
+
+def turn(version: int, at: datetime, **more: object) -> Commit:
+    """A commit of ours that applied batches, unless *more* says otherwise."""
+    return Commit(version, "MERGE", at, note=note(version - 1, 3, "main", since=2, **more))
+
+
+@dataclass(eq=False)
+class Desk:
+    """Images of ``db.t`` are due, kept for a day, and waited for for five minutes."""
+
+    how: Any = "pin"
+    now: datetime = CUT
+    mirrors: FakeMirrors = field(default_factory=lambda: FakeMirrors(log=(turn(4, NOW),)))
+
+    def __post_init__(self) -> None:
+        rule = PublishRule("db.*", self.how, keep=timedelta(days=1), hold_back=5 * MINUTE)
+        settings = PipelineSettings("lake", "", (), publish=(rule,))
+        mirrors = cast("Mirrors[Any]", self.mirrors)
+        self.images = DueImages(settings, mirrors, lambda: self.now)
+        self.images.told([DueCut(CUT, {"s": FENCE}, "2026-01-01")])
+
+    def after(self, minutes: float, mark: Mark = WHOLE) -> Image | HeldBack | None:
+        """What the next turn is to be, so long after the cut."""
+        self.now = CUT + minutes * MINUTE
+        return self.images.of(TABLE, mark, self.now)
+
+    def missed(self, minutes: float, mark: Mark = WHOLE) -> str:
+        """Why the next turn is none of an image, as it is said."""
+        with capture_logs() as logged:
+            assert self.after(minutes, mark) is None
+        told = [one for one in logged if one["event"] == "image_missed"]
+        assert all((one["table"], one["cut"]) == ("db.t", CUT.isoformat()) for one in told)
+        return "|".join(one["why"] for one in told)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize(("how", "pinned"), [("pin", True), ("clone", True), ("parquet", False)])
+def test_f113_the_image_of_a_cut_is_the_next_version_of_its_mirror(how: str, pinned: bool) -> None:
+    made = Desk(how).after(1)
+
+    assert made == Image(
+        CUT,
+        5,
+        9,
+        (FENCE,),
+        {"s": PLACE},
+        LATER,
+        LATER + timedelta(days=1),
+        "2026-01-01",
+        shards=digest(TABLE.shards),
+        pinned=pinned,
+    )
+
+
+def test_f113_a_cut_concerns_a_table_once_it_has_passed_and_until_it_is_missed(desk: Desk) -> None:
+    found = list[bool]()
+    for minutes in (-1, 0, 1):
+        desk.now = CUT + minutes * MINUTE
+        found.append(desk.images.concerns("db.t"))
+    desk.images.miss("db.t", CUT, "why")
+
+    assert found == [False, True, True]
+    assert not desk.images.concerns("db.t")
+    assert not desk.images.concerns("other.t")  # of which no images are made
+    assert desk.after(-1) is None
+
+
+def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(desk: Desk) -> None:
+    assert desk.after(1, UNPROVEN) == HeldBack(CUT, LATER + 5 * MINUTE)
+    assert desk.after(6, UNPROVEN) == HeldBack(CUT, LATER + 5 * MINUTE)
+    why = "what is below the cut was not proven to have landed in time"
+    assert desk.missed(6.5, UNPROVEN) == why
+    assert desk.missed(7) == ""  # it has gone on by then
+
+
+@pytest.mark.parametrize(
+    ("mark", "floors", "why"),
+    [
+        pytest.param(replace(WHOLE, bases={str(SHARD): BELOW}), {}, "no complete base", id="base"),
+        pytest.param(
+            replace(WHOLE, bases={str(SHARD): ABOVE, str(OTHER): BELOW}), {}, "no base", id="late"
+        ),
+        pytest.param(
+            replace(WHOLE, bases={str(SHARD): ABOVE, str(OTHER): BELOW}),
+            {SHARD: BELOW},
+            "",
+            id="an older one that the mirror remembers",
+        ),
+    ],
+)
+def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
+    desk: Desk, mark: Mark, floors: dict[Shard, Order], why: str
+) -> None:
+    desk.mirrors.mirror = Standing(remembered=told_floors(floors))
+
+    if not why:
+        assert isinstance(desk.after(1, mark), Image)
+        return
+    assert why in desk.missed(1, mark)
+    assert desk.after(1) is None
+
+
+@pytest.mark.parametrize(
+    ("mirror", "why"),
+    [
+        pytest.param(None, "", id="none is there"),
+        pytest.param(Standing(transactions={}), "", id="nothing was applied yet"),
+        pytest.param(Standing(transactions={app("other"): 3}), "", id="by another lane only"),
+        pytest.param(Standing(remembered=told_images([image(CUT)])), "", id="it has one"),
+        pytest.param(
+            Standing(remembered=told_images([image(CUT - MINUTE), image(LATER)])), "", id="of later"
+        ),
+    ],
+)
+def test_f113_a_cut_that_is_settled_makes_no_image_and_no_warning(
+    desk: Desk, mirror: Standing | None, why: str
+) -> None:
+    desk.mirrors.mirror = mirror
+
+    assert desk.missed(1) == why
+    assert desk.mirrors.read == []
+
+
+def test_f113_the_image_of_a_cut_before_does_not_stand_for_this_one(desk: Desk) -> None:
+    desk.mirrors.mirror = Standing(
+        transactions={app("main"): 0}, remembered=told_images([image(CUT - MINUTE)])
+    )
+
+    assert isinstance(desk.after(1), Image)
+
+
+def test_f113_a_mirror_that_another_engine_writes_has_no_images(desk: Desk) -> None:
+    desk.mirrors.engine_of = "spark"
+
+    assert desk.missed(1) == "another engine writes its mirror"
+    desk.mirrors.engine_of = None
+    assert desk.missed(1) == ""
+
+
+COMPACTED = Commit(5, "OPTIMIZE", LATER, note=note(4, 3, "main"))
+
+
+@pytest.mark.parametrize(
+    ("log", "made"),
+    [
+        pytest.param((turn(4, CUT - MINUTE),), True, id="a turn before the cut"),
+        pytest.param((turn(4, CUT),), False, id="at it"),
+        pytest.param((turn(4, LATER),), False, id="after it"),
+        pytest.param(
+            (turn(4, LATER, known=(CUT - MINUTE).isoformat()),), True, id="of what landed before it"
+        ),
+        pytest.param((turn(4, CUT - MINUTE, known=CUT.isoformat()),), False, id="of what is at it"),
+        pytest.param((turn(4, CUT - MINUTE, known=None),), True, id="its own time counts"),
+        pytest.param((COMPACTED, turn(4, NOW)), True, id="compacted since"),
+        pytest.param((turn(5, LATER), turn(4, NOW)), False, id="the newest turn counts"),
+        pytest.param((COMPACTED,), False, id="no turn is told of any more"),
+        pytest.param((), False, id="nothing is told of any more"),
+    ],
+)
+def test_f113_only_a_mirror_made_of_what_landed_before_the_cut_becomes_its_image(
+    desk: Desk, log: tuple[Commit, ...], *, made: bool
+) -> None:
+    desk.mirrors.log = log
+
+    if made:
+        assert isinstance(desk.after(1), Image)
+    else:
+        assert desk.missed(1) == "the mirror went past the cut before it was known"
+        assert desk.missed(1) == ""
+    assert desk.mirrors.read == [("db.t", 4)]
+
+
+def test_f113_cuts_are_taken_in_turn_the_oldest_first(desk: Desk) -> None:
+    first, last = DueCut(CUT, {"s": FENCE}), DueCut(LATER, {"s": FENCE})
+    desk.images.told([last, first])
+
+    both = [desk.after(2)]
+    desk.images.miss("db.t", CUT, "why")
+    both.append(desk.after(2))
+
+    assert [one.cut for one in both if isinstance(one, Image)] == [CUT, LATER]
+
+
+def test_f113_what_is_known_of_a_cut_is_forgotten_once_nobody_asks_for_its_image(
+    desk: Desk,
+) -> None:
+    cuts = desk.images.cuts
+    assert isinstance(desk.after(1, UNPROVEN), HeldBack)
+    desk.images.told(cuts)
+    assert desk.after(2, UNPROVEN) == HeldBack(CUT, LATER + 5 * MINUTE)
+    desk.images.told([])
+    assert desk.after(3, UNPROVEN) is None
+    desk.images.told(cuts)
+    assert desk.after(4, UNPROVEN) == HeldBack(CUT, CUT + 9 * MINUTE)
+
+    desk.images.miss("db.t", CUT, "why")
+    desk.images.told(cuts)
+    assert not desk.images.concerns("db.t")
+    desk.images.told([])
+    desk.images.told(cuts)
+    assert desk.images.concerns("db.t")
+
+
+def test_f113_changes_without_places_are_not_cut(desk: Desk) -> None:
+    desk.images.unplaced = frozenset({"other"})
+    assert isinstance(desk.after(1), Image)
+    desk.images.unplaced = frozenset({"s", "other"})
+
+    assert desk.missed(1) == "its changes have no place in a log to be cut at"
+
+
+def test_f113_an_image_that_is_refused_is_given_up_in_time(desk: Desk) -> None:
+    assert isinstance(desk.after(1), Image)
+    desk.images.refused("db.t")
+
+    told = [desk.images.hopeless("db.t", CUT + minutes * MINUTE) for minutes in (1, 6, 6.5)]
+    others = desk.images.hopeless("db.u", CUT + 9 * MINUTE)
+
+    assert (told, others) == ([False, False, True], False)
+    assert isinstance(desk.after(6), Image)
+    assert desk.missed(6.5) == "the turn that was to make it was refused for too long"
+
+
+def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(desk: Desk) -> None:
+    assert isinstance(desk.after(1, UNPROVEN), HeldBack)
+    desk.images.refused("db.t")
+    assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
+
+    assert isinstance(desk.after(1), Image)
+    assert isinstance(desk.after(1, UNPROVEN), HeldBack)  # it makes none now
+    desk.images.refused("db.t")
+    assert isinstance(desk.after(9), Image)
+    desk.images.miss("db.t", CUT, "why")
+    desk.images.refused("db.t")
+    assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
+
+
+def test_f113_a_refusal_is_forgotten_with_its_cut(desk: Desk) -> None:
+    cuts = desk.images.cuts
+    for told in ([*cuts], []):
+        assert isinstance(desk.after(1), Image)
+        desk.images.refused("db.t")
+        desk.images.told(told)
+        desk.images.told(cuts)
+        desk.after(1, UNPROVEN)
+        assert desk.images.hopeless("db.t", CUT + 9 * MINUTE) is bool(told)
+
+
+PLACES = {"s": PLACE}
+GAP = Gap("s.db.t:0:20@1", "s.db.t", 0, 20, 31, "retention", batch=1)
+UNREAD = Quarantine(None, 1, 1, ("s.db.t:0:20@1",))
+AGAIN = Reread("x", Origin.SNAPSHOT, BELOW, "A", 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"gaps": (replace(GAP, tables=("db.t",)),)}, "lost", id="its gap"),
+        pytest.param({"gaps": (replace(GAP, shards=(str(OTHER),)),)}, "lost", id="a shard's gap"),
+        pytest.param({"gaps": (GAP,)}, "lost", id="a gap of nobody knows what"),
+        pytest.param({"gaps": (replace(GAP, tables=("db.u",)),)}, "", id="another table's gap"),
+        pytest.param({"gaps": (replace(GAP, shards=("s/db.u",)),)}, "", id="another shard's gap"),
+        pytest.param(
+            {"gaps": (replace(GAP, tables=("db.u",)), replace(GAP, tables=("db.t",)))},
+            "lost",
+            id="the second gap",
+        ),
+        pytest.param({"unread": replace(UNREAD, table="db.t")}, "not be read", id="its quarantine"),
+        pytest.param(
+            {"unread": replace(UNREAD, shards=(str(SHARD),))}, "not be read", id="a shard's"
+        ),
+        pytest.param({"unread": UNREAD}, "", id="a quarantine of something else"),
+        pytest.param(
+            {"unread": replace(UNREAD, table="db.u", shards=("s/db.u",))}, "", id="another table's"
+        ),
+        pytest.param({"again": AGAIN}, "being read again", id="read again, still"),
+        pytest.param({"again": replace(AGAIN, order=PLACE)}, "", id="from the cut on"),
+        pytest.param({"again": replace(AGAIN, closing=BELOW)}, "", id="until before the cut"),
+        pytest.param({"again": replace(AGAIN, closing=PLACE)}, "", id="until the cut"),
+        pytest.param({"again": replace(AGAIN, closing=ABOVE)}, "read again", id="until after it"),
+        pytest.param(
+            {"again": replace(AGAIN, order=ABOVE, first=BELOW)}, "read again", id="begun anew"
+        ),
+        pytest.param({"bases": {}}, "no complete base", id="no base"),
+    ],
+)
+def test_f113_an_image_is_made_of_what_is_known_to_be_whole(more: dict[str, Any], why: str) -> None:
+    gaps = {str(number): tell_gap(one) for number, one in enumerate(more.get("gaps", ()))}
+    mark = replace(
+        WHOLE,
+        gaps=gaps,
+        quarantine={"x": more["unread"]} if "unread" in more else {},
+        rereads={str(OTHER): more["again"]} if "again" in more else {},
+        bases=more.get("bases", WHOLE.bases),
+    )
+
+    found = doubts(TABLE, PLACES, mark, {})
+
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_f113_a_day_has_one_image_and_each_is_kept_for_its_time() -> None:
+    soon, later = NOW + MINUTE, NOW + 2 * MINUTE
+    old = image(NOW - MINUTE, until=NOW - MINUTE)
+    same = image(NOW, day="2026-01-01", until=later)
+    other = image(soon, day="2025-12-31", until=NOW)
+    unnamed = image(soon + MINUTE, until=later)
+    made = image(later + MINUTE, day="2026-01-01", until=later)
+    nameless = replace(made, day="")
+
+    assert [*kept((old, same, other, unnamed), made).values()] == [other, unnamed, made]
+    assert [*kept((unnamed, same), nameless)] == [unnamed.cut, same.cut, nameless.cut]
