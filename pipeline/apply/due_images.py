@@ -109,7 +109,7 @@ class DueImages:
 
     def hopeless(self, table: str, at: datetime) -> bool:
         """Whether an image of *table* was refused, and has been waited for long enough."""
-        return any(self._hopeless(table, cut, at) for name, cut in self._refused if name == table)
+        return any(self._hopeless(table, cut.at, at) for cut in self.cuts)
 
     def _never(self, table: Table, cut: datetime, at: datetime) -> str:
         """Why there is not to be one, whatever lands; empty if there may be."""
@@ -126,10 +126,9 @@ class DueImages:
         return at - since > rule.hold_back
 
     def _open(self, table: str, at: datetime) -> Iterator[DueCut]:
-        if not self.cuts or self.settings.published(table) is None:
-            return
         for cut in self.cuts:
-            if cut.at <= at and not self._settled(table, cut.at):
+            due = cut.at <= at and self.settings.published(table) is not None
+            if due and not self._settled(table, cut.at):
                 yield cut
 
     def _settled(self, table: str, cut: datetime) -> bool:

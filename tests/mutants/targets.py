@@ -124,7 +124,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/monitor/test_full_store.py",
     ),
     "monitor/observe/rulings.py": (f"{OBSERVE}/test_rulings.py",),
-    "monitor/observe/sampler.py": (f"{OBSERVE}/test_sampler.py",),
+    "monitor/observe/sampler.py": (f"{OBSERVE}/test_watcher.py", f"{OBSERVE}/test_sampler.py"),
     "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
     "monitor/observe/clocks.py": (
         f"{OBSERVE}/test_clock_states.py",

@@ -332,6 +332,18 @@ def test_f113_a_refusal_is_forgotten_with_its_cut(desk: Desk) -> None:
         assert desk.images.hopeless("db.t", CUT + 9 * MINUTE) is bool(told)
 
 
+def test_f113_a_refusal_of_a_cut_that_nobody_asked_for_then_counts_for_nothing(
+    desk: Desk,
+) -> None:
+    cuts = desk.images.cuts
+    assert isinstance(desk.after(1), Image)
+    desk.images.told([])
+    desk.images.refused("db.t")
+    desk.images.told(cuts)
+
+    assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
+
+
 PLACES = {"s": PLACE}
 GAP = Gap("s.db.t:0:20@1", "s.db.t", 0, 20, 31, "retention", batch=1)
 UNREAD = Quarantine(None, 1, 1, ("s.db.t:0:20@1",))

@@ -14,8 +14,9 @@ import pytest
 
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
-from pipeline.landing.resubmitting import refusal
-from pipeline.mark import SHOWN, Existence, Mark
+from pipeline.landing.healing import Healed
+from pipeline.landing.resubmitting import Resubmitted, refusal
+from pipeline.mark import SHOWN, Existence, Mark, Quarantine
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
@@ -102,6 +103,17 @@ def test_it_lands_once_though_it_is_asked_for_again(desk: EventDesk) -> None:
     assert desk.loop.mark.batch == 1
     desk.send(Event("k3", 40, {"id": 3}))
     assert desk.loop.mark.resubmitted == {}, "nobody asks any more"
+
+
+def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(desk: EventDesk) -> None:
+    asked = corrected(fixed().value)
+    resend(desk, asked)
+    desk.topics.held[TOPIC].append((b"", Event("k3", 40, {"id": 3}).value))
+
+    (state,) = resend(desk, asked)
+
+    assert (desk.loop.mark.batch, state.batch) == (2, 1)
+    assert desk.loop.mark.resubmitted == {"r1": 1}
 
 
 def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
@@ -259,6 +271,17 @@ def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(desk: EventDesk
     assert desk.loop.mark.quarantine[SUBJECT].count == 1 + SHOWN
 
 
+def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() -> None:
+    open_ = {
+        name: Quarantine(name, 1, 2, (f"{name}:0:1@1", f"{name}:0:2@1")) for name in ("t", "u")
+    }
+    mark = Mark("main", 1, quarantine=open_)
+
+    left = Resubmitted(Healed(frozenset({"t:0:2@1"}))).left(mark)
+
+    assert left == replace(mark, quarantine={"u": open_["u"]})
+
+
 FINE = {
     "op": "u", "source": "b", "shard": "db.t", "table": "db.t", "key": "k",
     "order": {"epoch": 1, "log": 0, "pos": 5, "row": 0},
@@ -270,6 +293,9 @@ FINE = {
     ("other", "why"),
     [
         pytest.param({}, "", id="a live change of a row"),
+        pytest.param({"op": "c"}, "", id="a row that came"),
+        pytest.param({"op": "d"}, "", id="a row that went"),
+        pytest.param({"op": "r"}, "no live change of a row, but r", id="a row of a base"),
         pytest.param({"shard": "db.o"}, "it is of b/db.o, and the message", id="another table's"),
         pytest.param(
             {"table": None}, "b/db.t belongs to no table", id="of a table that is ignored"
@@ -290,6 +316,54 @@ def test_what_order_does_not_place_is_refused(other: dict[str, Any], why: str) -
 
     assert bool(found) == bool(why)
     assert why in found
+
+
+def test_f113_of_several_rows_each_must_be_in_its_place() -> None:
+    odd = FINE | {"key": None}
+
+    found = [
+        refusal(rows, SUBJECT, Mark("main", 0), lambda _: [])
+        for rows in ([FINE, FINE], [FINE, odd], [odd, FINE])
+    ]
+
+    assert found == ["", "it has no key", "it has no key"]
+
+
+@pytest.mark.parametrize(
+    ("shard", "table"), [("b/db.t", "db.t"), ("b/db.o", "db.o")], ids=["its own", "whatever"]
+)
+def test_f113_what_was_of_an_unknown_shard_may_be_of_any(shard: str, table: str) -> None:
+    row = FINE | {"shard": shard.removeprefix("b/"), "table": table}
+
+    assert refusal([row], "topic:b.db.t", Mark("main", 0), lambda _: []) == ""
+
+
+def landed(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, Any]:
+    """What the change log has of the key of ``FINE``, which is at 5."""
+    order = None if pos is None else {"epoch": 1, "log": 0, "pos": pos, "row": 0}
+    return {"op": op, "order": order, "changed": ["id"] if part else None}
+
+
+@pytest.mark.parametrize(
+    ("newer", "why"),
+    [
+        pytest.param([landed(5)], "another change of its key has landed", id="in its place"),
+        pytest.param([landed(9), landed(5)], "another change of its key", id="and after it"),
+        pytest.param([landed(None)], "", id="one without a place"),
+        pytest.param([landed(None), landed(9, part=True)], "some of its columns", id="a part"),
+        pytest.param([landed(9, part=True), landed(7)], "", id="a whole row before a part"),
+        pytest.param([landed(9), landed(7, part=True)], "some of its columns", id="a part first"),
+        pytest.param([landed(9, "d", part=True)], "", id="a delete, whatever it tells"),
+        pytest.param([landed(3, part=True)], "", id="a part from before it"),
+    ],
+)
+def test_f113_the_next_newer_change_decides_whether_it_is_overtaken(
+    newer: Sequence[dict[str, Any]], why: str
+) -> None:
+    found = refusal([FINE], SUBJECT, Mark("main", 0), lambda _: newer)
+
+    assert why in found
+    assert bool(found) == bool(why)
 
 
 def test_a_message_that_says_nothing_is_refused() -> None:
