@@ -17,9 +17,11 @@ from typing import Any, Self
 import httpx
 
 from alerts.outbox import BusyError, RefusedError
-from pipeline.authorities import vouched
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.settings import TlsSettings
+from pipeline.tls import verification
 
+_SYSTEM = TlsSettings()
 _SUCCESS = range(200, 300)
 _REDIRECT = range(300, 400)
 _COME_AGAIN = frozenset({408, 425, 429})
@@ -31,14 +33,20 @@ _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _CONNECTED = (".connect_tcp.complete", ".start_tls.complete")  # also through a proxy
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], timeout: timedelta) -> None:
-    """Send JSON *body*; return only when the receiver has taken it.
+def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout: timedelta,
+    tls: TlsSettings = _SYSTEM,
+) -> None:
+    """Send JSON *body*; return only when the receiver, verified by *tls*, has taken it.
 
     *timeout* is for all of it, however slowly bytes go and come.
 
     Raises:
         BusyError: 408, 425, 429 or 5xx, with the pause it asks for.
-        UnreachableError: no answer within *timeout*.
+        UnreachableError: no answer within *timeout*, or a file of *tls* cannot be used.
         RefusedError: any other answer.
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes whole addresses
@@ -46,9 +54,13 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: timedelta) 
     seconds = timeout.total_seconds()
     deadline = _Deadline(seconds)
     try:
+        verify = verification(url, tls)
+    except ConfigError as error:  # it could when the service started
+        raise UnreachableError(f"{host} cannot be verified: {error}") from error
+    try:
         with (
             deadline,
-            httpx.Client(timeout=seconds, verify=vouched(url)) as client,
+            httpx.Client(timeout=seconds, verify=verify) as client,
         ):
             # A hook sees the answer before httpx reads where a redirect leads: it may lead nowhere.
             client.event_hooks = {"response": [lambda answer: _judge(answer, host)]}

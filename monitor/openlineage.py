@@ -114,7 +114,7 @@ class LineageEvents:
     def _post(self, body: bytes) -> None:
         token = self.settings.token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        post(self.settings.url, body, headers, self.settings.timeout)
+        post(self.settings.url, body, headers, self.settings.timeout, self.settings)
 
     def _known(self, table: str, links: Sequence[ColumnLink]) -> TurnLineage:
         shards = {one.shard for one in links if one.shard.source in self.sources}

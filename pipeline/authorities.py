@@ -11,7 +11,7 @@ _LOGIN = re.compile(r"(?:\A(?!\S*//)|(?<=//))\S*@")
 
 def vouched(url: str) -> bool:
     """Whether the server at *url* has to show a certificate."""
-    return url.startswith("https:")
+    return url[:6].lower() == "https:"
 
 
 def without_login(text: str) -> str:
@@ -26,6 +26,11 @@ def address_of(text: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+def needs_tls(tls: bool | None, host: str) -> bool:
+    """Whether the server at *host* must speak TLS: as *tls* says, else unless it is local."""
+    return not (is_loopback(host) or host.startswith("/")) if tls is None else tls
 
 
 def is_loopback(host: str) -> bool:

@@ -17,11 +17,11 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from pipeline.authorities import vouched, without_login
+from pipeline.authorities import without_login
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
-from pipeline.settings import RegistrySettings, TlsFiles
-from pipeline.tls import client_context
+from pipeline.settings import RegistrySettings
+from pipeline.tls import tls_faults, verification
 
 NOT_THERE = 40403
 MOST = 50_000  # schemas that are kept; a process that meets more begins anew
@@ -46,7 +46,7 @@ class SchemaRegistry:
         """Look at the address; nothing is asked yet.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is none, or credentials would be sent there in clear text.
         """
         try:
             found = httpx.URL(self.settings.url)
@@ -54,6 +54,8 @@ class SchemaRegistry:
             raise ConfigError(self._no_address()) from error
         if found.scheme not in ("http", "https") or not found.host:
             raise ConfigError(self._no_address())
+        if fault := next(tls_faults(self.settings), ""):
+            raise ConfigError(f"source {self.source}: format_options.registry.{fault}")
 
     def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
         """Text of each; None where there is none.
@@ -137,10 +139,8 @@ class SchemaRegistry:
         )
 
     def _authorities(self) -> ssl.SSLContext | bool:
-        if not self.settings.ca:
-            return vouched(self.settings.url)
         try:
-            return client_context(TlsFiles(ca=self.settings.ca))
+            return verification(self.settings.url, self.settings)
         except ConfigError as error:
             raise self._silent(str(error).removeprefix("ca: ")) from error
 

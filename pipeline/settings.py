@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, Self
 
 from pipeline.archive import ArchiveRule
-from pipeline.authorities import address_of, is_loopback, without_login
+from pipeline.authorities import address_of, is_loopback, needs_tls, without_login
 from pipeline.errors import UnreachableError
 from pipeline.model import Ordering, ShardId
 
@@ -37,24 +37,37 @@ def is_spark_secret(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
+class TlsSettings:
     """PEM files of one TLS client: its authorities, its certificate, and the certificate's key.
 
     Without ``ca`` the machine's authorities are trusted.  ``key`` has no passphrase.
+    ``tls``: whether the server must speak TLS and show a certificate for its host; by default it
+    must before it gets a credential, except on loopback and at a Unix socket.
     """
 
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    tls: bool | None = None
 
     @property
     def given(self) -> bool:
         """Whether there is any."""
         return bool(self.ca or self.certificate or self.key)
 
+    def tls_advice(self, said: str, host: str) -> str:
+        """What to do where *host* *said* that TLS failed; empty where it is not about TLS."""
+        if not needs_tls(self.tls, host) or not re.search("SSL|TLS|certificate", said):
+            return ""
+        trusting = self.ca or "the system"
+        return (
+            f"; TLS needs a certificate for {host} that {trusting} trusts:"
+            " set ca: to the file of the certificate's authority, or set tls: false"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class CollectorSettings(TlsFiles):
+class CollectorSettings(TlsSettings):
     """Where the collector of one source answers; ``ca`` and the like are for an https ``url``.
 
     ``kind`` names a file of collectors/; empty for the usual one.
@@ -94,7 +107,7 @@ class KafkaSecurity:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorSettings(TlsFiles):
+class MirrorSettings(TlsSettings):
     """A MirrorMaker 2 between the cluster that the collector writes to, ``kafka``, and ours.
 
     ``connector`` is its MirrorSourceConnector, which answers at ``url``.  ``alias`` is what its
@@ -110,23 +123,21 @@ class MirrorSettings(TlsFiles):
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrySettings:
+class RegistrySettings(TlsSettings):
     """A schema registry that speaks as Confluent's does; ``url`` is what ``/schemas/ids`` is below.
 
-    ``user`` and ``password``, or a ``token``, if it asks for them; ``ca`` is a file of the
-    authorities that vouch for it, if they are not the system's.
+    ``user`` and ``password``, or a ``token``, if it asks for them.
     """
 
     url: str
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    ca: str = ""
     timeout: timedelta = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings(TlsFiles):
+class SourceSettings(TlsSettings):
     """One database server and the topics its changes arrive in.
 
     ``prefix`` is the collector's topic prefix: schema changes arrive in the topic ``prefix``,
@@ -136,8 +147,6 @@ class SourceSettings(TlsFiles):
     the one given here (a fail-over); turn it off when the two see different networks.
     It is followed only to ``host``, at any port, and to those of ``follow_hosts``: ``host``, or
     ``host:port``.  The password is sent nowhere else.
-    ``tls``: whether the server must speak TLS and show a certificate for its host that ``ca``, or
-    the system, trusts; by default it must, except on loopback and at a Unix socket.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
@@ -162,7 +171,6 @@ class SourceSettings(TlsFiles):
     transport: str = ""
     topics: str = ""
     heartbeat: str = "sluice.heartbeat"
-    tls: bool | None = None
     follow_collector: bool = True
     follow_hosts: tuple[str, ...] = ()
     mirrored: MirrorSettings | None = None
@@ -190,19 +198,7 @@ class SourceSettings(TlsFiles):
     @property
     def secured(self) -> bool:
         """Whether the server must speak TLS; `tls` as written, else by where it is."""
-        if self.tls is not None:
-            return self.tls
-        return not (is_loopback(self.host) or self.host.startswith("/"))
-
-    def tls_advice(self, said: str) -> str:
-        """What to do where the server *said* that TLS failed; empty where it is not about TLS."""
-        if not self.secured or not re.search("SSL|TLS|certificate", said):
-            return ""
-        trusting = self.ca or "the system"
-        return (
-            f"; source {self.name} needs TLS with a certificate for {self.host} that {trusting}"
-            " trusts: set ca: to the file of the certificate's authority, or set tls: false"
-        )
+        return needs_tls(self.tls, self.host)
 
     def at(self, host: str, port: int) -> Self:
         """The same at the server that the collector reads.

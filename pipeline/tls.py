@@ -1,32 +1,105 @@
-"""Builds TLS contexts of clients from PEM files.
+"""Builds TLS contexts of clients from PEM files, and judges what a client's settings send.
 
 A certificate and the server's name in it are always verified.
 """
 
 import ssl
+from collections.abc import Iterator
+from dataclasses import fields
+from urllib.parse import urlsplit
 
+from pipeline.authorities import needs_tls, vouched
 from pipeline.errors import ConfigError
-from pipeline.settings import TlsFiles
+from pipeline.settings import TlsSettings
+
+FILES = ("ca", "certificate", "key")
 
 
-def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """A context that trusts the authorities of *files*, or the machine's.
+def verification(url: str, its: TlsSettings) -> ssl.SSLContext | bool:
+    """What httpx is to verify the server at *url* by.
+
+    Raises:
+        ConfigError: as ``client_context``.
+    """
+    return client_context(its) if its.given and vouched(url) else vouched(url)
+
+
+def client_context(its: TlsSettings) -> ssl.SSLContext:
+    """A context that trusts the authorities of *its* files, or the machine's.
 
     Raises:
         ConfigError: a file cannot be read, is no PEM, or the key has a passphrase.
     """
     try:
-        context = ssl.create_default_context(cafile=files.ca or None)
+        context = ssl.create_default_context(cafile=its.ca or None)
     except OSError as error:  # an SSLError is one
-        raise ConfigError(f"ca: {files.ca} holds no authorities: {error}") from error
-    if files.certificate:
+        raise ConfigError(f"ca: {its.ca} holds no authorities: {error}") from error
+    if its.certificate:
         try:
-            context.load_cert_chain(files.certificate, files.key or None, password=_no_passphrase)
+            context.load_cert_chain(its.certificate, its.key or None, password=_no_passphrase)
         except (OSError, ValueError) as error:
-            key = files.key or files.certificate
-            msg = f"certificate: cannot use {files.certificate} with the key in {key}: {error}"
+            key = its.key or its.certificate
+            msg = f"certificate: cannot use {its.certificate} with the key in {key}: {error}"
             raise ConfigError(msg) from error
     return context
+
+
+def file_faults(its: TlsSettings) -> Iterator[str]:
+    """PEM files of a client that cannot be read or used, as ``key: fault``; it opens them."""
+    if its.given and not any(tls_faults(its)):
+        try:
+            client_context(its)
+        except ConfigError as error:
+            yield str(error)
+
+
+def tls_faults(its: TlsSettings) -> Iterator[str]:
+    """Settings of a client that do nothing, or send a secret in clear text, as ``key: fault``.
+
+    A client has a ``url`` or a ``host``.  Its secrets are its fields that `repr` hides, and a
+    login in its ``url``.
+    """
+    url = getattr(its, "url", None)
+    if url is None:
+        secured = needs_tls(its.tls, getattr(its, "host", ""))
+        lacking = "" if secured else "needs TLS; set tls: true or remove it"
+    else:
+        lacking = "" if vouched(url) else "needs an https url; write https:// or remove it"
+        yield from _of_url(its, url)
+    for name in FILES:
+        if lacking and getattr(its, name):
+            yield f"{name}: {lacking}"
+    if its.certificate and not its.key:
+        yield "key: a certificate needs its key"
+    if its.key and not its.certificate:
+        yield "key: does nothing without certificate; give that or remove this"
+
+
+def _of_url(its: TlsSettings, url: str) -> Iterator[str]:
+    if vouched(url):
+        if its.tls is False:
+            yield "tls: false does nothing with an https url; remove it"
+        return
+    if its.tls:
+        yield "tls: true needs an https url; write https:// or remove it"
+        return
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0 or parts.scheme != "http":  # no address, as its own check says
+        return
+    host, secret = parts.hostname or "", "@" in parts.netloc or any(_secrets(its))
+    if host and secret and needs_tls(its.tls, host):
+        yield (
+            f"url: its credentials would go to {host} in clear text; write https://, or set"
+            " tls: false to send them so"
+        )
+
+
+def _secrets(its: TlsSettings) -> Iterator[object]:
+    return (getattr(its, one.name) for one in fields(its) if one.init and not one.repr)
 
 
 def _no_passphrase() -> str:

@@ -15,10 +15,11 @@ from typing import Any
 from alerts.channel import Channel
 from alerts.model import Message
 from alerts.post import check_address, post
+from pipeline.settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Alertmanager:
+class Alertmanager(TlsSettings):
     """POST to ``<url>/api/v2/alerts``; ``page`` is the link back, such as the status page."""
 
     url: str
@@ -39,7 +40,7 @@ class Alertmanager:
         alerts = [alert for one in newest.values() for alert in self._alerts(one, now)]
         headers = {"Authorization": self.authorization} if self.authorization else {}
         address = f"{self.url.rstrip('/')}/api/v2/alerts"
-        post(address, json.dumps(alerts).encode(), headers, self.timeout)
+        post(address, json.dumps(alerts).encode(), headers, self.timeout, self)
 
     def _alerts(self, message: Message, now: datetime) -> Iterator[Mapping[str, Any]]:
         """The alert as it is, and the end of those that it was under another severity or owner."""

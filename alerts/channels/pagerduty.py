@@ -17,6 +17,7 @@ from alerts.channel import Channel
 from alerts.model import Event, Message, Severity
 from alerts.post import check_address, post
 from pipeline.errors import ConfigError
+from pipeline.settings import TlsSettings
 
 SUMMARY, DEDUP, BODY, TABLES = 1024, 255, 16_000, 100
 REMEMBERED = 10_000
@@ -33,7 +34,7 @@ ACTIONS: Mapping[Event, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PagerDuty:
+class PagerDuty(TlsSettings):
     """POST to ``url``; ``routing_key`` is the integration key, ``page`` the status page's address.
 
     ``source`` names this installation in PagerDuty.
@@ -67,7 +68,7 @@ class PagerDuty:
             if self._sent.get(message.incident) == what:
                 continue
             body = json.dumps(self._event(action, message), ensure_ascii=False).encode()
-            post(self.url, body, {}, self.timeout)
+            post(self.url, body, {}, self.timeout, self)
             self._sent[message.incident] = what
             while len(self._sent) > REMEMBERED:
                 del self._sent[next(iter(self._sent))]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from alerts.channel import Channel
 from alerts.model import Event, Message, Severity
 from alerts.post import check_address, post
+from pipeline.settings import TlsSettings
 
 _SECTION_CHARACTERS = 2_900
 _LINES = 20
@@ -23,7 +24,7 @@ _SIGNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Slack:
+class Slack(TlsSettings):
     """One post per message, or one list of subjects for a digest."""
 
     url: str = field(repr=False)
@@ -38,7 +39,7 @@ class Slack:
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Post *messages*; Slack stamps the time itself."""
         content = _single(messages[0]) if len(messages) == 1 else _digest(messages)
-        post(self.url, json.dumps(content).encode(), {}, self.timeout)
+        post(self.url, json.dumps(content).encode(), {}, self.timeout, self)
 
 
 def _single(message: Message) -> Mapping[str, Any]:

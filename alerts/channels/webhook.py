@@ -16,10 +16,11 @@ from typing import ClassVar
 from alerts.channel import Channel
 from alerts.model import Message
 from alerts.post import check_address, post
+from pipeline.settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(TlsSettings):
     """POST ``{"version": 1, "messages": [...]}``; unsigned if *secret* is empty."""
 
     url: str = field(repr=False)
@@ -40,7 +41,7 @@ class Webhook:
         headers = {"Sluice-Timestamp": stamp}
         if self.secret:
             headers["Sluice-Signature"] = f"v1={sign(self.secret, stamp, body)}"
-        post(self.url, body, headers, self.timeout)
+        post(self.url, body, headers, self.timeout, self)
 
 
 def sign(secret: str, stamp: str, body: bytes) -> str:

@@ -4,14 +4,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
 from checks import run as probes
 from monitor.config import copies, invariants, standards
-from monitor.config.mistakes import mistakes, securities, tls_files
+from monitor.config.mistakes import mistakes, securities, tls_clients
 from monitor.config.model import Config, HttpAuth
 from monitor.config.names import elsewhere, strangers
 from monitor.config.openlineage import OpenLineageSettings
@@ -24,6 +24,7 @@ from monitor.config.plans import (
     read,
     section_schema,
     with_keys,
+    with_placed_files,
 )
 from monitor.config.secret import (
     SECRET_SCHEMA,
@@ -36,21 +37,16 @@ from monitor.config.secret import (
 from monitor.config.serverless import NOWHERE, placed_nowhere
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.durations import PATTERN, with_durations
-from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
 from pipeline.settings import (
-    CollectorSettings,
     KafkaSecurity,
-    MirrorSettings,
     PublishRule,
     SourceSettings,
     is_spark_secret,
 )
-from pipeline.tls import client_context
+from pipeline.tls import FILES, file_faults
 
 APART = ("probes", "channels", "invariants", "copies", "standards")  # of names of files
-FILES = ("ca", "certificate", "key")  # of TLS clients, named in the config
-Client = TypeVar("Client", KafkaSecurity, SourceSettings, CollectorSettings, MirrorSettings)
 Faults = Callable[[Config], Iterable[str]]
 
 
@@ -95,8 +91,11 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         wrong = beside(fault_lines(error, schema), unset)
         raise refusal(path, wrong + faults, text) from None
     own = tuple(_source(source, path) for source in config.sources)
-    security = _placed(config.kafka_security, path)
-    config = config.model_copy(update={"kafka_security": security, "sources": own})
+    security = with_placed_files(config.kafka_security, path)
+    lineage = config.openlineage and with_placed_files(config.openlineage, path)
+    config = config.model_copy(
+        update={"kafka_security": security, "sources": own, "openlineage": lineage}
+    )
     told = {fault.partition(": ")[0] for fault in faults}
     wrong = strangers(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
     wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
@@ -244,19 +243,18 @@ def _written(rule: PublishRule, path: Path) -> PublishRule:
 
 
 def _source(source: SourceSettings, path: Path) -> SourceSettings:
-    source = _placed(replace(source, collector=_placed(source.collector, path)), path)
+    collector = with_placed_files(source.collector, path)
+    options = dict(source.format_options)
+    if isinstance(registry := options.get("registry"), Mapping):
+        files = {name: registry.get(name) for name in FILES}
+        near = {k: placed(v, path) for k, v in files.items() if v and isinstance(v, str)}
+        options["registry"] = {**registry, **near}
+    source = with_placed_files(replace(source, collector=collector, format_options=options), path)
     if source.mirrored is None:
         return source
-    security = _placed(source.mirrored.kafka_security, path)
-    mirrored = replace(_placed(source.mirrored, path), kafka_security=security)
+    security = with_placed_files(source.mirrored.kafka_security, path)
+    mirrored = replace(with_placed_files(source.mirrored, path), kafka_security=security)
     return replace(source, mirrored=mirrored)
-
-
-def _placed(client: Client, path: Path) -> Client:
-    ca, certificate, key = (
-        placed(file, path) if (file := getattr(client, name)) else "" for name in FILES
-    )
-    return replace(client, ca=ca, certificate=certificate, key=key)
 
 
 def _unreadable(config: Config) -> Iterator[str]:
@@ -268,9 +266,5 @@ def _unreadable(config: Config) -> Iterator[str]:
                     Path(file).open("rb").close()
                 except OSError as error:
                     yield f"{at}.{name}: cannot read {file}: {error.strerror}"
-    for at, files, needed in tls_files(config):
-        if files.given and not needed and bool(files.certificate) == bool(files.key):
-            try:
-                client_context(files)
-            except ConfigError as error:
-                yield f"{at}.{error}"
+    for at, client in tls_clients(config):
+        yield from (f"{at}.{fault}" for fault in file_faults(client))

@@ -10,8 +10,9 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from monitor.config.model import Config, HttpSettings
-from pipeline.authorities import is_loopback, vouched, without_login
-from pipeline.settings import KafkaSecurity, SourceSettings, TableRule, TlsFiles
+from pipeline.authorities import is_loopback, without_login
+from pipeline.settings import KafkaSecurity, SourceSettings, TableRule, TlsSettings
+from pipeline.tls import tls_faults
 from pipeline.transports.security import contradictions
 
 TRANSPORT: str = Config.model_fields["transport"].default
@@ -41,7 +42,7 @@ def mistakes(config: Config) -> list[str]:
             for at, security in securities(config)
             for name, fault in contradictions(security)
         ),
-        *(f"{at}.{fault}" for at, files, use in tls_files(config) for fault in _idle(files, use)),
+        *(f"{at}.{fault}" for at, client in tls_clients(config) for fault in tls_faults(client)),
         *_of_tiers(config),
     ]
 
@@ -65,26 +66,16 @@ def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
     ]
 
 
-def tls_files(config: Config) -> Iterator[tuple[str, TlsFiles, str]]:
-    """The files of each TLS client but Kafka's, and what it needs to use them; empty: nothing."""
-    https = "needs an https url; write https:// or remove it"
+def tls_clients(config: Config) -> Iterator[tuple[str, TlsSettings]]:
+    """Each TLS client but Kafka's and those of plug-ins, by where it is."""
     for i, source in enumerate(config.sources):
         at = f"sources[{i}]"
-        yield at, source, "" if source.secured else "needs TLS; set tls: true or remove it"
-        clients = (("collector", source.collector), ("mirrored", source.mirrored))
-        for name, its in clients:
-            if its is not None:
-                yield f"{at}.{name}", its, "" if vouched(its.url) else https
-
-
-def _idle(files: TlsFiles, needed: str) -> Iterator[str]:
-    for name in ("ca", "certificate", "key"):
-        if needed and getattr(files, name):
-            yield f"{name}: {needed}"
-    if files.certificate and not files.key:
-        yield "key: a certificate needs its key"
-    if files.key and not files.certificate:
-        yield "key: does nothing without certificate; give that or remove this"
+        yield at, source
+        yield f"{at}.collector", source.collector
+        if source.mirrored is not None:
+            yield f"{at}.mirrored", source.mirrored
+    if config.openlineage is not None:
+        yield "openlineage", config.openlineage
 
 
 def _of_tables(config: Config) -> Iterator[str]:

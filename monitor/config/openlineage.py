@@ -5,9 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pipeline.settings import TlsSettings
+
 
 @dataclass(frozen=True, slots=True)
-class OpenLineageSettings:
+class OpenLineageSettings(TlsSettings):
     """Events go to ``url``, with ``token`` if one is asked for, and to the end of ``file``.
 
     ``namespace`` is that of Sluice's jobs.

@@ -7,19 +7,23 @@ A probe that the file does not name runs with its defaults.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
+from monitor.config.text import placed
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines, join
+from pipeline.settings import KafkaSecurity, TlsSettings
+from pipeline.tls import FILES, file_faults, tls_faults
 
+Client = TypeVar("Client", bound=TlsSettings | KafkaSecurity)
 COMMON = ("every", "enabled", "tables", "overrides")
 
 
@@ -110,7 +114,17 @@ def read(
     except ValidationError as error:
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
         return None, faults + beside(lines, unset + lost)
+    if isinstance(value, TlsSettings):
+        value = with_placed_files(value, place.folder / "sluice.yaml")
+        faults += [f"{at}.{fault}" for one in (tls_faults, file_faults) for fault in one(value)]
     return (None if faults else value), faults
+
+
+def with_placed_files(client: Client, path: Path) -> Client:
+    """*client* with its PEM files as the config in *path* names them: from its folder."""
+    named = ((name, getattr(client, name)) for name in FILES)
+    files: dict[str, Any] = {name: placed(file, path) for name, file in named if file}
+    return replace(client, **files)
 
 
 def section_schema(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ the mirror's version that wrote it.  Where each table stands is in ``sluice.copi
 """
 
 import io
-import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
@@ -22,7 +21,8 @@ import pyarrow.csv as pcsv
 from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
-from pipeline.sources.postgres.session import NO_CLEAR_TEXT, PatientConnection, spelled
+from pipeline.settings import TlsSettings
+from pipeline.sources.postgres.session import PatientConnection, spelled, tls_arguments
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = {SOURCE: "text", SHARD: "text", RANK: "bigint[]", VERSION: "bigint"}
@@ -77,7 +77,7 @@ WHERE indrelid = to_regclass(%s) AND indisprimary
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresCopy:
+class PostgresCopy(TlsSettings):
     """One database; its user makes schemas and tables there.
 
     ``patience`` is the time limit of one answer, so of one statement that writes a whole part.
@@ -88,7 +88,6 @@ class PostgresCopy:
     user: str
     port: int = 5432
     password: str = field(default="", repr=False)
-    tls: bool = False
     patience: timedelta = timedelta(minutes=10)
 
     @property
@@ -298,9 +297,7 @@ class PostgresTarget:
             client_encoding="UTF8",
             autocommit=True,
             **BLACK_HOLE,
-            sslmode="verify-full" if own.tls else "disable",
-            require_auth=None if own.tls else NO_CLEAR_TEXT,
-            sslrootcert=(ssl.get_default_verify_paths().cafile or "system") if own.tls else None,
+            **tls_arguments(own, own.host),
         )
         link.patience = own.patience.total_seconds()
         milliseconds = int(own.patience.total_seconds() * 1_000)
@@ -330,7 +327,10 @@ class PostgresTarget:
             where = f" at {named}" if named else ""
             return HeldError("copy_value", f"{told}{where} ({state})")
         said = " ".join(str(error).split())
-        return UnreachableError(f"{self.settings.place}: {said}{f' ({state})' if state else ''}")
+        if state:
+            said = f"{said} ({state})"
+        advice = self.settings.tls_advice(said, self.settings.host)
+        return UnreachableError(f"{self.settings.place}: {said}{advice}")
 
 
 def _position(told: Sequence[Any], files: Mapping[str, int | None]) -> CopyPosition:

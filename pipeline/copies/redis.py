@@ -21,9 +21,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pipeline.authorities import needs_tls
 from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import ConfigError, HeldError, LostRaceError, SluiceError, UnreachableError
+from pipeline.settings import TlsSettings
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = (SOURCE, SHARD, RANK, VERSION)
@@ -76,7 +78,7 @@ return 0
 
 
 @dataclass(frozen=True, slots=True)
-class RedisCopy:
+class RedisCopy(TlsSettings):
     """One server, not a cluster, and what all keys begin with.
 
     ``patience`` is the time limit of one answer.
@@ -88,7 +90,6 @@ class RedisCopy:
     prefix: str = "sluice"
     user: str = ""
     password: str = field(default="", repr=False)
-    tls: bool = False
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
@@ -263,7 +264,11 @@ class RedisTarget:
                 db=own.database,
                 username=own.user or None,
                 password=own.password or None,
-                ssl=own.tls,
+                ssl=needs_tls(own.tls, own.host),
+                ssl_ca_certs=own.ca or None,
+                ssl_certfile=own.certificate or None,
+                ssl_keyfile=own.key or None,
+                ssl_check_hostname=True,
                 socket_timeout=seconds,
                 socket_connect_timeout=min(5.0, seconds),
                 retry=Retry(NoBackoff(), 0),  # what was sent once may have been done
@@ -282,7 +287,8 @@ class RedisTarget:
             raise self._said(error, table) from None
         except (redis.RedisError, OSError) as error:
             self.close()
-            raise UnreachableError(f"{self.settings.place}: {error}") from error
+            advice = self.settings.tls_advice(str(error), self.settings.host)
+            raise UnreachableError(f"{self.settings.place}: {error}{advice}") from error
 
     def _said(self, error: redis.ResponseError, table: str) -> SluiceError:
         said = str(error)

@@ -241,11 +241,11 @@ def _config(folder: Path, section: str) -> Path:
 
 def test_the_config_names_who_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "secret-token")
-    section = "{url: 'http://marquez:5000/api/v1/lineage', token: {env: TOKEN}}"
+    section = "{url: 'https://marquez:5000/api/v1/lineage', token: {env: TOKEN}}"
 
     found = load(_config(tmp_path, section)).openlineage
 
-    wanted = OpenLineageSettings("http://marquez:5000/api/v1/lineage", "secret-token")
+    wanted = OpenLineageSettings("https://marquez:5000/api/v1/lineage", "secret-token")
     assert found == wanted
     assert "secret-token" not in repr(found)
 

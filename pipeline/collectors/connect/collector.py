@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from pipeline.authorities import vouched, without_login
+from pipeline.authorities import without_login
 from pipeline.capture import Capture
 from pipeline.collectors.collector import (
     Collector,
@@ -43,8 +43,8 @@ from pipeline.collectors.registration import (
 )
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, TopicPartition
-from pipeline.settings import SourceSettings, TlsFiles
-from pipeline.tls import client_context
+from pipeline.settings import SourceSettings, TlsSettings
+from pipeline.tls import verification
 
 VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
@@ -169,11 +169,9 @@ class ConnectCollector:
         self._client.close()
 
     def _verification(self) -> ssl.SSLContext | bool:
-        files = TlsFiles(ca=self.ca, certificate=self.certificate, key=self.key)
-        if not files.given:
-            return vouched(self.url)
+        files = TlsSettings(ca=self.ca, certificate=self.certificate, key=self.key)
         try:
-            return client_context(files)
+            return verification(self.url, files)
         except ConfigError as error:
             raise ConfigError(f"collector.{error}") from error
 

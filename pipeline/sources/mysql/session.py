@@ -219,7 +219,8 @@ class Session:
             return DeniedListError(f"{self._where}: {said}")
         if code in ABSENT or code in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
-        return UnreachableError(f"{self._where}: down: {said}{self.settings.tls_advice(said)}")
+        advice = self.settings.tls_advice(said, self.settings.host)
+        return UnreachableError(f"{self._where}: down: {said}{advice}")
 
     @property
     def _where(self) -> str:

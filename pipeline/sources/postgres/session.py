@@ -17,8 +17,9 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import dict_row
 
+from pipeline.authorities import needs_tls
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
-from pipeline.settings import SourceSettings
+from pipeline.settings import SourceSettings, TlsSettings
 from pipeline.sources.limits import Limits
 
 Row = Mapping[str, Any]
@@ -135,7 +136,7 @@ class PostgresSession:
             autocommit=True,
             row_factory=dict_row,
             cursor_factory=psycopg.ClientCursor,  # EXPLAIN takes no arguments on the server
-            **self._tls(),
+            **tls_arguments(self.settings, self.settings.host),
         )
         milliseconds = int(self.limits.statement.total_seconds() * 1_000)
         silent = int(self.limits.call.total_seconds() * 1_000)  # in a transaction, which locks
@@ -151,18 +152,6 @@ class PostgresSession:
             "SET search_path = pg_catalog"  # no function of a user's stands before the server's
         )
         return connection
-
-    def _tls(self) -> dict[str, Any]:
-        if not self.settings.secured:
-            return {"sslmode": "disable", "require_auth": NO_CLEAR_TEXT}
-        own = self.settings
-        known = own.ca or ssl.get_default_verify_paths().cafile or "system"
-        shown = {"sslcert": own.certificate, "sslkey": own.key or own.certificate}
-        return {
-            "sslmode": "verify-full",
-            "sslrootcert": known,
-            **(shown if own.certificate else {}),
-        }
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -183,7 +172,8 @@ class PostgresSession:
             return ConfigError(f"{self._where}: {said}; grant it, or name another user")
         if state in ABSENT or state in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
-        return UnreachableError(f"{self._where}: down: {said}{self.settings.tls_advice(said)}")
+        advice = self.settings.tls_advice(said, self.settings.host)
+        return UnreachableError(f"{self._where}: down: {said}{advice}")
 
     @property
     def _where(self) -> str:
@@ -209,6 +199,19 @@ class PatientConnection(psycopg.Connection[Row]):
 def quoted(name: str) -> str:
     """*name* as an identifier in a statement for `PostgresSession.ask`; names are never trusted."""
     return f'"{name.replace(chr(34), 2 * chr(34)).replace("%", "%%")}"'
+
+
+def tls_arguments(its: TlsSettings, host: str) -> dict[str, Any]:
+    """How libpq is to verify the server at *host*; without TLS it gets no password itself."""
+    if not needs_tls(its.tls, host):
+        return {"sslmode": "disable", "require_auth": NO_CLEAR_TEXT}
+    known = its.ca or ssl.get_default_verify_paths().cafile or "system"
+    shown = {"sslcert": its.certificate, "sslkey": its.key or its.certificate}
+    return {
+        "sslmode": "verify-full",
+        "sslrootcert": known,
+        **(shown if its.certificate else {}),
+    }
 
 
 def spelled(name: str) -> str:

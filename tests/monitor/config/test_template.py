@@ -36,7 +36,7 @@ def test_all_that_it_shows_is_read_without_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SHOP_PASSWORD", "KAFKA_PASSWORD", "SLACK_URL"):
-        monkeypatch.setenv(name, "http://10.0.0.1/x")
+        monkeypatch.setenv(name, "https://10.0.0.1/x")
     monkeypatch.setenv("HASH_KEY", "0123456789abcdef")
     Authority(tmp_path, "ca")
     path = tmp_path / "sluice.yaml"
@@ -55,7 +55,7 @@ def test_f186_every_default_that_it_shows_is_the_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SHOP_PASSWORD", "KAFKA_PASSWORD", "SLACK_URL", "HASH_KEY"):
-        monkeypatch.setenv(name, "http://10.0.0.1/0123456789abcdef")
+        monkeypatch.setenv(name, "https://10.0.0.1/0123456789abcdef")
     Authority(tmp_path, "ca")
     path = tmp_path / "sluice.yaml"
     text = TEMPLATE.read_text(encoding="utf-8")

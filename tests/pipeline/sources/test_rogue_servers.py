@@ -1,22 +1,27 @@
 """No password leaves for a server that the config does not name, or in clear text.
 
-Covers pipeline/settings.py; pipeline/sources/mysql/session.py, postgres/session.py.
+Covers pipeline/settings.py; pipeline/sources/mysql/session.py, postgres/session.py;
+pipeline/copies/postgres.py, redis.py.
 """
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from pipeline.copies.postgres import PostgresCopy
+from pipeline.copies.redis import RedisCopy
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.session import CLEAR_TEXT, Session
 from pipeline.sources.postgres.session import PostgresSession
+from tests.pipeline.certificates import Authority
 
 PASSWORD = "s3cret-of-the-source"
 SOURCE = SourceSettings(
@@ -168,10 +173,12 @@ def test_f164_the_authority_of_a_source_is_named_in_the_advice_and_one_that_is_n
     source = replace(SOURCE, tls=True, ca=str(tmp_path / "ca.pem"))
 
     assert "for 127.0.0.1 that the system trusts: set ca:" in replace(source, ca="").tls_advice(
-        "SSL error"
+        "SSL error", source.host
     )
-    assert f"for 127.0.0.1 that {tmp_path}/ca.pem trusts" in source.tls_advice("SSL error")
-    assert source.tls_advice("Access denied") == ""
+    assert f"for 127.0.0.1 that {tmp_path}/ca.pem trusts" in source.tls_advice(
+        "SSL error", source.host
+    )
+    assert source.tls_advice("Access denied", source.host) == ""
     with (
         closing(Session(source)) as session,
         pytest.raises(ConfigError, match=r"source:shop: ca: .*ca\.pem holds no authorities"),
@@ -186,3 +193,54 @@ def test_f160_a_server_without_tls_gets_nothing_where_tls_is_needed_and_the_fix_
             session.ask("SELECT 1")
 
     assert b"".join(server.heard) == b""
+
+
+def _deaf(link: socket.socket) -> Iterator[bytes]:
+    """A server that has no TLS, as Postgres says it."""
+    yield link.recv(4096)
+    link.sendall(b"N")
+    with suppress(OSError):  # the client has hung up
+        yield link.recv(4096)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        pytest.param(PostgresCopy("127.0.0.1", "d", "u", password=PASSWORD), id="postgres"),
+        pytest.param(RedisCopy("127.0.0.1", password=PASSWORD), id="redis"),
+    ],
+)
+def test_f164_a_copy_without_tls_gets_nothing_where_tls_is_needed_and_the_fix_is_told(
+    copy: PostgresCopy | RedisCopy,
+) -> None:
+    with rogue(_deaf) as server:
+        target = replace(copy, port=server.port, tls=True).opened("lake")
+        with closing(target), pytest.raises(UnreachableError, match="set tls: false"):
+            target.positions()
+
+    assert PASSWORD.encode() not in b"".join(server.heard)
+
+
+def test_f164_a_redis_copy_is_believed_by_the_named_authority_only(tmp_path: Path) -> None:
+    ours, foreign = Authority(tmp_path, "ours"), Authority(tmp_path, "foreign")
+    copy = RedisCopy("127.0.0.1", user="u", password=PASSWORD, tls=True)
+    for trusted, host, is_sent in (
+        (ours, "127.0.0.1", True),
+        (foreign, "127.0.0.1", False),
+        (ours, "redis.example", False),
+    ):
+        files = ours.certificate("redis", host)
+        with rogue(lambda link, files=files: _over_tls(link, files)) as server:  # type: ignore[misc]
+            own = replace(copy, port=server.port, ca=str(trusted.file))
+            target = own.opened("lake")
+            with closing(target), pytest.raises(UnreachableError):
+                target.positions()
+
+        assert (PASSWORD.encode() in b"".join(server.heard)) is is_sent
+
+
+def _over_tls(link: socket.socket, files: tuple[Path, Path]) -> Iterator[bytes]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*files)
+    with suppress(OSError), context.wrap_socket(link, server_side=True) as secured:
+        yield secured.recv(4096)
