@@ -131,8 +131,9 @@ def test_it_says_who_asks(answers: Answers, settings: dict[str, str], sent: str)
 
 
 def test_authorities_that_are_none_are_said(answers: Answers) -> None:
+    secured = RegistrySettings(answers.url.replace("http:", "https:"), ca="/nowhere.pem")
+
     with pytest.raises(NoSchemasError, match=r"nowhere\.pem holds no authorities"):
-        secured = RegistrySettings(answers.url.replace("http:", "https:"), ca="/nowhere.pem")
         SchemaRegistry("shop", secured).schemas([1])
 
 
