@@ -3,9 +3,13 @@
 A source that is held stays where W stands, so that the same records would be read, decoded and
 judged in each round.  What can end it is told without reading: another server or log, a waiver, a
 topic that is created anew.  For what nobody foresaw it is read again now and then all the same.
+
+A waiver lets rows pass that stand below what was landed.  Where a statement about their shard is
+newer, they land in the table as it was called before, which may be none by now: each table that a
+statement was about since is short of them, a gap, until it has a base from above them.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -13,10 +17,14 @@ from pipeline.apply.retries import Retries
 from pipeline.clocks import over
 from pipeline.errors import NoSchemasError
 from pipeline.landing.epochs import Epochs
+from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
+from pipeline.landing.redelivery import StrangeRows
+from pipeline.mark import Mark, source_of
+from pipeline.model import Order
 from pipeline.registry import SchemaRegistry
-from pipeline.report import Hold
+from pipeline.report import Gap, Hold, tell_gap
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 
@@ -36,6 +44,56 @@ class Circumstances:
             gap.id for gap in self.chosen.gaps if self.listing.source_of.get(gap.topic) == source
         )
         return self.epochs.number(source), source in self.listing.heads, self.waived, gaps
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """Rows that land although newer ones have: their ``shards``, and the lowest ``outdated`` order.
+
+    Of those that a waiver lets pass, by source.
+    """
+
+    shards: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    outdated: Mapping[str, Order] = field(default_factory=dict)
+
+    def with_waived(self, strange: StrangeRows, before: Epochs, now: Epochs) -> "LateRows":
+        """And the *strange* ones that are taken for a new log, as the epochs *now* say."""
+        passed = {name for name in strange.late if now.number(name) > before.number(name)}
+        return LateRows(
+            {**self.shards, **{n: one for n, one in strange.late.items() if n in passed}},
+            {**self.outdated, **{n: one for n, one in strange.outdated.items() if n in passed}},
+        )
+
+    def noted(self, facts: Facts, explained: StrangeRows, held: Container[str]) -> Facts:
+        """*facts* of the batch that lands them, and what is *explained*; not of sources *held*."""
+        every = (*self.shards.items(), *explained.late.items())
+        late = frozenset(name for source, own in every if source not in held for name in own)
+        outdated = {n: order for n, order in self.outdated.items() if n not in held}
+        return replace(facts, late=late, outdated=outdated)
+
+
+def with_late(made: Mark, facts: Facts) -> Mark:
+    """*made*, which knows what older mirrors lack of *facts*, with gaps of what lands nowhere."""
+    late = {table: made.batch for name in facts.late if (table := made.shards.get(name))}
+    gaps = dict(made.gaps)
+    for source, order in facts.outdated.items():
+        short = (
+            name
+            for name, told in made.existing.items()
+            if source_of(name) == source and told.there and told.order > order
+            if made.shards.get(name) is not None
+            if name not in made.bases or made.bases[name] < order
+        )
+        why = (
+            f"a waiver let rows of source {source} pass that are older than a statement about"
+            " their table, so that what it was renamed to may lack them; run `sluice bootstrap`"
+            " of each of these tables"
+        )
+        above = Order(made.epochs[source].number, 0, 0)
+        gap = Gap.noticed(f"outdated:{source}", made.batch, why, short, above=above)
+        if gap.shards:
+            gaps[gap.id] = tell_gap(gap)
+    return replace(made, gaps=gaps, belated={**made.belated, **late})
 
 
 @dataclass(eq=False)

@@ -95,6 +95,10 @@ class Facts:
     ``around``      ``source/shard`` -> live rows that may stand below the snapshot before them.
     ``doubted``     partitions in which rows may stand too low.
     ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
+    ``late``        ``source/shard`` with rows that the broker refused when they came first, or that
+                    a waiver lets pass below what was landed.
+    ``outdated``    source -> lowest order of rows that a waiver lets pass below a newer statement
+                    about their shard.
     """
 
     rows: int = 0
@@ -113,6 +117,8 @@ class Facts:
     around: Mapping[str, AroundRows] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
     hidden: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+    outdated: Mapping[str, Order] = field(default_factory=dict)
     wholes: Mapping[str, Order] = field(default_factory=dict)
     beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)

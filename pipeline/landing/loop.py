@@ -20,7 +20,7 @@ from pipeline.errors import HeldError, NoSchemasError
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, settles_of, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above
-from pipeline.landing.disorder import Circumstances, Disorder
+from pipeline.landing.disorder import Circumstances, Disorder, LateRows
 from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look, reordered
@@ -268,6 +268,7 @@ class Landing:
         chosen = self._left_out(chosen, listing, held) if held else chosen
         read = {listing.source_of[at.topic] for at in chosen.spans}
         found: tuple[Plan, Epochs, Staged, Facts] | None = None
+        late = LateRows()
         while found is None and (not held or self._due(chosen, waived)):
             try:
                 staged = self._staged(chosen, listing, epochs, stamp)
@@ -278,11 +279,13 @@ class Landing:
             facts = self._gathered(staged, listing, floors)
             own, grown = (facts.doubted, self.mark, floors), grown_topics(self.mark, chosen)
             if strange := unexplained_rows(self.log, staged, *own, grown=grown):
+                before = epochs
                 epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
+                late = late.with_waived(strange, before, epochs)
                 held.update(more)
                 chosen = self._left_out(chosen, listing, more)
             else:
-                found = chosen, epochs, staged, facts
+                found = chosen, epochs, staged, late.noted(facts, strange, held)
         self._disorder.judged(read, held, now, stamp.received)
         return found
 

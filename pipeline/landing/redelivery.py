@@ -109,12 +109,24 @@ class StrangeRows(dict[TopicPartition, int]):
     """Partition -> lowest offset of a row that goes back and repeats nothing.
 
     ``bounds``: what there was too much of in a partition to tell whether the broker refused it.
+    ``late``: source -> its shards with such a row, also if the broker had refused it.
+    ``outdated``: source -> lowest order of such a row below a newer statement about its shard.
     """
 
     def __init__(self) -> None:
         """None yet."""
         super().__init__()
         self.bounds: dict[TopicPartition, str] = {}
+        self.late: dict[str, frozenset[str]] = {}
+        self.outdated: dict[str, Order] = {}
+
+    def note(self, source: str, rows: pa.Table, outdated: Callable[[str, Order], bool]) -> None:
+        """Remember of which shards *rows* of *source* are, and which of them are *outdated*."""
+        for shard, order in _lowest(rows).items():
+            name = str(Shard(source, shard))
+            self.late[source] = self.late.get(source, frozenset()) | {name}
+            if outdated(name, order):
+                self.outdated[source] = min(order, self.outdated.get(source, order))
 
 
 def unexplained(
@@ -145,6 +157,7 @@ def unexplained(
         strange = _unequal(own, pa.concat_tables([_flat(log), _flat(beside)]))
         for at, offsets in _by_partition(strange).items():
             its = _of_partition(ordered, source, at)
+            found.note(source, its.filter(pc.is_in(its["offset"], _offsets(offsets))), outdated)
             runs = [
                 r for r in _runs(its, offsets) if r.rises and not r.is_outdated(source, outdated)
             ]
@@ -153,6 +166,23 @@ def unexplained(
                 if bound := _bound_met(its, offsets):
                     found.bounds[at] = bound
     return found
+
+
+def _offsets(offsets: frozenset[int]) -> pa.Array:
+    return pa.array(sorted(offsets), pa.int64())
+
+
+def _lowest(rows: pa.Table) -> dict[str, Order]:
+    """Shard -> lowest order of its rows, all of which have one."""
+    parts = {name: _part(rows["order"], name) for name in ORDER_TYPE.names}
+    flat = pa.table({"shard": rows["shard"], **parts})
+    by_order = flat.sort_by([(name, "ascending") for name in parts])
+    firsts = by_order.group_by("shard", use_threads=False).aggregate(
+        [(name, "first") for name in parts]
+    )
+    return {
+        row["shard"]: Order(*(row[f"{name}_first"] for name in parts)) for row in firsts.to_pylist()
+    }
 
 
 def _by_partition(rows: pa.Table) -> dict[TopicPartition, frozenset[int]]:

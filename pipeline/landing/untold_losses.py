@@ -10,6 +10,7 @@ from datetime import datetime
 from pipeline.landing.beat_backlogs import with_levels
 from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
 from pipeline.landing.collector_lists import placed, with_lists
+from pipeline.landing.disorder import with_late
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
@@ -32,7 +33,7 @@ def with_untold(
     at: datetime,
 ) -> Mark:
     """*made*, the mark after *before*, with the gaps that *listing* and *facts* show."""
-    made = with_parted(made, before, listing.heads)
+    made = with_late(with_parted(made, before, listing.heads), facts)
     made = with_reordered(made, before, orderings)
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)

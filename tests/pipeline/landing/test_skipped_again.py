@@ -74,6 +74,21 @@ def row(desk: Desk, table: str, pos: int, key: int) -> None:
     desk.topics.held.setdefault(f"a.db.{table}", []).append(record)
 
 
+def snapshot_rows(table: str, pos: int, count: int) -> list[tuple[bytes, bytes]]:
+    """All rows of *table*, read at *pos*."""
+    place = {"db": "db", "table": table, "file": "binlog.000007", "pos": pos, "row": 0}
+    told = [*["true"] * (count - 1), "last_in_data_collection"]
+    return [
+        (
+            json.dumps({"id": key}).encode(),
+            json.dumps(
+                {"after": {"id": key}, "source": place | {"snapshot": one}, "op": "r"}
+            ).encode(),
+        )
+        for key, one in enumerate(told)
+    ]
+
+
 def sent_again(desk: Desk, rows: int) -> None:
     """The connector was moved back: all comes again."""
     beats(desk, *range(3, 10))
@@ -252,3 +267,83 @@ def test_f101_rows_between_those_that_landed_are_held_after_a_rename(desk: Desk)
 
     assert hold.reason == "disorder"
     assert "a/db.u" in gaps(desk)[0]
+
+
+@pytest.fixture
+def renamed(tmp_path: Path) -> Desk:
+    """A refused row of ``db.t`` comes, which is ``db.u`` by now; ``db.v`` met no statement."""
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 350, 1)
+    desk.topics.put("a", 400, "behind the refused one", key=8)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk.land()
+    for pos, key in ((300, 7), (400, 8)):
+        desk.topics.put("a", pos, "behind the refused one", key=key)
+    return desk
+
+
+def test_f140_a_waiver_that_lets_a_refused_row_pass_leaves_the_renamed_table_short_of_it(
+    renamed: Desk,
+) -> None:
+    (hold,) = renamed.land().holds
+
+    assert not renamed.land(hold.id).holds
+
+    (gap,) = map(read_gap, renamed.loop.mark.gaps.values())
+    assert gap.shards == ("a/db.u",)
+    assert "sluice bootstrap" in gap.why
+
+
+def test_f140_a_new_base_closes_what_a_waiver_left_out(renamed: Desk) -> None:
+    (hold,) = renamed.land().holds
+    renamed.land(hold.id)
+
+    renamed.topics.held["a.db.u"] = snapshot_rows("u", 900, 2)
+    renamed.topics.put("a", 950, "live")
+    renamed.land(hold.id)
+
+    assert not gaps(renamed)
+
+
+def test_f140_a_base_from_behind_the_refused_row_lacks_nothing(renamed: Desk) -> None:
+    (hold,) = renamed.land().holds
+    renamed.topics.held["a.db.u"] = snapshot_rows("u", 900, 2)
+    renamed.topics.put("a", 950, "live")
+
+    renamed.land(hold.id)
+    renamed.land()
+
+    assert not gaps(renamed)
+
+
+def test_f140_what_was_renamed_again_with_the_waiver_is_short_of_the_row(renamed: Desk) -> None:
+    (hold,) = renamed.land().holds
+    statement(renamed, 600, "RENAME TABLE u TO w", "w", former="u")
+
+    renamed.land(hold.id)
+
+    assert gaps(renamed) == [("a/db.w",)]
+
+
+def test_f140_a_mirror_from_before_a_refused_row_came_lacks_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 350, 1)
+    desk.topics.put("a", 400, "behind the refused one", key=8)
+    desk.land()
+    assert not desk.loop.mark.belated
+
+    for pos, key in ((300, 7), (400, 8)):
+        desk.topics.put("a", pos, "behind the refused one", key=key)
+    desk.land()
+
+    assert desk.loop.mark.belated == {"db.t": desk.loop.mark.batch}
+
+
+def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Desk) -> None:
+    (hold,) = renamed.land().holds
+
+    renamed.land(hold.id)
+
+    assert renamed.loop.mark.belated == {"db.t": renamed.loop.mark.batch}
