@@ -190,7 +190,9 @@ class Mark:
     ``complete``      ``source/shard`` -> batch in which that base became complete.
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
-    ``snapshots``     source -> order of its newest snapshot of all tables, once rows landed.
+    ``snapshots``     source -> order of its newest snapshot of which rows landed that stand for
+                      all tables: the heartbeat's, or those before any table had a base.
+    ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
     ``standards``     ``source/shard`` -> by which its rows are written, where by any, or once.
@@ -235,6 +237,7 @@ class Mark:
     complete: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, Order] = field(default_factory=dict)
+    initial: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
     standards: Mapping[str, RowStandards] = field(default_factory=dict)

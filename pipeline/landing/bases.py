@@ -6,11 +6,12 @@ A snapshot that was begun again has a new order and replaces the unfinished one.
 of which rows came before landing saw that the server had been replaced, and rows after, is none:
 as of its newer rows it would take the older ones for rows of before it, and delete them.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
-A description without rows is that of an empty table only if its snapshot read all tables: it read
-the heartbeat's, or rows of any before a table of the source had a base.  Measured on Debezium 3.5:
-with snapshot.mode=recovery or no_data it describes all tables in the same way and reads no rows;
-taken for a snapshot, that would empty every mirror.  Such a description is given up once all has
-landed that was sent with it.
+A description without rows is that of an empty table only if its snapshot was taken of all tables,
+as its schema changes tell, and read rows: the heartbeat's, or any before a table of the source had
+a base.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it describes all tables
+in the same way and reads no rows; taken for a snapshot, that would empty every mirror.  One that a
+signal asks for reads some tables, perhaps the heartbeat's, and of those perhaps some rows.
+Such a description is given up once all has landed that was sent with it.
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
 a table had: such a snapshot is none, and neither is a table without rows or its birth.
@@ -77,7 +78,7 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
     }
     live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
-    read = read_snapshots(mark, facts) if snaps else {}
+    read = _whole_snapshots(mark, facts) if snaps else {}
     done = {
         name: snap
         for name, snap in snaps.items()
@@ -93,8 +94,23 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     return left, tuple(settled[name] for name in sorted(settled))
 
 
+def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
+    """Source -> order of its newest snapshot of all tables, whether or not rows of it landed."""
+    newer = {
+        source: max(order, mark.initial.get(source, order))
+        for source, order in facts.initial.items()
+    }
+    return {**mark.initial, **newer}
+
+
+def _whole_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
+    """Source -> order of its newest snapshot that has read all tables, if that has landed."""
+    initial, read = initial_snapshots(mark, facts), read_snapshots(mark, facts)
+    return {source: order for source, order in read.items() if initial.get(source) == order}
+
+
 def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
-    """Source -> order of its newest snapshot of all tables of which a row has landed."""
+    """Source -> order of its newest snapshot of which a row has landed, if it may be of all."""
     read, based = dict(mark.snapshots), {source_of(name) for name in mark.bases}
     rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
     first = ((source, order) for source, order in rows if source not in based)

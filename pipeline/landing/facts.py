@@ -86,6 +86,7 @@ class Facts:
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
+    ``initial``     source -> order of its newest snapshot that was taken of all tables.
     ``statements``  schema changes of any kind, those about no table among them.
     ``databases``   those that were dropped, in log order.
     ``schemas``     ``source/shard`` -> the newest columns that its rows told of themselves.
@@ -108,6 +109,7 @@ class Facts:
     high: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
     news: tuple[News, ...] = ()
+    initial: Mapping[str, Order] = field(default_factory=dict)
     statements: int = 0
     databases: tuple[DroppedDatabase, ...] = ()
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
@@ -138,8 +140,9 @@ def gather(
     """
     statements = unrepeated((row for tally in told for row in tally.statements), schemas or {})
     reached, doubted = tops((one for tally in told for one in tally.stretches), high, floors)
-    news, texts, unread = _news(statements, readings)
-    errors = _joined([*(one.errors for one in told), *unread], Unreadable.with_more)
+    read = _read(statements, readings)
+    texts = [(source, one) for source, one in read.told if not one.snapshot]
+    errors = _joined([*(one.errors for one in told), *read.unread], Unreadable.with_more)
     return Facts(
         rows=sum(one.rows for one in told),
         tables=_joined([one.tables for one in told], add),
@@ -147,12 +150,13 @@ def gather(
         heartbeats=_joined([one.heartbeats for one in told], max),
         high=reached,
         snapshots=_joined([one.snapshots for one in told], SnapshotRows.with_rows),
-        news=news,
+        news=read.news,
+        initial=_initial(read.told, readings),
         statements=sum(len(one.statements) for one in told),
         databases=tuple(_databases(texts, readings)),
         schemas=newest(statements),
         texts=tuple((source, one.text) for source, one in texts if one.text),
-        firsts=_firsts(told, news),
+        firsts=_firsts(told, read.news),
         errors={name: unread_changes(one) for name, one in errors.items()},
         around=_joined([one.around for one in told], AroundRows.with_more),
         doubted=doubted,
@@ -177,27 +181,48 @@ def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[
     return found
 
 
-def _news(
-    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
-) -> tuple[tuple[News, ...], tuple[tuple[str, Told], ...], list[dict[str, Unreadable]]]:
+@dataclass(frozen=True, slots=True)
+class _Statements:
     """Schema changes in log order, their statements, and those unread, of their topics."""
+
+    news: tuple[News, ...]
+    told: tuple[tuple[str, Told], ...]
+    unread: tuple[Mapping[str, Unreadable], ...]
+
+
+def _read(
+    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
+) -> _Statements:
     news: list[News] = []
-    texts: list[tuple[str, Told]] = []
-    unread: list[dict[str, Unreadable]] = []
+    every: list[tuple[str, Told]] = []
+    unread: list[Mapping[str, Unreadable]] = []
     placed = [row for row in statements if row["log"] is not None]
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
         try:
             reading = readings[row["source"]]
             told, parsed = reading.read(row["note"], order_of(row))
-            if row["snapshot"] is None:
-                texts.append((row["source"], told))
         except FormatError:
             where = (row["topic"], row["partition"], row["offset"])
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
             continue
+        every.append((row["source"], replace(told, snapshot=row["snapshot"] is not None)))
         for change in parsed:
             news.append(_told(row, change, reading))
-    return tuple(news), tuple(texts), unread
+    return _Statements(tuple(news), tuple(every), tuple(unread))
+
+
+def _initial(
+    told: Iterable[tuple[str, Told]], readings: Mapping[str, SchemaReading]
+) -> dict[str, Order]:
+    """Source -> order of its newest snapshot of all tables: it makes their databases anew.
+
+    Measured on Debezium 3.5: one of single tables, which a signal asks for, leaves that out.
+    """
+    found: dict[str, Order] = {}
+    for source, one in told:
+        if one.snapshot and not one.tables and readings[source].dialect.database_dropped(one.text):
+            found[source] = max(one.order, found.get(source, one.order))
+    return found
 
 
 def _databases(

@@ -8,6 +8,7 @@ from pipeline.landing.bases import (
     advance,
     births,
     inherited,
+    initial_snapshots,
     is_torn,
     read_snapshots,
 )
@@ -59,6 +60,7 @@ def next_mark(
         epochs=_epochs(mark, epochs),
         high={**mark.high, **facts.high},
         snapshots=read_snapshots(mark, facts),
+        initial=initial_snapshots(mark, facts),
         shards=shards,
         existing=known.mark.existing,
         departed={**mark.departed, **dict.fromkeys(_departed(mark, facts, dropped), batch)},

@@ -88,6 +88,7 @@ VALUES = {
     ),
     "stores": st.text(max_size=2),
     "snapshots": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
+    "initial": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "hazards": st.builds(
         ToldHazard, st.just("s"), st.just(HAZARD), NUMBERS, st.sampled_from([None, ORDER])
     ),

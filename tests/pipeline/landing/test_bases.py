@@ -246,26 +246,57 @@ DESCRIBED = Facts(
 S60 = Order(1, 1, 60)
 
 
+ROWS = Facts(snapshots={"shop/db.u": SnapshotRows(S60, 3, ended=False)})
+BEAT = Facts(wholes={"shop": replace(S60, row=1)})
+WHOLE = Facts(initial={"shop": S60})
+
+
 @pytest.mark.parametrize(
     ("mark", "more"),
     [
+        pytest.param(Mark("main", 4), (WHOLE, ROWS), id="with rows of another table"),
+        pytest.param(Mark("main", 4), (WHOLE, BEAT), id="with a heartbeat"),
         pytest.param(
-            Mark("main", 4),
-            Facts(snapshots={"shop/db.u": SnapshotRows(S60, 3, ended=False)}),
-            id="with rows of another table",
+            Mark("main", 4, snapshots={"shop": S60}), (WHOLE,), id="after the heartbeat had landed"
         ),
         pytest.param(
-            Mark("main", 4), Facts(wholes={"shop": replace(S60, row=1)}), id="with a heartbeat"
-        ),
-        pytest.param(
-            Mark("main", 4, snapshots={"shop": S60}), Facts(), id="with what landed before it"
+            Mark("main", 4, initial={"shop": S60}), (BEAT,), id="after its beginning had landed"
         ),
     ],
 )
-def test_an_empty_table_that_a_snapshot_describes_has_one(mark: Mark, more: Facts) -> None:
-    facts = replace(DESCRIBED, snapshots=more.snapshots, wholes=more.wholes)
+def test_an_empty_table_that_a_snapshot_of_all_describes_has_one(
+    mark: Mark, more: tuple[Facts, ...]
+) -> None:
+    assert empty_bases(mark, *more) == [60]
 
-    assert [one.order.pos for one in advance(mark, facts, 5)[1] if one.name == "shop/db.t"] == [60]
+
+def empty_bases(mark: Mark, *more: Facts) -> list[int]:
+    """Bases that ``db.t`` gets by its description, which landed with *more*."""
+    facts = DESCRIBED
+    for one in more:
+        snapshots, wholes = facts.snapshots | one.snapshots, facts.wholes | one.wholes
+        initial = facts.initial | one.initial
+        facts = replace(facts, snapshots=snapshots, wholes=wholes, initial=initial)
+    return [one.order.pos for one in advance(mark, facts, 5)[1] if one.name == "shop/db.t"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "more"),
+    [
+        pytest.param(Mark("main", 4), ROWS, id="of another table"),
+        pytest.param(Mark("main", 4), BEAT, id="of the heartbeat's table"),
+        pytest.param(Mark("main", 4, initial={"shop": S1}), BEAT, id="after one of all tables"),
+        pytest.param(Mark("main", 4, initial={"till": S60}), BEAT, id="beside another source's"),
+        pytest.param(Mark("main", 4), WHOLE, id="of all tables that read no row"),
+    ],
+)
+def test_f141_a_snapshot_that_may_not_have_read_a_table_shows_it_empty_to_nobody(
+    mark: Mark, more: Facts
+) -> None:
+    """A collector takes one of single tables, the heartbeat's among them, where it is asked to."""
+    bare = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, initial=mark.initial)
+
+    assert [empty_bases(one, more) for one in (mark, bare)] == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,13 @@ def gaps(desk: Desk) -> list[Gap]:
 
 
 def describe(desk: Desk) -> None:
-    """A snapshot tells of ``db.t`` before it reads it."""
-    value = message(
-        CREATE, described(CREATE, "t", "id BIGINT!"), source=PLACE | {"snapshot": "true"}
-    )
-    desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
+    """A snapshot of all tables tells of ``db.t`` before it reads it."""
+    place = PLACE | {"snapshot": "true"}
+    for value in (
+        message("DROP DATABASE IF EXISTS `db`", source=place),
+        message(CREATE, described(CREATE, "t", "id BIGINT!"), source=place),
+    ):
+        desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
 
 
 def seen_no_more(home: Path) -> Desk:
