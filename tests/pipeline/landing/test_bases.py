@@ -274,9 +274,12 @@ def empty_bases(mark: Mark, *more: Facts) -> list[int]:
     """Bases that ``db.t`` gets by its description, which landed with *more*."""
     facts = DESCRIBED
     for one in more:
-        snapshots, wholes = facts.snapshots | one.snapshots, facts.wholes | one.wholes
-        initial = facts.initial | one.initial
-        facts = replace(facts, snapshots=snapshots, wholes=wholes, initial=initial)
+        facts = replace(
+            facts,
+            snapshots={**facts.snapshots, **one.snapshots},
+            wholes={**facts.wholes, **one.wholes},
+            initial={**facts.initial, **one.initial},
+        )
     return [one.order.pos for one in advance(mark, facts, 5)[1] if one.name == "shop/db.t"]
 
 
