@@ -143,6 +143,7 @@ class Landing:
             epoch_ends=listing.epoch_ends,
             claimed=lambda topic: self.upstream.names(topic) is not None,
             ahead=frozenset(feed.settings.prefix for feed in going),
+            in_turn=frozenset(feed.heartbeats for feed in going),
             hidden=listing.hidden,
             needed=TopicShards(self.mark, self.mark.shards, self.upstream.names).is_needed,
         )

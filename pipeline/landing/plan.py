@@ -83,6 +83,9 @@ class PlanContext:
                     reads any more is not gone.
     ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
                     table whose rows land before its CREATE was there before, for all one knows.
+    ``in_turn``     topics of heartbeats: those that go through a partition that was added are
+                    read behind the others.  Cannot see: one that holds newer ones than a partition
+                    of a higher number.
     ``hidden``      topics that may be there still, though we may not see them any more.
     ``needed``      whether a table that is there before the batch is sent into a topic: what came
                     into it after its last listing, and went with it, is missed.
@@ -93,6 +96,7 @@ class PlanContext:
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     claimed: Callable[[str], bool] = lambda _: True
     ahead: frozenset[str] = frozenset()
+    in_turn: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     needed: Callable[[str], bool] = lambda _: False
 
@@ -132,7 +136,7 @@ def plan(
         moving = {name: tp for name, tp in moving.items() if tp.topic in known.ahead}
         starts = {tp: starts[tp] for tp in moving.values()}
         spans = {tp: spans[tp] for tp in moving.values()}
-    taken, capped = shared(spans, cap, known.ahead)
+    taken, capped = shared(spans, cap, known.ahead, known.in_turn)
     gone, lost, doubts = _gone(w.keys() - named.keys(), w, known, capped=capped)
     offsets = {name: end for name, end in before.items() if name not in gone} if gone else before
     for name, tp in moving.items():

@@ -76,8 +76,13 @@ class Feed:
     def names(self) -> TopicNames:
         """What they are called."""
         own, prefix = self.settings, self.settings.prefix
-        others = {*self.format.added_topics(prefix), f"{prefix}.{spelled(own.heartbeat)}"}
+        others = {*self.format.added_topics(prefix), self.heartbeats}
         return TopicNames(own.name, prefix, frozenset(others), routed=bool(own.topics))
+
+    @property
+    def heartbeats(self) -> str:
+        """The topic of the heartbeat's table, unless somebody routes it."""
+        return f"{self.settings.prefix}.{spelled(self.settings.heartbeat)}"
 
     def claims(self, topic: str) -> bool:
         """Whether *topic* is one that this source's changes arrive in."""

@@ -24,11 +24,15 @@ class Span:
 
 
 def shared(
-    spans: Mapping[TopicPartition, Span], cap: int, ahead: Container[str] = ()
+    spans: Mapping[TopicPartition, Span],
+    cap: int,
+    ahead: Container[str] = (),
+    in_turn: Container[str] = (),
 ) -> tuple[dict[TopicPartition, Span], bool]:
     """Give each partition an equal share of *cap*, and what others leave over; was anything cut?
 
-    Topics *ahead* are taken whole, as far as *cap* goes.
+    Topics *ahead* are taken whole, as far as *cap* goes.  Of topics *in_turn* nothing is taken of
+    a partition before those of a lower number are read to their ends.
     """
     left, result, capped = cap, {}, False
     waiting = sorted(spans.items(), key=lambda one: (one[0].topic not in ahead, one[1].size))
@@ -38,4 +42,11 @@ def shared(
         result[partition] = replace(span, end=taken)
         capped = capped or taken != span.end
         left -= result[partition].size
+    cut, turns = set[str](), [at for at in result if capped and at.topic in in_turn]
+    for at in sorted(turns, key=lambda at: (at.topic, at.partition)):
+        if at.topic in cut:
+            end = replace(spans[at].end, offset=spans[at].first)
+            result[at] = replace(spans[at], end=end)
+        elif result[at] != spans[at]:
+            cut.add(at.topic)
     return result, capped

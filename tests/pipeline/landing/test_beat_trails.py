@@ -1,23 +1,25 @@
 """What is looked at of a batch's heartbeats?  The rest: tests/pipeline/reread."""
 
 from collections import UserDict
-from collections.abc import ItemsView
-from dataclasses import replace
+from collections.abc import ItemsView, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from pipeline.beats import HeartbeatRow
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.file_rows import FileRows
-from pipeline.formats.format import Format
+from pipeline.formats.format import RAW, Format
 from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd
+from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.report import read_gap
 from pipeline.sources.mysql.position import binlog_position
-from tests.pipeline.landing.desk import Server, Topics
+from pipeline.transports.offset_ranges import OffsetRange
+from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.reread.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.test_beats import beat
 
@@ -197,3 +199,54 @@ def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> N
     made = replace(SENT, batch=5, bases={**SENT.bases, "a/d.t": Order(1, 1, 180)})
 
     assert not with_rows([row(80, 4)], made=made).gaps
+
+
+BEATS = "a.sluice.heartbeat"
+
+
+@dataclass(eq=False)
+class Grown(Topics):
+    """The heartbeats' topic has a second partition, through which ``newer`` ones go."""
+
+    newer: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        return {**super().ends(topics), SECOND: PartitionEnd(len(self.newer), BEATS, 0)}
+
+    def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        return {**super().beginnings(topics), SECOND: PartitionEnd(0, BEATS, 0)}
+
+    def batch(self, one: OffsetRange) -> pa.RecordBatch:
+        if one.partition == 0:
+            return super().batch(one)
+        rows = [(*self.newer[at], one.topic, 1, at) for at in range(one.first, one.until)]
+        return pa.RecordBatch.from_pylist(
+            [dict(zip(RAW.names, row, strict=True)) for row in rows], RAW
+        )
+
+
+SECOND = TopicPartition(BEATS, 1)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["all came", "one never came"])
+def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
+    tmp_path: Path, *, lost: bool
+) -> None:
+    """A batch that is capped would land later numbers first."""
+    desk = Desk(tmp_path, topics=(topics := Grown()), names="a", most=6)
+    desk.topics.snapshot("a", 10, 2)
+    topics.beat("a", 1, pos=100)
+    desk.land()
+    for number in range(2, 10):
+        topics.beat("a", number, pos=100 * number)
+    for number in range(10 + lost, 13):
+        topics.beat("a", number, pos=100 * number)
+        topics.newer.append(topics.held[BEATS].pop())
+    found = []
+
+    for _ in range(9):
+        desk.land()
+        found += [read_gap(text) for text in desk.loop.mark.gaps.values()]
+
+    assert desk.loop.mark.heartbeats == {"a": 12}
+    assert {(one.first, one.until) for one in found} == ({(10, 11)} if lost else set())

@@ -44,3 +44,22 @@ def test_what_goes_ahead_is_cut_by_the_cap_and_leaves_each_of_the_others_a_recor
 
     assert capped
     assert [span.size for span in taken.values()] == [5, 1, 1]
+
+
+def test_partitions_in_turn_wait_until_those_before_them_are_read_to_their_ends() -> None:
+    given = {TopicPartition("h", n): Span(5, PartitionEnd(14 - n)) for n in range(3)}
+    other = {LARGE: Span(0, PartitionEnd(4))}
+
+    taken, capped = shared(given | other, 10, in_turn={"h"})
+    rest = {at: Span(span.end.offset, given[at].end) for at, span in taken.items() if at in given}
+    after, _ = shared(rest, 20, in_turn={"h"})
+
+    assert capped
+    assert [taken[at].size for at in (*given, LARGE)] == [3, 0, 0, 2]
+    assert [after[at].size for at in given] == [6, 7, 0]
+
+
+def test_partitions_in_turn_are_read_at_once_where_all_fits() -> None:
+    given = {TopicPartition("h", n): Span(5, PartitionEnd(8)) for n in range(3)}
+
+    assert shared(given, 9, in_turn={"h"}) == (given, False)
