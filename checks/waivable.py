@@ -36,6 +36,17 @@ _WITHOUT_BATCH = re.compile(rf".+:{_NUMBER}:{_NUMBER}", re.DOTALL)
 _OF_TABLE = re.compile(rf"[A-Za-z_][\w.]*:([^:].*:.+|.+@{_NUMBER})", re.DOTALL)
 
 
+_CLOSED = ("disorder", "rules", "snapshot")  # and what is named by its batch
+
+
+def is_closed_for_good(id_: str) -> bool:
+    """Whether the next batch closes what has this name, once it is waived.
+
+    It lands without the gap, the record or the snapshot: no end of the waiver brings that back.
+    """
+    return bool(_OF_BATCH.fullmatch(id_)) or id_.partition(":")[0] in _CLOSED
+
+
 def told_of(name: str, text: str) -> str:
     """What a person waives of *name* for as long as *text* is what is told of it."""
     return f"{name}@{sha256(text.encode()).hexdigest()[:8]}"

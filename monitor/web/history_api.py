@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
 from checks.run import known as probes
-from checks.waivable import waivable
+from checks.waivable import is_closed_for_good, waivable
 from monitor.nearest import alike
 from monitor.store.waivers import Waiver
 from monitor.web import answers, render
@@ -169,6 +169,9 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
     now = parts.clock()
     if body.until is not None and body.until <= now:
         raise ConfigError(f"until: {body.until.isoformat()} is over; give a later time")
+    if body.until is not None and is_closed_for_good(body.id):
+        msg = f"until: the next batch closes {body.id} for good, so its waiver cannot end"
+        raise ConfigError(f"{msg}; waive it without until, or take a new base (sluice bootstrap)")
     waiver = Waiver(body.id, body.reason, body.who, now, body.until)
     added = parts.store.waivers.add(waiver)
     made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
@@ -181,9 +184,13 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
 def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResponse:
     """End a waiver: what it covered blocks again; 404 if none of that id is open.
 
-    What Sluice has done under it meanwhile, such as letting a batch through, stays done.
+    What Sluice has done under it meanwhile, such as letting a batch through, stays done.  400 where
+    a batch has landed without the gap that it covered: nothing would block again.
     """
-    now = parts.clock()
+    now, waived = parts.clock(), parts.store.waivers.waived()
+    if id_ in waived and is_closed_for_good(id_) and not parts.borne(id_):
+        msg = f"{id_} was closed by a batch since it was waived; nothing was recorded"
+        raise ConfigError(f"{msg}; only a new base brings what it lost: sluice bootstrap TABLE")
     if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
         msg = f"no open waiver {id_!r}; nothing was recorded"
         raise UnknownNameError(f"{msg}; GET /v1/waivers lists them")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.waivable import told_of, waivable
+from checks.waivable import is_closed_for_good, told_of, waivable
 from monitor.observe.channels import given_up_id
 from pipeline.apply.foreign import waiver
 from pipeline.mark import Quarantine
@@ -74,3 +74,28 @@ def test_what_the_product_names_can_be_waived(id_: str) -> None:
 )
 def test_what_nothing_is_named_cannot(id_: str) -> None:
     assert not waivable(id_)
+
+
+CLOSED = (
+    "TOPIC:",
+    "rules:",
+    "lists:",
+    "log:",
+    "again:",
+    "torn:",
+    "unkept:",
+    "hidden:",
+    "snapshot:",
+)
+
+
+@pytest.mark.parametrize("form", [one for one in told() if one.startswith((*CLOSED, "disorder:"))])
+def test_f103_what_landing_closes_is_closed_for_good(form: str) -> None:
+    assert is_closed_for_good(NUMBERS.sub("7", form))
+
+
+@pytest.mark.parametrize(
+    "form", [one for one in told() if not one.startswith((*CLOSED, "disorder:"))]
+)
+def test_f103_what_is_judged_in_each_round_is_not_closed_for_good(form: str) -> None:
+    assert not is_closed_for_good(NUMBERS.sub("7", form).replace("DIGEST", "0123abcd"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -173,3 +174,50 @@ def test_what_no_log_shows_is_borne_by_the_id_that_the_gate_tells(healthy: Rig) 
     assert told.startswith("unproven:shop.users@")
     assert waived(healthy, f"{told[:-1]}{'0' if told[-1] != '0' else '1'}")[0] == 404
     assert waived(healthy, told) == (201, "")
+
+
+CLOSED = [
+    case for case in CASES if case.id in ("a gap", "changes that nobody could read", "a snapshot")
+]
+
+
+@pytest.mark.parametrize(("harm", "borne", "like_it"), CLOSED)
+def test_f103_what_a_batch_closed_is_not_said_to_block_again(
+    healthy: Rig, harm: Callable[[Rig], object], borne: str, like_it: str
+) -> None:
+    del like_it
+    assert healthy.lake.newest is not None
+    before = healthy.lake.newest
+    harm(healthy)
+    healthy.second(2)
+    path, body = f"/v1/waivers/{borne}", {"reason": "it was not", "who": "on call"}
+    later = (healthy.now + timedelta(hours=1)).isoformat()
+
+    bounded = healthy.client.post("/v1/waivers", json={**body, "id": borne, "until": later})
+    assert (bounded.status_code, bounded.json()["error"].partition("; ")[0]) == (
+        400,
+        f"until: the next batch closes {borne} for good, so its waiver cannot end",
+    )
+    assert waived(healthy, borne) == (201, "")
+    assert healthy.client.delete(path, json=body).status_code == 200  # no batch has landed
+    assert waived(healthy, borne) == (201, "")
+    healthy.lake.newest = before  # a batch closed it
+    healthy.second(2)
+
+    refused = healthy.client.delete(path, json=body)
+
+    assert (refused.status_code, refused.json()["error"].partition("; ")[0]) == (
+        400,
+        f"{borne} was closed by a batch since it was waived",
+    )
+    assert borne in healthy.store.waivers.waived()
+
+
+def test_f103_a_waiver_of_what_no_batch_closes_is_withdrawn(healthy: Rig) -> None:
+    hold(healthy)
+    assert waived(healthy, "schema:shop.users@7") == (201, "")
+    healthy.standstills.applied([Applied(USERS, 2, 2, Account(), healthy.now, SOME)], healthy.now)
+    healthy.second(2)
+
+    body = {"reason": "it is over", "who": "on call"}
+    assert healthy.client.delete("/v1/waivers/schema:shop.users@7", json=body).status_code == 200
