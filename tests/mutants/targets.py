@@ -100,11 +100,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/reread/mirror_ids.py": (f"{REREAD}/test_selection.py",),
     "pipeline/reread/offer.py": (f"{REREAD}/test_offer.py",),
     "pipeline/reread/preview.py": (f"{REREAD}/test_preview.py",),
-    "pipeline/apply/archived.py": (
-        f"{APPLY}/test_archived.py",
-        f"{APPLY}/test_landed_markers.py",
-        f"{APPLY}/test_landed_partners.py",
-    ),
+    "pipeline/apply/archived.py": (f"{APPLY}/test_archived_rows.py",),
     "pipeline/apply/archived_floors.py": (f"{APPLY}/test_archived_floors.py",),
     "pipeline/apply/due_images.py": (f"{APPLY}/test_image_decisions.py",),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),

@@ -15,7 +15,7 @@ import pytest
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
 from pipeline.landing.healing import Healed
-from pipeline.landing.resubmitting import Resubmitted, refusal
+from pipeline.landing.resubmitting import Resubmitted, Resubmitting, refusal
 from pipeline.mark import SHOWN, Existence, Mark, Quarantine
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.registry import SchemaRegistry
@@ -280,6 +280,27 @@ def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() 
     left = Resubmitted(Healed(frozenset({"t:0:2@1"}))).left(mark)
 
     assert left == replace(mark, quarantine={"u": open_["u"]})
+
+
+def test_f113_one_whose_batch_was_not_committed_is_asked_for_again() -> None:
+    waits = ResubmissionState("r2", why="no answer")
+    found = Resubmitted(landed={"r1": None, "r3": 4}, others=(waits,))
+
+    states = found.states(Mark("main", 7, resubmitted={"r3": 4, "r9": 5}))
+
+    assert states == (ResubmissionState("r3", 4), waits)
+
+
+def test_f113_it_is_held_against_the_change_log_as_it_is_now(desk: EventDesk) -> None:
+    """Also by who has not read that yet: after a restart, or while others took files away."""
+    loop = desk.loop
+    listing = loop.upstream.list(loop.mark.offsets)
+    resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
+
+    found = resubmitting.found(loop.mark, listing, [corrected(fixed().value)], desk.now)
+
+    assert (found.landed, found.others) == ({"r1": None}, ())
+    assert found.healed.ids == {f"{TOPIC}:0:1@0"}
 
 
 FINE = {
