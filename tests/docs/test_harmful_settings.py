@@ -14,6 +14,7 @@ from pipeline.collectors.connect.producer_findings import DEMANDS as PRODUCER
 from pipeline.collectors.connect.producer_findings import OVER
 from pipeline.finding import Demand, Effect
 from pipeline.sources.mysql.server_findings import DEMANDS as SERVER
+from pipeline.sources.postgres.table_findings import DEMANDS as TABLES
 
 PAGE = Path("docs/harmful_settings.md")
 HEAD = ("| setting | must be | else it | why |", "|---|---|---|---|")
@@ -24,6 +25,7 @@ LISTS: dict[str, Iterable[Demand]] = {
     "mysql": ConnectedMySql.demands,
     "postgres": ConnectedPostgres.demands,
     "server": SERVER,
+    "postgres tables": TABLES,
 }
 
 

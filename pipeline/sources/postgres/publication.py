@@ -21,16 +21,19 @@ without any old row.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from pipeline.capture import Capture
 from pipeline.errors import SluiceError
-from pipeline.model import ShardId
+from pipeline.model import Shard, ShardId
+from pipeline.sources.postgres.description import INDEX
 from pipeline.sources.postgres.server_facts import PublicationFacts, publication_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
+from pipeline.sources.postgres.shard_facts import INDEXES, PostgresShardFacts, PublishedFacts
+from pipeline.sources.postgres.table_findings import hazards
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +65,19 @@ SELECT md5(coalesce(string_agg(
 STORES = f"""\
 SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation,
     c.relfilenode::bigint AS file, c.xmin::text AS written, c.oid <> t.oid AS part {STORED}"""
+# What a publication sends of a table in part, and whose old rows it sends by no primary key.
+ODD = f"""\
+WITH own AS (SELECT c.oid, t.oid AS root, n.nspname, t.relname, c.relreplident {STORED})
+SELECT own.oid::bigint AS oid, own.nspname::text AS schema, own.relname::text AS relation,
+    own.relreplident::text AS identity, r.oid IS NOT NULL AS named,
+    pg_get_expr(r.prqual, r.prrelid) AS filter,
+    (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+        WHERE a.attrelid = r.prrelid AND a.attnum > 0 AND NOT a.attisdropped
+        AND a.attgenerated = '' AND NOT a.attnum = ANY(r.prattrs::int2[])) AS left_out
+FROM own LEFT JOIN pg_publication_rel r ON r.prrelid IN (own.oid, own.root)
+    AND r.prpubid = (SELECT oid FROM pg_publication WHERE pubname = %s)
+WHERE own.relreplident IN ('n', 'i') OR r.prqual IS NOT NULL OR r.prattrs IS NOT NULL
+"""  # noqa: S608
 COLUMNS = """\
 SELECT attrelid::bigint AS oid,
     left(md5(string_agg(concat_ws(':', attnum, xmin), ' ' ORDER BY attnum)), 8) AS columns
@@ -154,7 +170,30 @@ class PublishedTables:
             replaced=dict(self._replaced),
             remembered=self._remembered,
             differs=self._differing,
+            hazards=hazards(self._odd(facts, schemas), self.name, said_by),
         )
+
+    def _odd(
+        self, facts: PublicationFacts, schemas: Collection[str]
+    ) -> Iterator[PostgresShardFacts]:
+        """Tables that it sends in part, or of which no primary key says which row is deleted."""
+        rows = [
+            row
+            for row in self.session.ask(ODD, facts.via_root, self.name)
+            if facts.all_tables or row["named"] or row["schema"] in schemas
+        ]
+        asked = [row["oid"] for row in rows if row["identity"] == INDEX]
+        indexes = self.session.ask(INDEXES, asked) if asked else []
+        for row in rows:
+            own = [one for one in indexes if one["oid"] == row["oid"] and one["filled"]]
+            named = next((one["columns"] for one in own if one["identity"]), ())
+            yield PostgresShardFacts(
+                Shard("", str(ShardId(str(row["schema"]), str(row["relation"])))),
+                identity=str(row["identity"]),
+                identified=tuple(named),
+                unique=tuple(tuple(one["columns"]) for one in own),
+                published=PublishedFacts(str(row["filter"] or ""), tuple(row["left_out"] or ())),
+            )
 
     def _look(self, facts: PublicationFacts, entries: Stores) -> None:
         before, tables, present = self._tables, self._tables, self._present

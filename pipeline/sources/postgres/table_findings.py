@@ -1,16 +1,70 @@
-"""Which captured tables cannot be mirrored or proven in full, as the catalogue shows?  Pure."""
+"""Which captured tables cannot be mirrored or proven in full, as the catalogue shows?
 
-from collections.abc import Callable, Sequence
+``table_findings`` is what the doctor prints; ``hazards`` is the part of it that the running
+service withholds READY for.  Both go through the same list.  Pure.
+"""
 
-from pipeline.finding import NOTE, REFUSE, WARN, Finding
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from re import escape
+
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding
 from pipeline.sources.findings import SHARD, Told, no_key, of_named_key, of_tables
-from pipeline.sources.postgres.description import unidentified, unsent
+from pipeline.sources.postgres.description import INDEX, unidentified, unsent
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PublicationFacts
 from pipeline.sources.postgres.session import spelled
 from pipeline.sources.postgres.shard_facts import NOTHING, WHOLE, PostgresShardFacts
 from pipeline.sources.postgres.typemap import unverifiable
 from pipeline.sources.scope import FoldedTable
+
+ROWS = Demand(
+    "row filter of the publication",
+    "rows for which it does not hold are not sent",
+    effect=Effect.DROPS,
+)
+COLUMNS = Demand(
+    "column list of the publication",
+    "columns that it leaves out are not sent",
+    severity=WARN,
+    effect=Effect.REWRITES,
+)
+OTHER_INDEX = Demand(
+    "REPLICA IDENTITY USING INDEX without the key",
+    "a deleted row is sent without its key, and stays in the mirror",
+    effect=Effect.DROPS,
+)
+NO_IDENTITY = Demand(
+    "REPLICA IDENTITY NOTHING",
+    "the log does not say which row is changed; while it is published, UPDATE and DELETE fail",
+    severity=WARN,
+    effect=Effect.DELAYS,
+)
+DEMANDS = (ROWS, COLUMNS, OTHER_INDEX, NO_IDENTITY)
+FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
+Harm = tuple[Demand, Told]
+
+
+def hazards(
+    shards: Iterable[PostgresShardFacts], publication: str, where: str
+) -> tuple[Finding, ...]:
+    """What drops or rewrites changes of published *shards*; each table in one of its own."""
+    found = {
+        Finding(
+            severity,
+            code,
+            where,
+            f"{demand.name} on {shard.shard.name}: {what}",
+            fix.replace(SHARD, shard.shard.name),
+            demand.effect,
+            escape(shard.shard.name),
+        )
+        for shard in shards
+        for demand, (severity, code, what, fix) in (
+            *_left_out(shard, publication),
+            *_harmful_identity(shard, next(iter(shard.unique), ())),
+        )
+    }
+    return tuple(sorted(found, key=lambda one: one.what))
 
 
 def table_findings(
@@ -52,16 +106,22 @@ def _sent(
     if shard.published is None:
         what = unsent(shard, publication, names.publication)
         return [(REFUSE, "unpublished", what, f"ALTER PUBLICATION {name} ADD TABLE {SHARD}")]
+    return [told for _, told in _left_out(shard, names.publication)][:1]
+
+
+def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
+    """Rows and columns that the publication leaves out."""
+    name, sent = spelled(publication), shard.published
     again = (
         f"ALTER PUBLICATION {name} DROP TABLE {SHARD}; ALTER PUBLICATION {name} ADD TABLE {SHARD}"
     )
-    if shard.published.rows:
-        what = unsent(shard, publication, names.publication)
-        return [(REFUSE, "unpublished", what, again)]
-    if shard.published.left_out:
-        what = f"publication {names.publication} leaves out {', '.join(shard.published.left_out)}"
-        return [(WARN, "columns_unpublished", f"{what}: the mirror lacks these columns", again)]
-    return []
+    if sent is not None and sent.rows:
+        what = f"publication {publication} sends only rows where {sent.rows}"
+        yield ROWS, (ROWS.severity, "unpublished", what, again)
+    if sent is not None and sent.left_out:
+        what = f"publication {publication} leaves out {', '.join(sent.left_out)}"
+        what += ": the mirror lacks these columns"
+        yield COLUMNS, (COLUMNS.severity, "columns_unpublished", what, again)
 
 
 def _key(shard: PostgresShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
@@ -77,15 +137,30 @@ def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
     if shard.identity == WHOLE or shard.published is None:
         return []
     key = into.key or next(iter(shard.unique), ())
-    fix = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
-    if shard.identity == NOTHING or not shard.identified:
-        what = "it has no replica identity: the server refuses each UPDATE and DELETE of it"
-        return [(WARN, "replica_identity", what, fix)]
+    harmful = [told for _, told in _harmful_identity(shard, key)]
+    if harmful or shard.identity == INDEX:
+        return harmful
+    return [_refusing()] if not shard.identified else _without(shard, key)
+
+
+def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator[Harm]:
+    if shard.identity == NOTHING or (shard.identity == INDEX and not shard.identified):
+        yield NO_IDENTITY, _refusing()
+    elif shard.identity == INDEX:
+        yield from ((OTHER_INDEX, told) for told in _without(shard, key))
+
+
+def _refusing() -> Told:
+    what = "it has no replica identity: the server refuses each UPDATE and DELETE of it"
+    return NO_IDENTITY.severity, "replica_identity", what, FULL
+
+
+def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[Told]:
     absent = unidentified(shard, key)
     if not absent:
         return []
     what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
-    return [(REFUSE, "replica_identity", what, fix)]
+    return [(OTHER_INDEX.severity, "replica_identity", what, FULL)]
 
 
 def _columns(shard: PostgresShardFacts) -> list[Told]:

@@ -6,10 +6,18 @@ import pytest
 
 from demo.postgres import Postgres
 from pipeline.capture import Capture
+from pipeline.finding import Demand, Effect
 from pipeline.model import ShardId
 from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.source import PostgresSource
+from pipeline.sources.postgres.table_findings import (
+    COLUMNS,
+    DEMANDS,
+    NO_IDENTITY,
+    OTHER_INDEX,
+    ROWS,
+)
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack
@@ -304,3 +312,59 @@ def test_a_table_that_is_taken_out_and_put_in_again_between_two_looks_is_told(
     found = looks(published, again, ("ALTER PUBLICATION sluice ADD TABLE od.p",), ("SELECT 1",))
 
     assert found == [{"public.b"}, set(), set()]
+
+
+TABLE_H = (
+    "DROP TABLE IF EXISTS h",
+    "CREATE TABLE h (id INT PRIMARY KEY, k INT NOT NULL, t TEXT)",
+    "CREATE UNIQUE INDEX h_k ON h (k)",
+    "DROP PUBLICATION IF EXISTS sluice",
+    "CREATE PUBLICATION sluice FOR TABLE h, a",
+)
+HARMS = {
+    ROWS: ("ALTER PUBLICATION sluice SET TABLE h WHERE (id > 5), a", Effect.DROPS),
+    COLUMNS: ("ALTER PUBLICATION sluice SET TABLE h (id, k), a", Effect.REWRITES),
+    OTHER_INDEX: ("ALTER TABLE h REPLICA IDENTITY USING INDEX h_k", Effect.DROPS),
+    NO_IDENTITY: ("ALTER TABLE h REPLICA IDENTITY NOTHING", Effect.DELAYS),
+}
+
+
+@pytest.mark.parametrize("demand", DEMANDS, ids=[one.name for one in DEMANDS])
+def test_f102_what_a_publication_leaves_out_is_told_at_the_next_look(
+    published: Postgres, demand: Demand
+) -> None:
+    statement, effect = HARMS[demand]
+
+    before, _ = sent(published, *TABLE_H)
+    told, _ = sent(published, statement)
+
+    assert before.hazards == ()
+    (found,) = told.hazards
+    assert found.what.startswith(f"{demand.name} on public.h: ")
+    assert found.effect is effect is demand.effect
+    assert (found.affects("public.h"), found.affects("public.a")) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(["ALTER TABLE h REPLICA IDENTITY FULL"], id="whole rows"),
+        pytest.param(["ALTER TABLE h REPLICA IDENTITY USING INDEX h_pkey"], id="its own key"),
+        pytest.param(
+            [
+                "CREATE UNIQUE INDEX h_both ON h (k, id)",
+                "ALTER TABLE h REPLICA IDENTITY USING INDEX h_both",
+            ],
+            id="an index with the key",
+        ),
+        pytest.param(
+            ["ALTER PUBLICATION sluice DROP TABLE h", "ALTER TABLE h REPLICA IDENTITY NOTHING"],
+            id="of a table that is not published",
+        ),
+        pytest.param(["ALTER PUBLICATION sluice SET TABLE h (t, k, id), a"], id="every column"),
+    ],
+)
+def test_f102_what_leaves_nothing_out_is_none(published: Postgres, statements: list[str]) -> None:
+    told, _ = sent(published, *TABLE_H, *statements)
+
+    assert told.hazards == ()

@@ -99,11 +99,11 @@ def stores(oid: int) -> list[list[Row]]:
         "part": False,
     }
     digest = {"digest": str(oid), "ended": "9"}
-    return [ALL, [digest], [told], [{"oid": oid, "columns": "c"}]]
+    return [ALL, [digest], [told], [{"oid": oid, "columns": "c"}], []]
 
 
 def test_a_replaced_table_is_told_with_the_time_of_the_look_that_saw_it_last() -> None:
-    same: list[list[Row]] = [ALL, [{"digest": "2", "ended": "9"}]]
+    same: list[list[Row]] = [ALL, [{"digest": "2", "ended": "9"}], []]
     answers = [*stores(1), *stores(2), *same, *stores(3)]
     clock = ticks()
     session = cast(PostgresSession, Session(answers))
