@@ -35,7 +35,7 @@ from pipeline.collectors.mirrored import behind_mirror
 from pipeline.lake import entries
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.source_feed import Describe, Feed
 from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
@@ -69,7 +69,8 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     router = routed(settings)
     catalog = Catalog(router, readings(settings.sources), Standards(settings.standards))
     catalog.add(logs[0].schema_changes(-1))
-    feeds, transport = _feeds(settings), open_transport(settings)
+    transport = open_transport(settings)
+    feeds = _feeds(settings, transport.settings)
     worker = open_table_format(settings).worker()
     carried = [transport.reader(()), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), _modules(settings, carried))
@@ -192,11 +193,11 @@ def _rereading(
     return rereading, Previews(feeds, open_rows, mirror, clock)
 
 
-def _feeds(settings: PipelineSettings) -> tuple[Feed, ...]:
-    return tuple(_feed(one, settings) for one in settings.sources)
+def _feeds(settings: PipelineSettings, describe: Describe | None = None) -> tuple[Feed, ...]:
+    return tuple(_feed(one, settings, describe) for one in settings.sources)
 
 
-def _feed(source: SourceSettings, settings: PipelineSettings) -> Feed:
+def _feed(source: SourceSettings, settings: PipelineSettings, describe: Describe | None) -> Feed:
     collector = open_collector(source, settings)
     arrived = behind_mirror(source, collector, every_topic(source))
     return Feed(
@@ -207,4 +208,5 @@ def _feed(source: SourceSettings, settings: PipelineSettings) -> Feed:
         dialect(source),
         arrived,
         open_registry(source),
+        describe,
     )

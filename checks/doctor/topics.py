@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
-from pipeline.topics.settings import TopicFacts
+from pipeline.topics.settings import COMPACTED, UNCLEAN, TopicFacts
 
 SAFE_COPIES = 2
 FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number
 DELETE = "cleanup.policy=delete"
-UNCLEAN = "unclean.leader.election.enable"
 UNTYPED = "compaction drops schema changes, so rows could not be typed"
 UNSTARTABLE = "without its history the connector cannot start again"
-UNCOUNTED = "compaction drops changes before the newest, so nothing can be counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def topic_findings(
     rows = [topic for topic in topics if topic.name not in (prefix, history)]
     rules = (
         TopicRule(REFUSE, "compacted", typing, _compacted, UNTYPED, DELETE),
-        TopicRule(WARN, "compacted", rows, _compacted, UNCOUNTED, DELETE),
+        TopicRule(REFUSE, "compacted", rows, _compacted, COMPACTED.why, DELETE),
         TopicRule(
             *(WARN, "retention", ways, lambda t: 0 <= _number(t, "retention.ms") < milliseconds),
             *(f"an outage of {outage} would lose changes", f"retention.ms={milliseconds}"),
@@ -67,8 +65,8 @@ def topic_findings(
             *("a burst can push out changes that nobody has read", "retention.bytes=-1"),
         ),
         TopicRule(
-            *(WARN, "unclean_election", topics, lambda t: t.settings.get(UNCLEAN) == "true"),
-            *("a broker that lags may take over and drop changes", f"{UNCLEAN}=false"),
+            *(WARN, "unclean_election", topics, lambda t: not t.meets(UNCLEAN)),
+            *(UNCLEAN.why, f"{UNCLEAN.name}=false"),
         ),
         TopicRule(
             *(WARN, "in_sync", topics, _alone),
@@ -83,7 +81,7 @@ def topic_findings(
 
 
 def _compacted(topic: TopicFacts) -> bool:
-    return "compact" in topic.settings.get("cleanup.policy", "delete")
+    return not topic.meets(COMPACTED)
 
 
 def _mortal(topic: TopicFacts) -> bool:

@@ -24,10 +24,15 @@ from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled
+from pipeline.topics.settings import TopicFacts, hazards
 
 LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
+TOPICS = 30.0  # seconds from one look at the settings of its topics to the next
 QUICK = 1.0  # seconds; who says within them that it cannot answer is there for another question
 log = structlog.get_logger(__name__)
+
+Describe = Callable[[str], Iterable[TopicFacts]]
+"""Topics whose whole name fits a pattern, with their settings."""
 
 
 @dataclass(eq=False)
@@ -37,7 +42,7 @@ class Feed:
     The server asked is the one the *collector* is connected to: after a fail-over by
     reconfiguration the configured address may be the old server, whose log no longer matters.
     ``arrived`` is there if a mirror stands between the collector's topics and ours, ``registry`` if
-    its format needs schemas.
+    its format needs schemas.  ``describe`` tells of its topics.
     """
 
     settings: SourceSettings
@@ -47,6 +52,7 @@ class Feed:
     dialect: Dialect
     arrived: Mirrored | None = None
     registry: SchemaRegistry | None = None
+    describe: Describe | None = None
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
     _last: Capture | None = None
     _silence: str = ""
@@ -56,6 +62,8 @@ class Feed:
     _missed: set[Finding] = field(default_factory=set)  # by a look that was not answered whole
     _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed mark yet
     _began: float | None = None  # of the looks of this life
+    _described: float = -math.inf  # when the settings of its topics were asked for
+    _of_topics: frozenset[Finding] = frozenset()
 
     @property
     def reading(self) -> SchemaReading:
@@ -112,7 +120,8 @@ class Feed:
             lists = self.collector.captures()
             self._missed |= set(lists.hazards)  # also if its server does not answer
             told = both(lists, self.server().sends())
-            found, steady = self._lasting(told.hazards), self._is_steady()
+            found = self._lasting((*told.hazards, *self._topics_told()))
+            steady = self._is_steady()
             self._last = replace(told, hazards=found, steady=steady)
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
@@ -136,6 +145,21 @@ class Feed:
             with suppress(SluiceError):
                 told = ask()
                 self._missed |= set() if told is None else set(told.hazards)
+
+    def _topics_told(self) -> frozenset[Finding]:
+        """What the settings of its topics drop; as it was told before where Kafka is silent."""
+        at = self.clock()
+        if self.describe is not None and at - self._described >= TOPICS:
+            self._described = at
+            own, prefix = self.names, self.settings.prefix
+            try:
+                facts = [one for one in self.describe(self.topics) if self.claims(one.name)]
+            except UnreachableError as error:
+                log.warning("topics_not_described", source=own.source, error=str(error))
+                return self._of_topics
+            found = hazards(facts, prefix, own.others, routed=own.routed)
+            self._of_topics = frozenset(found)
+        return self._of_topics
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
         """They are told for a while after they are gone: what was started by them may go on.

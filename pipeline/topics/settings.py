@@ -1,8 +1,12 @@
-"""Which settings have a source's topics?  Facts only; `checks.doctor` rules."""
+"""Which settings have a source's topics, and which of them drop changes?
+
+`checks.doctor` rules on all of them; ``hazards`` is what the running service withholds READY for.
+Both go through ``DEMANDS``.  A retention is no hazard: what it removes is a gap, by offsets.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +15,25 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from pipeline.errors import UnreachableError
+from pipeline.finding import Demand, Effect, Finding, unmet
+
+COMPACTED = Demand(
+    "cleanup.policy",
+    "compaction drops all but the newest record of a key: of a delete only its tombstone is left,"
+    " and of the statements of a database the last",
+    good=("delete",),
+    default="delete",
+    effect=Effect.DROPS,
+)
+UNCLEAN = Demand(
+    "unclean.leader.election.enable",
+    "a broker that lags may take over and drop changes",
+    good=("false",),
+    default="false",
+    effect=Effect.DROPS,
+)
+DEMANDS = (COMPACTED, UNCLEAN)
+REMEDY = "kafka-configs --alter --topic {topic} --add-config {{name}}={{value}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +43,34 @@ class TopicFacts:
     name: str
     copies: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    def meets(self, demand: Demand) -> bool:
+        """Whether its setting will do."""
+        return demand.met(self.settings.get(demand.name, str(demand.default)))
+
+
+def hazards(
+    topics: Iterable[TopicFacts], prefix: str, others: frozenset[str], *, routed: bool
+) -> Iterator[Finding]:
+    """What in the settings of a source's *topics* drops changes, each of the topic's own table.
+
+    That of statements is called *prefix*, and concerns all tables; where rows are *routed*, each
+    does.  *others* hold no row of a table.
+    """
+    for topic in topics:
+        if topic.name in others:
+            continue
+        every = routed or topic.name == prefix
+        shards = "" if every else _shards(topic.name.removeprefix(f"{prefix}."))
+        remedy = REMEDY.format(topic=topic.name)
+        for one in unmet(DEMANDS, topic.settings, "Kafka", remedy=remedy):
+            yield replace(one, what=f"topic {topic.name}: {one.what}", shards=shards)
+
+
+def _shards(name: str) -> str:
+    """Names of tables that are spelled *name* in a topic, with quotes where they need some."""
+    parts = (re.escape(part).replace("_", r"[^A-Za-z0-9.-]") for part in name.split("."))
+    return '"?' + r'"?\."?'.join(parts) + '"?'
 
 
 def topic_facts(

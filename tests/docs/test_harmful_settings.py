@@ -15,6 +15,7 @@ from pipeline.collectors.connect.producer_findings import OVER
 from pipeline.finding import Demand, Effect
 from pipeline.sources.mysql.server_findings import DEMANDS as SERVER
 from pipeline.sources.postgres.table_findings import DEMANDS as TABLES
+from pipeline.topics.settings import DEMANDS as TOPICS
 
 PAGE = Path("docs/harmful_settings.md")
 HEAD = ("| setting | must be | else it | why |", "|---|---|---|---|")
@@ -26,6 +27,7 @@ LISTS: dict[str, Iterable[Demand]] = {
     "postgres": ConnectedPostgres.demands,
     "server": SERVER,
     "postgres tables": TABLES,
+    "topics": TOPICS,
 }
 
 

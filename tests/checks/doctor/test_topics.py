@@ -40,7 +40,10 @@ def test_topics_that_keep_everything_have_a_clean_bill() -> None:
         pytest.param("shop", {"cleanup.policy": "compact"}, {"compacted": REFUSE}, id="schemas"),
         pytest.param("history", {"cleanup.policy": "compact"}, {"compacted": REFUSE}, id="history"),
         pytest.param(
-            "shop.shop.users", {"cleanup.policy": "compact,delete"}, {"compacted": WARN}, id="rows"
+            "shop.shop.users",
+            {"cleanup.policy": "compact,delete"},
+            {"compacted": REFUSE},
+            id="rows",
         ),
         pytest.param("shop.shop.users", {"retention.ms": "3600000"}, {"retention": WARN}, id="1 h"),
         pytest.param("shop.shop.users", {"retention.ms": "-1"}, {}, id="for ever"),

@@ -3,7 +3,7 @@
 Covers pipeline/capture.py, too.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -18,6 +18,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
+from pipeline.topics.settings import TopicFacts, hazards
 
 SOURCE = SourceSettings(
     *("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop"),
@@ -194,3 +195,97 @@ def test_f160_a_collector_that_moves_to_an_unnamed_server_makes_its_source_unkno
     assert feed.head() is None
     assert isinstance(feed.captures(), Missing)
     assert [one.host for one in site.servers] == ["one"]
+
+
+ALL_SHARDS = {"db.t", "db.a_b", "db.a b", '"x.y".t', "db.u"}
+
+
+class Cluster:
+    """Topics with settings; ``settings`` are those of ``shop.db.t``, None: Kafka is silent."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] | None = {}
+        self.asked = 0
+        self.now = 0.0
+
+    def describe(self, pattern: str) -> list[TopicFacts]:
+        self.asked += 1
+        if self.settings is None:
+            raise UnreachableError("Kafka at k:9092: NoBrokersAvailable")
+        return [TopicFacts("shop.db.t", 1, self.settings), TopicFacts("other.db.t", 1, COMPACT)]
+
+    def told(self, feed: Feed, after: float = 31.0) -> list[str]:
+        self.now += after
+        capture = feed.captures()
+        assert isinstance(capture, Capture)
+        return [one.what.partition(": ")[2].partition(":")[0] for one in capture.hazards]
+
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def watched() -> tuple[Cluster, Feed]:
+    cluster = Cluster()
+    return cluster, replace(Site().feed(), describe=cluster.describe, clock=lambda: cluster.now)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, [], id="none"),
+        pytest.param({"cleanup.policy": "delete"}, [], id="deleted by time"),
+        pytest.param({"retention.ms": "1"}, [], id="a short retention is a gap, by offsets"),
+        pytest.param(COMPACT, ["cleanup.policy=compact"], id="compacted"),
+        pytest.param(
+            {"cleanup.policy": "compact,delete"}, ["cleanup.policy=compact,delete"], id="both"
+        ),
+        pytest.param(
+            {"unclean.leader.election.enable": "true"},
+            ["unclean.leader.election.enable=true"],
+            id="any broker may lead",
+        ),
+    ],
+)
+def test_f102_settings_of_its_topics_are_told(
+    settings: dict[str, str], expected: list[str]
+) -> None:
+    cluster, feed = watched()
+    before = cluster.told(feed)
+    cluster.settings = settings
+
+    assert (before, cluster.told(feed)) == ([], expected)
+
+
+def test_f102_topics_are_asked_for_twice_a_minute_and_what_they_told_is_kept() -> None:
+    cluster, feed = watched()
+    cluster.settings = dict(COMPACT)
+    told = [cluster.told(feed, after=2.0) for _ in range(30)]
+    asked = cluster.asked
+    cluster.settings = None
+    told.append(cluster.told(feed))
+
+    assert told == [["cleanup.policy=compact"]] * 31
+    assert asked == 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "routed", "shards"),
+    [
+        pytest.param("shop.db.t", False, {"db.t"}, id="its own table"),
+        pytest.param("shop.db.a_b", False, {"db.a_b", "db.a b"}, id="spelled alike"),
+        pytest.param("shop.x.y.t", False, {'"x.y".t'}, id="a dot in a name"),
+        pytest.param("shop", False, ALL_SHARDS, id="statements"),
+        pytest.param("shop.db.t", True, ALL_SHARDS, id="rows are routed"),
+        pytest.param("shop.transaction", False, set(), id="no rows"),
+    ],
+)
+def test_f102_a_topics_setting_concerns_the_tables_that_are_sent_into_it(
+    topic: str, shards: set[str], *, routed: bool
+) -> None:
+    found = list(
+        hazards(
+            [TopicFacts(topic, 1, COMPACT)], "shop", frozenset({"shop.transaction"}), routed=routed
+        )
+    )
+
+    assert {name for name in ALL_SHARDS if any(one.affects(name) for one in found)} == shards
