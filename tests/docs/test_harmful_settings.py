@@ -3,19 +3,26 @@
 To write its tables anew: ``python -m tests.docs.test_harmful_settings``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import pytest
+
+from pipeline.collectors.connect.connector_findings import connector_findings, hazards
 from pipeline.collectors.connect.converters import NULLS_KEPT
 from pipeline.collectors.connect.demands import DEMANDS, PRESENT
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
 from pipeline.collectors.connect.producer_findings import DEMANDS as PRODUCER
-from pipeline.collectors.connect.producer_findings import OVER
+from pipeline.collectors.connect.producer_findings import OVER, producer_findings
+from pipeline.collectors.connect.wanted import wanted
+from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import Demand, Effect
+from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
 from pipeline.sources.mysql.server_findings import DEMANDS as SERVER
 from pipeline.sources.postgres.table_findings import DEMANDS as TABLES
 from pipeline.topics.settings import DEMANDS as TOPICS
+from tests.pipeline.landing import harmful_settings as set_
 
 PAGE = Path("docs/harmful_settings.md")
 HEAD = ("| setting | must be | else it | why |", "|---|---|---|---|")
@@ -63,6 +70,41 @@ def test_f102_the_page_has_the_rows_of_the_lists() -> None:
 
     assert written(text) == text, "run python -m tests.docs.test_harmful_settings"
     assert text.count("drops") > 10
+
+
+def test_f102_each_setting_of_the_page_is_set_on_a_real_server_or_told_why_not() -> None:
+    listed = {one.name for some in LISTS.values() for one in some if one.effect is not Effect.NONE}
+    more = {"transforms", set_.IN_FLIGHT, "gtid.source.includes", "gtid.source.excludes"}
+    walked = (set_.CONNECTOR, set_.SERVER, set_.POSTGRES, set_.POSTGRES_TABLES, set_.TOPIC)
+    names = {name for some in walked for name in some}
+
+    assert (names | set_.UNSET.keys()) >= listed | more
+    assert not names & set_.UNSET.keys()
+    assert names - listed == more, "only what the page tells in words is on no list"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *(pytest.param("mysql", own, id=f"mysql {name}") for name, own in set_.CONNECTOR.items()),
+        *(pytest.param("postgres", own, id=f"postgres {n}") for n, own in set_.POSTGRES.items()),
+    ],
+)
+def test_f102_doctor_service_and_connector_go_by_one_list(
+    kind: str, settings: Mapping[str, str]
+) -> None:
+    collector = CollectorSettings("http://connect", "walked")
+    options = {"database": "walked"} if kind == "postgres" else {}
+    source = SourceSettings("walked", "db", 1, "u", collector, "walked", kind=kind, options=options)
+    good = wanted(CollectionScope(source, "kafka:9092", KafkaSecurity(), ()), {})
+    bad = {**good, **settings}
+    service = hazards(bad, "here")
+    findings = connector_findings(bad, "here", source=source, worker=None)
+    doctor = [*findings, *producer_findings(bad, "here", None)]
+
+    assert hazards(good, "here") == (), "sluice connector sets none of them"
+    assert service
+    assert {*service} <= {*doctor}
 
 
 if __name__ == "__main__":

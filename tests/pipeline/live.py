@@ -80,7 +80,11 @@ class Pipe:
         self.open()
 
     def register(self) -> None:
-        config = mysql_connector(
+        self.servers.connect.register(self.name, self.config())
+
+    def config(self) -> dict[str, str]:
+        """Settings of the connector that reads the server as it is now."""
+        return mysql_connector(
             self.mysql,
             self.servers.kafka.bootstrap,
             databases=[self.name, "sluice"],
@@ -88,7 +92,6 @@ class Pipe:
             partitions=self.partitions,
             settings=self.connector,
         )
-        self.servers.connect.register(self.name, config)
 
     def end(self) -> None:
         """Take the connector away; what it wrote stays."""

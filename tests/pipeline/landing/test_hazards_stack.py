@@ -3,61 +3,37 @@
 Covers pipeline/landing/hazards.py and what collectors and sources tell to it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from checks.blocks import blocks
 from demo.mysql import MySQL
 from demo.processes import wait_until
 from demo.servers import Servers
-from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.sources.mysql.source import MySqlSource
 from tests.checks.test_readiness import inputs
 from tests.patience import SOON
+from tests.pipeline.landing.harmful_settings import (
+    CONNECTOR,
+    POSTGRES,
+    POSTGRES_TABLES,
+    SERVER,
+    TOPIC,
+)
 from tests.pipeline.live import Pipe
+from tests.pipeline.postgres_live import PostgresPipe
 
 pytestmark = [pytest.mark.stack]
-FILTER = {
-    "transforms": "f",
-    "transforms.f.type": "org.apache.kafka.connect.transforms.Filter",
-    "transforms.f.predicate": "p",
-    "predicates": "p",
-    "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
-    "predicates.p.pattern": r".*\.t",
-}
-CONNECTOR: Mapping[str, Mapping[str, str]] = {
-    "skipped.operations": {"skipped.operations": "d"},
-    "errors.tolerance": {"errors.tolerance": "all"},
-    "event.processing.failure.handling.mode": {"event.processing.failure.handling.mode": "warn"},
-    "inconsistent.schema.handling.mode": {"inconsistent.schema.handling.mode": "skip"},
-    "schema.history.internal.skip.unparseable.ddl": {
-        "schema.history.internal.skip.unparseable.ddl": "true"
-    },
-    "transforms": FILTER,
-    "gtid.source.excludes": {"gtid.source.excludes": "00000000-0000-0000-0000-000000000000"},
-    "snapshot.select.statement.overrides": {
-        "snapshot.select.statement.overrides": "walked.t",
-        "snapshot.select.statement.overrides.walked.t": "SELECT * FROM walked.t WHERE id > 5",
-    },
-    "message.key.columns": {"message.key.columns": "walked.t:name"},
-    "decimal.handling.mode": {"decimal.handling.mode": "double"},
-    "bigint.unsigned.handling.mode": {"bigint.unsigned.handling.mode": "long"},
-    "snapshot.locking.mode": {"snapshot.locking.mode": "none"},
-    "acks": {"producer.override.acks": "1", "producer.override.enable.idempotence": "false"},
-}
-SERVER = {
-    "binlog_format": "STATEMENT",
-    "binlog_row_image": "MINIMAL",
-    "binlog_row_value_options": "PARTIAL_JSON",
-    "binlog_order_commits": "OFF",
-    "binlog_error_action": "IGNORE_ERROR",
-}
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -70,34 +46,72 @@ def pipe(servers: Servers, tmp_path: Path) -> Iterator[Pipe]:
     servers.mysql.execute("DROP DATABASE walked")
 
 
-def test_f102_each_setting_of_a_real_connector_is_told_at_the_next_look(pipe: Pipe) -> None:
-    pipe.register()
-    with closing(ConnectCollector(pipe.servers.connect.url, pipe.name)) as collector:
-        assert collector.captures().hazards == ()
-        told = {}
-        for code, settings in CONNECTOR.items():
-            pipe.connector = settings
-            pipe.register()
-            told[code] = [one.code for one in collector.captures().hazards]
+@pytest.mark.spark
+def test_f102_each_setting_of_a_connector_withholds_ready_within_a_minute(
+    pipe: Pipe, spark: SparkSession
+) -> None:
+    del spark
+    begin(pipe)
 
-    assert told == {code: [code] for code in CONNECTOR}
+    for name, settings in CONNECTOR.items():
+        pipe.connector = settings
+        pipe.servers.connect.configure(pipe.name, pipe.config())
+        until_unproven(pipe, f"{name}=" if name != "transforms" else "transforms.Filter) drops")
 
 
-def test_f102_each_variable_of_a_real_server_is_told_at_the_next_look(pipe: Pipe) -> None:
-    told = {}
+@pytest.mark.spark
+def test_f102_each_variable_of_a_server_withholds_ready_within_a_minute(
+    pipe: Pipe, spark: SparkSession
+) -> None:
+    del spark
+    begin(pipe)
+
+    for name, value in SERVER.items():
+        before = pipe.sql(f"SELECT @@GLOBAL.{name}")[0][0]
+        before = {0: "OFF", 1: "ON"}.get(before, before)
+        pipe.sql(f"SET GLOBAL {name} = '{value}'")
+        try:
+            until_unproven(pipe, f"{name}={value}")
+        finally:
+            pipe.sql(f"SET GLOBAL {name} = '{before}'")
     with closing(MySqlSource(pipe.source())) as source:
         assert source.sends().hazards == ()
-        for name, value in SERVER.items():
-            before = pipe.sql(f"SELECT @@GLOBAL.{name}")[0][0]
-            before = {0: "OFF", 1: "ON"}.get(before, before)
-            pipe.sql(f"SET GLOBAL {name} = '{value}'")
-            try:
-                told[name] = [one.code for one in source.sends().hazards]
-            finally:
-                pipe.sql(f"SET GLOBAL {name} = '{before}'")
-        assert source.sends().hazards == ()
 
-    assert told == {name: [name] for name in SERVER}
+
+@pytest.mark.spark
+def test_f102_each_setting_of_a_topic_withholds_ready_within_a_minute(
+    pipe: Pipe, spark: SparkSession
+) -> None:
+    del spark
+    begin(pipe)
+    admin = KafkaAdminClient(bootstrap_servers=pipe.servers.kafka.bootstrap)
+    with closing(admin):
+        for name, value in TOPIC.items():
+            settings = ConfigResource(ConfigResourceType.TOPIC, "walked.walked.t", {name: value})
+            admin.alter_configs([settings])
+            until_unproven(pipe, f"topic walked.walked.t: {name}={value}")
+
+
+@pytest.mark.spark
+def test_f102_each_setting_of_a_postgres_withholds_ready_within_a_minute(
+    postgres_pipe: Callable[..., PostgresPipe], spark: SparkSession
+) -> None:
+    del spark
+    p: PostgresPipe = postgres_pipe("walked")
+    p.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, name TEXT NOT NULL)",
+        "CREATE UNIQUE INDEX t_name ON t (name)",
+    )
+    begin(p)
+
+    for name, (statements, undo) in POSTGRES_TABLES.items():
+        p.sql(*statements)
+        until_unproven(p, f"{name} on public.t: ")
+        p.sql(*undo)
+    for name, settings in POSTGRES.items():
+        p.connector = settings
+        p.servers.connect.configure(p.name, p.config())
+        until_unproven(p, f"{name}=")
 
 
 @pytest.mark.spark
@@ -146,8 +160,27 @@ def test_f110_a_replica_whose_replication_has_stopped_is_never_proven(
     assert (stopped, promoted) == (["replica"], ())
 
 
+def begin(pipe: Pipe) -> None:
+    """Land and merge a row; nothing is wrong with the settings."""
+    pipe.sql(f"INSERT INTO {pipe.named('t')} VALUES (1, 'a')")
+    pipe.start()
+    pipe.catch_up()
+    assert unproven(pipe) == []
+
+
+def until_unproven(pipe: Pipe, told: str) -> None:
+    """Go on until the gate says *told* of the table, which it has not said before."""
+    assert not any(told in one for one in unproven(pipe)), f"{told} before it was set"
+
+    def said() -> bool:
+        pipe.round()
+        return any(told in one for one in unproven(pipe))
+
+    wait_until(said, MINUTE, f"unproven by {told}")
+
+
 def unproven(pipe: Pipe) -> list[str]:
     """What the gate says of the table for settings, by the newest batch."""
-    table = Table("walked.t", (Shard("walked", "walked.t"),), key=("id",))
+    table = Table(pipe.named("t"), (Shard(pipe.name, pipe.named("t")),), key=("id",))
     found = blocks(inputs(table=table, taken={"landed": pipe.lane.mark}), frozenset())
     return [one.text for one in found if one.code == "unproven"]
