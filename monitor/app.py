@@ -51,7 +51,7 @@ from monitor.right_of_way import RightOfWay
 from monitor.schedule import Schedule
 from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.standstills import Standstills
-from monitor.spark.supervise import COMMAND, Supervisor
+from monitor.spark.supervise import COMMAND, SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
 from monitor.web.api import application
 from monitor.web.parts import ApiParts
@@ -112,7 +112,8 @@ class App:
         self.watcher = Watcher(self._sampler(), self.roster, clock)
         self.recorder = self._recorder()
         self.assessor = self._assessor()
-        self.supervisor = Supervisor(config.settings, self.spark)
+        seen = SeenHazards(store.memory, config.settings.lane, clock)
+        self.supervisor = Supervisor(config.settings, self.spark, seen=seen)
         self.openlineage = lineage_events(config, self.lake.links)
         self.requests = self._lane_requests()
         self.rechecks = Rechecks(store.rereads, self.rulings, clock)

@@ -21,6 +21,7 @@ from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
@@ -87,6 +88,14 @@ class Lane:
                 line.passes.highs.landed(mark.batch, mark.high)
             self._known = Known(mark, self._learnt(known, mark, landed))
         return landed
+
+    def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
+        """As :meth:`Landing.unsaid_hazards`; after landing only."""
+        return self.landing.unsaid_hazards()
+
+    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
+        """Tell again what was seen in the life before; before anything lands."""
+        self.landing.remind(hazards)
 
     def apply(
         self,

@@ -2,7 +2,9 @@
 
 Landing has a line of its own, so that it never waits for a merge.  A dead JVM cannot be revived
 inside a Python process and a thread cannot be stopped: only another process can hold a deadline.
-Killing is always safe, since the lake's commits are the only memory.
+Killing is always safe, since the lake's commits are the only memory: but for harmful settings that
+were seen while nothing could be committed, which the store keeps from one process to the next.
+Cannot keep: those that only a landing saw which was killed, for it never replied.
 """
 
 import os
@@ -10,22 +12,54 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import IO, cast
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from monitor.spark.child import Child
 from monitor.spark.wire import LINES, OPENING, Failure, Reply, Request, Verb, as_error
-from pipeline.errors import UnreachableError
+from monitor.store.memory import CheckMemory
+from pipeline.errors import SluiceError, UnreachableError
+from pipeline.finding import Finding
 from pipeline.settings import PipelineSettings
 
 COMMAND = (sys.executable, "-m", "monitor.spark.worker")
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
 log = structlog.get_logger(__name__)
+
+Hazards = Mapping[str, tuple[Finding, ...]]
+_HAZARDS: TypeAdapter[Hazards] = TypeAdapter(Hazards)
+
+
+@dataclass(eq=False)
+class SeenHazards:
+    """Harmful settings that landing has seen and that are in no mark yet, kept in the store."""
+
+    memory: CheckMemory
+    lane: str
+    clock: Callable[[], datetime]
+    _kept: Hazards | None = None
+
+    def known(self) -> Hazards:
+        """What was kept last, by source; nothing where that cannot be read."""
+        try:
+            kept = self.memory.recall(f"lane:{self.lane}", "hazards")
+            self._kept = _HAZARDS.validate_python(kept or {})
+        except (SluiceError, ValidationError) as error:
+            log.warning("hazards_not_recalled", error=str(error))
+        return self._kept or {}
+
+    def keep(self, hazards: Hazards) -> None:
+        """Keep *hazards* in place of those before."""
+        if hazards != self._kept:
+            kept = _HAZARDS.dump_python(hazards, mode="json")
+            self.memory.remember(f"lane:{self.lane}", "hazards", kept, self.clock())
+            self._kept = hazards
 
 
 @dataclass(eq=False)
@@ -37,6 +71,7 @@ class Supervisor:
     first_pause: timedelta = FIRST_PAUSE
     restarts: int = 0
     trouble: Failure | None = None
+    seen: SeenHazards | None = None
     _child: Child | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
@@ -96,6 +131,8 @@ class Supervisor:
             msg = f"the spark process is starting again{told}"
             raise UnreachableError(msg)
         reply = child.wait(child.ask(request), deadline)
+        if self.seen is not None and reply.hazards is not None:
+            self.seen.keep(reply.hazards)
         if reply.failure is not None:
             self.trouble = reply.failure
             raise as_error(reply.failure)
@@ -128,6 +165,7 @@ class Supervisor:
         )
         os.close(writing)
         child = Child(process, cast("IO[bytes]", process.stdin), os.fdopen(reading, "rb"))
-        child.send(Request(OPENING, Verb.OPEN, settings=self.settings))
+        seen = {} if self.seen is None else self.seen.known()
+        child.send(Request(OPENING, Verb.OPEN, settings=self.settings, hazards=seen))
         log.info("spark process started", pid=process.pid)
         return child

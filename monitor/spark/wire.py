@@ -21,6 +21,7 @@ from pipeline.errors import (
     SluiceError,
     UnreachableError,
 )
+from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.invariants import finder as invariants
 from pipeline.report import Applied, Landed, SparkWork
@@ -63,7 +64,7 @@ class Request:
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
     for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said
-    of archives.
+    of archives.  ``hazards`` are what the process before had seen, by source, and only open.
     """
 
     id: int
@@ -77,6 +78,7 @@ class Request:
     wanted: frozenset[str] = frozenset()
     archived: ArchiveWord = NO_WORD
     resubmissions: tuple[Resubmission, ...] = ()
+    hazards: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ CRASH = "crash"
 class Reply:
     """What came of one request: a report, a failure, or just the end of it.
 
-    ``spark`` is what Spark jobs did since the reply before, by kind of work.
+    ``spark`` is what Spark jobs did since the reply before, by kind of work.  ``hazards`` are
+    harmful settings that were seen and are in no mark yet, by source; None if it was not to land.
     """
 
     id: int
@@ -106,6 +109,7 @@ class Reply:
     rereads: tuple[RereadState, ...] = ()
     failure: Failure | None = None
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
+    hazards: Mapping[str, tuple[Finding, ...]] | None = None
 
 
 _REQUEST = TypeAdapter(Request)

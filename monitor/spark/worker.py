@@ -35,6 +35,7 @@ from monitor.spark.wire import (
 )
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import ArchiveWord
+from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
@@ -86,6 +87,14 @@ class ServedLane(Protocol):
 
     def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
         """Read on what is to be read again."""
+        ...
+
+    def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
+        """Harmful settings that were seen and are in no mark yet, by source."""
+        ...
+
+    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
+        """Take those up that the process before had told so."""
         ...
 
     def spark_work(self) -> Mapping[str, SparkWork]:
@@ -188,6 +197,8 @@ class RequestServer:
             if not self._silent:
                 log.exception("request failed", verb=request.verb.value)
             reply = Reply(request.id, failure=as_failure(error))
+        if request.verb is Verb.LAND and self.lane is not None:
+            reply = replace(reply, hazards=self.lane.unsaid_hazards())
         with self._writing:
             if self._silent and request.verb in LINES:
                 return
@@ -202,6 +213,7 @@ class RequestServer:
     def _do(self, request: Request) -> Reply:
         if request.verb is Verb.OPEN and request.settings is not None:
             self.lane = self.open_lane(request.settings)
+            self.lane.remind(request.hazards)
             return Reply(OPENING)
         if self.lane is None:
             msg = f"the first request must open a lane, not {request.verb.value}"

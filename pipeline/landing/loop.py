@@ -17,6 +17,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row, settle_rows
 from pipeline.changelog.table import Stamp
 from pipeline.errors import HeldError, NoSchemasError
+from pipeline.finding import Finding
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, settles_of, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above
@@ -25,7 +26,7 @@ from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look, reordered
 from pipeline.landing.facts import Facts, gather
-from pipeline.landing.hazards import with_hazards
+from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.healing import Healed, Healing
 from pipeline.landing.hidden_topics import hidden_among, with_hidden
 from pipeline.landing.listing import Listing, Upstream, tell_gone
@@ -126,6 +127,21 @@ class Landing:
             return self._report(started, None, Facts(), chosen, held)
         self.facts = facts
         return self._report(started, self.mark.batch, self.facts, chosen, held)
+
+    def unsaid_hazards(self) -> dict[str, tuple[Finding, ...]]:
+        """Source -> settings that drop or rewrite changes, were seen, and are in no mark yet."""
+        every = {feed.settings.name: sorted(feed.unsaid, key=repr) for feed in self.feeds}
+        known = {id_ for id_, one in self.mark.hazards.items() if one.above is None}
+        seen = {
+            source: tuple(one for one in found if hazard_id(source, one) not in known)
+            for source, found in every.items()
+        }
+        return {source: found for source, found in seen.items() if found}
+
+    def remind(self, hazards: Mapping[str, Sequence[Finding]]) -> None:
+        """Go on with what :meth:`unsaid_hazards` told before this life."""
+        for feed in self.feeds:
+            feed.remind(hazards.get(feed.settings.name, ()))
 
     def _resume(self) -> None:
         """After a commit whose outcome is not known, go on from what the lake says."""

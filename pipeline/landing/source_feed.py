@@ -128,6 +128,15 @@ class Feed:
             return Missing(str(error))
         return self._last
 
+    @property
+    def unsaid(self) -> frozenset[Finding]:
+        """Hazards that were seen, and that no committed mark has yet."""
+        return frozenset(self._unsaid | self._missed)
+
+    def remind(self, hazards: Iterable[Finding]) -> None:
+        """Tell *hazards*, which were seen in the life before: no mark may have them."""
+        self._missed |= set(hazards)
+
     def recorded(self, told: Capture) -> None:
         """A mark is committed that has all hazards of what was *told*."""
         self._unsaid -= set(told.hazards)

@@ -16,6 +16,7 @@ from pathlib import Path
 from monitor.spark.worker import serve
 from pipeline.apply.written_images import Manifest
 from pipeline.errors import ConfigError, HeldError
+from pipeline.finding import Finding
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
@@ -29,6 +30,7 @@ class FakeLane:
 
     def __init__(self, lake: Path) -> None:
         self.lake = lake
+        self.hazards: Mapping[str, tuple[Finding, ...]] = {}
         if (lake / "hang").exists():
             (lake / "hang").unlink()  # the next life opens
             time.sleep(600)
@@ -71,6 +73,14 @@ class FakeLane:
     ) -> tuple[Applied, ...]:
         """Nothing."""
         return ()
+
+    def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
+        """What the life before had seen."""
+        return self.hazards
+
+    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
+        """Told again in each reply."""
+        self.hazards = hazards
 
     def spark_work(self) -> Mapping[str, SparkWork]:
         """No job."""

@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from monitor.spark.supervise import Supervisor
+from monitor.spark.supervise import SeenHazards, Supervisor
 from monitor.spark.wire import Reply, Request, Verb
+from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, UnreachableError
+from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.settings import PipelineSettings
 
 FAKE = (sys.executable, "-m", "tests.monitor.fake_worker")
@@ -375,5 +377,57 @@ def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_
 
         monkeypatch.setattr("monitor.spark.child.OPENING_WITHIN", timedelta(seconds=60))
         assert _land_when_back(supervisor) == 0
+    finally:
+        supervisor.stop(timedelta(seconds=5))
+
+
+SEEN = {"shop": (Finding(REFUSE, "c", "shop", "c=1", "unset c", Effect.DROPS),)}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServiceStore]:
+    made = ServiceStore.open(tmp_path / "store.db", service=True)
+    yield made
+    made.close()
+
+
+def _seen(store: ServiceStore) -> SeenHazards:
+    return SeenHazards(store.memory, "main", lambda: datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def test_f102_harmful_settings_that_no_mark_has_outlive_the_service(store: ServiceStore) -> None:
+    first = _seen(store).known()
+    _seen(store).keep(SEEN)
+    store.close()
+    again = ServiceStore.open(store.database.path, service=True)
+
+    assert (first, _seen(again).known()) == ({}, SEEN)
+    _seen(again).keep({})
+    assert _seen(again).known() == {}
+    again.close()
+
+
+def test_what_cannot_be_recalled_keeps_no_process_from_its_start(store: ServiceStore) -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    store.memory.remember("lane:main", "hazards", {"shop": [{"code": "of another release"}]}, at)
+
+    assert _seen(store).known() == {}
+
+
+@THOROUGH
+def test_f102_a_new_process_is_told_what_the_one_before_had_seen(
+    lake: Path, store: ServiceStore
+) -> None:
+    settings, seen = PipelineSettings(str(lake), "127.0.0.1:9", ()), _seen(store)
+    seen.keep(SEEN)
+    supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20), seen=seen)
+    supervisor.start()
+    try:
+        assert _land_when_back(supervisor) == 0
+        with pytest.raises(UnreachableError):
+            supervisor.call(Request(0, Verb.LAND, frozenset({"die"})), SOON)
+        assert _land_when_back(supervisor) == 1
+        assert seen.known() == SEEN, "a process that dies says nothing of them"
+        assert supervisor.call(Request(0, Verb.LAND), SOON).hazards == SEEN
     finally:
         supervisor.stop(timedelta(seconds=5))

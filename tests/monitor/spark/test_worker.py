@@ -3,7 +3,7 @@
 import io
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +13,7 @@ from monitor.spark.wire import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.written_images import Manifest
 from pipeline.errors import HeldError
+from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.report import Applied, Landed, SparkWork
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
@@ -30,6 +31,7 @@ class GatedLane:
     begun: dict[str, threading.Event] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     error: Exception | None = None
+    hazards: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for verb in ("land", "apply", "upkeep"):
@@ -63,6 +65,14 @@ class GatedLane:
     ) -> tuple[Applied, ...]:
         """Nothing."""
         return ()
+
+    def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
+        """What the life before had seen."""
+        return self.hazards
+
+    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
+        """Told again in each reply."""
+        self.hazards = hazards
 
     def spark_work(self) -> Mapping[str, SparkWork]:
         """One job since it was asked last."""
@@ -133,6 +143,27 @@ def test_what_is_to_be_read_again_is_told_of(bench: "Bench") -> None:
     wait_until(lambda: bench.ids() == [1], SOON, "the reply")
 
     assert bench.replies.all()[1].rereads == (RereadState("x", "shop.a", "s", 3, 7),)
+
+
+SEEN = {"shop": (Finding(REFUSE, "c", "shop", "c=1", "unset c", Effect.DROPS),)}
+
+
+def test_what_landing_saw_is_told_with_each_reply_also_of_a_failure() -> None:
+    bench = Bench()
+    for verb in ("land", "upkeep"):
+        bench.lane.gates[verb].set()
+    assert bench.server.take(replace(OPEN, hazards=SEEN))
+
+    bench.take(Request(1, Verb.LAND))
+    wait_until(lambda: bench.ids()[-1] == 1, SOON, "the first reply")
+    bench.lane.error = HeldError("mark_lost", "of another lane")
+    bench.take(Request(2, Verb.LAND), Request(3, Verb.UPKEEP))
+    wait_until(lambda: {2, 3} <= {*bench.ids()}, SOON, "the others")
+    bench.lane.close()
+    bench.server.drain(SOON)
+
+    told = {one.id: one.hazards for one in bench.replies.all()}
+    assert told == {0: None, 1: SEEN, 2: SEEN, 3: None}
 
 
 @pytest.fixture

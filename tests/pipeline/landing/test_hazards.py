@@ -328,6 +328,40 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
     assert found.hazards == (), "the mark says it"
 
 
+def test_f102_a_setting_seen_while_kafka_did_not_answer_outlives_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = started(tmp_path)
+
+    def down(_: object) -> None:
+        raise UnreachableError("Kafka does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.topics, "ends", down)
+        for _ in passing(desk):
+            with pytest.raises(UnreachableError):
+                desk.land()
+    again = Desk(tmp_path, topics=desk.topics, names="a", ticks=partial(float, 0))
+    seen = desk.loop.unsaid_hazards()
+
+    again.loop.remind(seen)
+
+    assert seen == {"a": (SKIPS,)}
+    assert again.loop.unsaid_hazards() == seen
+    assert later(again) == [hazard_id("a", SKIPS)]
+    assert again.loop.unsaid_hazards() == {}
+
+
+def test_f102_a_setting_that_lasts_is_no_news_once_a_mark_has_it(tmp_path: Path) -> None:
+    desk = started(tmp_path)
+    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    desk.land()
+
+    desk.land()
+
+    assert desk.loop.unsaid_hazards() == {}
+
+
 def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(
     tmp_path: Path,
 ) -> None:
