@@ -7,6 +7,7 @@ unlogged.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,7 +18,7 @@ import structlog
 from checks.unproven import why_unproven
 from monitor.store.memory import CheckMemory
 from pipeline.clocks import over
-from pipeline.errors import SluiceError
+from pipeline.errors import ProofError, SluiceError
 from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
@@ -176,7 +177,9 @@ class Census:
 
     def _last(self, name: str) -> CensusAnswer | None:
         if name not in self._answers:
-            kept = self.memory.recall(f"source:{name}", CHECK)
+            kept = None
+            with suppress(ProofError):  # the source is asked again; until then it has told nothing
+                kept = self.memory.recall(f"source:{name}", CHECK)
             found = CensusAnswer.loads(kept, self.followed[name]()) if kept else None
             self._answers.setdefault(name, found)
         return self._answers[name]

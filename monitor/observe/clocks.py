@@ -18,6 +18,7 @@ from monitor.store.certificates import Certificates
 from monitor.store.codec import dumps, loads
 from monitor.store.memory import CheckMemory
 from pipeline.clocks import ClockStep
+from pipeline.errors import ProofError
 
 LEAST = timedelta(minutes=1)
 log = structlog.get_logger(__name__)
@@ -44,13 +45,17 @@ class Clocks:
     waived: Callable[[], frozenset[str]]
     deciding: threading.RLock = field(default_factory=threading.RLock)
     _known: dict[str, ClockState] = field(default_factory=dict)
+    _unread: set[str] = field(default_factory=set)
 
     def load(self, sources: Iterable[str]) -> None:
         """Remember what an earlier life has found."""
         for source in sources:
-            kept = self.memory.recall(_subject(source), "clock")
-            if kept is not None:
-                self._known[source] = loads(ClockState, str(kept["state"]))
+            try:
+                kept = self.memory.recall(_subject(source), "clock")
+                if kept is not None:
+                    self._known[source] = loads(ClockState, str(kept["state"]))
+            except (ProofError, KeyError, ValueError, TypeError):
+                self._unread.add(source)
 
     def compared(self, source: str, skew: timedelta, at: datetime) -> None:
         """Note how far *source*'s clock was behind ours at a heartbeat."""
@@ -92,6 +97,8 @@ class Clocks:
 
     def _doubts(self, source: str, now: datetime) -> Iterator[Reason]:
         state = self._of(source)
+        if source in self._unread:
+            yield Reason("clock", _unreadable(source))
         if self._far(state):
             yield Reason("clock", _apart(source, state.skew, self.limit))
         step = state.step
@@ -105,6 +112,8 @@ class Clocks:
         return self._known.get(source, ClockState())
 
     def _keep(self, source: str, state: ClockState, at: datetime) -> None:
+        if source in self._unread:
+            return  # it may hold a step back that still counts
         self.memory.remember(_subject(source), "clock", {"state": dumps(ClockState, state)}, at)
 
 
@@ -114,6 +123,13 @@ def _over(step: ClockStep, now: datetime) -> bool:
 
 def _subject(source: str) -> str:
     return f"source:{source}"
+
+
+def _unreadable(source: str) -> str:
+    return (
+        f"source {source}: what the store holds of its clock cannot be read; stop the service,"
+        f" delete row {_subject(source)} clock of table memory in the store, and start it"
+    )
 
 
 def _apart(source: str, skew: timedelta, limit: timedelta) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from checks.suspects import name
 from checks.unproven import SINCE_GONE
 from monitor.store.memory import CheckMemory
+from pipeline.errors import ProofError
 from pipeline.model import Missing, Order, Table
 
 CHECK = "unproven"
@@ -30,9 +31,15 @@ class UnloggedChanges:
 
         *bases*: ``source/shard`` -> order of its newest base, empty when that is not known.
         """
-        told, kept = self.told(table), self._recall(table.name)
-        shards = [name(shard) for shard in table.shards]
+        told, shards = self.told(table), [name(shard) for shard in table.shards]
         own = {shard: list(bases[shard].parts) for shard in shards if shard in bases}
+        try:
+            kept = self._recall(table.name)
+        except ProofError as error:
+            if not own:
+                return str(error)
+            kept = {"why": f"{error}", "bases": own}  # as if something had been told until now
+            self._keep(table.name, {}, kept)
         if told and isinstance(told, str):
             known = own or kept.get("bases", {})
             self._keep(table.name, kept, {"why": told, "bases": known})

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, exists, func, insert, select, update
 
-from monitor.store.database import Database
+from monitor.store.database import Database, stored_text
 from monitor.store.schema import account_totals, accounts
 from monitor.store.thin import HISTORY, forget
 from pipeline.model import Account
@@ -45,19 +46,19 @@ class Accounts:
 
     def totals(self) -> Mapping[tuple[str, str], int]:
         """(Table, term) -> changes; an ignored change counts under ``ignored:RULE``."""
-        with self.database.read() as connection:
-            rows = connection.execute(select(account_totals)).all()
-        return {(row.table, row.term): row.changes for row in rows}
+        return {(table, term): count for table, term, count in self._totals(select(account_totals))}
 
     def ignored(self, rule: str) -> Mapping[str, int]:
         """Table -> changes that were ever ignored by *rule*, of those that have any."""
         own = select(account_totals).where(account_totals.c.term == f"ignored:{rule}")
-        with self.database.read() as connection:
-            rows = connection.execute(own.where(account_totals.c.changes > 0)).all()
-        return {row.table: row.changes for row in rows}
+        found = self._totals(own.where(account_totals.c.changes > 0))
+        return {table: count for table, _, count in found}
 
     def residuals(self) -> Mapping[str, int]:
-        """Table -> residual of its newest account; anything but 0 is wrong."""
+        """Table -> residual of its newest account; anything but 0 is wrong.
+
+        One that cannot be read is 1, until a later turn of its table is told.
+        """
         with self._turn:
             if self._residuals is None:
                 self._residuals = self._newest_residuals()
@@ -86,12 +87,44 @@ class Accounts:
         return self.database.write()
 
     def _newest_residuals(self) -> dict[str, int]:
-        mine = select(accounts.c.table, func.max(accounts.c.at).label("at"))
+        dated = func.typeof(accounts.c.at) == "integer"
+        mine = select(accounts.c.table, func.max(accounts.c.at).label("at")).where(dated)
         newest = mine.group_by(accounts.c.table).subquery()
         last = (accounts.c.table == newest.c.table) & (accounts.c.at == newest.c.at)
-        query = select(accounts.c.table, accounts.c.residual).join(newest, last)
-        with self.database.read() as connection:
-            return {row.table: row.residual for row in connection.execute(query).all()}
+        later = accounts.alias("later")
+        over = exists().where(
+            later.c.table == accounts.c.table,
+            later.c.lane == accounts.c.lane,
+            later.c.batch > accounts.c.batch,
+            func.typeof(later.c.at) == "integer",
+        )
+        query = select(accounts.c.table, accounts.c.residual, accounts.c.at).where(
+            exists().where(last) | (~dated & ~over)
+        )
+        found = self.database.decoded(query.order_by(~dated), accounts, _residual, _unread)
+        return dict(found)
+
+    def _totals(self, query: Select[Any]) -> list[tuple[str, str, int]]:
+        return self.database.decoded(query, account_totals, _total)
+
+
+def _residual(row: Row[Any]) -> tuple[str, int]:
+    return row.table, _whole(row.residual)
+
+
+def _unread(stored: Mapping[str, bytes | None]) -> tuple[str, int]:
+    return stored_text(stored["table"]), 1
+
+
+def _total(row: Row[Any]) -> tuple[str, str, int]:
+    return row.table, row.term, _whole(row.changes)
+
+
+def _whole(stored: object) -> int:
+    """SQLite keeps any value in any column."""
+    if not isinstance(stored, int):
+        raise TypeError(f"{type(stored).__name__} for a number")
+    return stored
 
 
 def terms(account: Account) -> Mapping[str, int]:

@@ -214,6 +214,11 @@ class Database:
             self.ailment = ""
 
 
+def stored_text(value: bytes | None) -> str:
+    """A column of an unreadable row as text, whatever it holds."""
+    return (value or b"").decode(errors="replace")
+
+
 def _rows(
     connection: Connection, query: Select[Any], table: Table
 ) -> Iterator[tuple[_Key, Callable[[], Any]]]:

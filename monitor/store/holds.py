@@ -1,12 +1,13 @@
 """What stands still right now, and since when: open gaps and holds as last reported."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Row, delete, insert, select
 
-from monitor.store.database import Database
+from monitor.store.database import Database, stored_text
 from monitor.store.schema import standstills
 from pipeline.report import Gap, Hold
 
@@ -46,22 +47,22 @@ class Holds:
                 connection.execute(insert(standstills).values(_row(one, since.get(key, at))))
 
     def list(self) -> tuple[Standstill, ...]:
-        """All of them, oldest first."""
+        """All of them, oldest first; one that cannot be read still holds its subject."""
         query = select(standstills).order_by(standstills.c.since, standstills.c.id)
-        with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(
-            Standstill(
-                row.id,
-                row.kind,
-                row.subject,
-                row.reason,
-                row.detail,
-                row.since,
-                tuple(row.tables),
-            )
-            for row in rows
-        )
+        return tuple(self.database.decoded(query, standstills, _standstill, _salvaged))
+
+
+def _standstill(row: Row[Any]) -> Standstill:
+    texts = (row.id, row.kind, row.subject, row.reason, row.detail)
+    return Standstill(*texts, row.since, tuple(row.tables))
+
+
+def _salvaged(stored: Mapping[str, bytes | None]) -> Standstill:
+    id_, kind, subject, reason = (
+        stored_text(stored[name]) for name in ("id", "kind", "subject", "reason")
+    )
+    detail = "its row in the store cannot be read; it ends with the next merge or landing"
+    return Standstill(id_, kind, subject, reason or HOLD, detail, datetime.now(UTC))
 
 
 def _of_gap(gap: Gap, at: datetime) -> Standstill:

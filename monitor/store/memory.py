@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Text, bindparam, delete, insert, select, type
 
 from monitor.store.database import Database
 from monitor.store.schema import memory
-from pipeline.errors import UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 
 LONGEST = timedelta(seconds=1)
 SHORT, MOST = 10_000, 50_000  # characters of a text that is kept at hand, and how many are
@@ -50,16 +50,33 @@ class CheckMemory:
         self.database.first.append(self)
 
     def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
-        """What was kept last; None at first."""
+        """What was kept last; None at first.
+
+        Raises:
+            ProofError: its row in the store cannot be read; to forget it could hide what it held.
+        """
         place = table, check
         with self._turn:
             waiting = self._waiting.get(place)
             text = self._known.get(place) if waiting is None else waiting[0]
         if text is None:
-            asked = select(type_coerce(memory.c.kept, Text())).where(_OLD)
-            with self.database.read() as connection:
-                text = connection.scalar(asked, {"of": table, "by": check})
-        return None if text is None else dict(json.loads(text))
+            return self._stored(table, check)
+        return dict(json.loads(text))
+
+    def _stored(self, table: str, check: str) -> Mapping[str, Any] | None:
+        own = (memory.c.table == table) & (memory.c.check == check)
+        said = f"what {check} remembers of {table} cannot be read; see the log"
+        found: list[Mapping[str, Any] | ProofError] = self.database.decoded(
+            select(type_coerce(memory.c.kept, Text()).label("kept")).where(own),
+            memory,
+            lambda row: dict(json.loads(row.kept)),
+            lambda _: ProofError(said),
+        )
+        for one in found:
+            if isinstance(one, ProofError):
+                raise one
+            return one
+        return None
 
     def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
         """Keep *kept* (JSON values only).

@@ -4,14 +4,16 @@ import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Row, insert, select, update
 
 from checks.pause import Pause
-from monitor.store.database import Database
+from monitor.store.database import Database, stored_text
 from monitor.store.schema import pauses
+
+_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,22 @@ class Pauses:
         return True
 
     def standing(self, at: datetime) -> Mapping[str, Pause]:
-        """Those that go on, by table; one whose time has come goes on no more."""
+        """Those that go on, by table; one whose time has come goes on no more.
+
+        One that cannot be read goes on, as if it had always been there, until it is resumed.
+        """
         with self._turn:
             if self._open is None:
                 query = select(pauses).where(pauses.c.ended.is_(None))
-                with self.database.read() as connection:
-                    self._open = tuple(_pause(row) for row in connection.execute(query).all())
+                found = self.database.decoded(query, pauses, _pause, _salvaged)
+                self._open = tuple(found)
             known = self._open
         return {one.table: one for one in known if one.until is None or at < one.until}
 
     def list(self, at: datetime, *, limit: int = 100) -> tuple[PauseRecord, ...]:
         """Newest first; one whose time has come by *at* has ended then."""
         query = select(pauses).order_by(pauses.c.at.desc()).limit(limit)
-        with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(_record(row, at) for row in rows)
+        return tuple(self.database.decoded(query, pauses, lambda row: _record(row, at)))
 
     def _end(self, table: str, who: str, at: datetime) -> None:
         going = (pauses.c.table == table) & pauses.c.ended.is_(None)
@@ -88,6 +91,11 @@ class Pauses:
 
 def _pause(row: Row[Any]) -> Pause:
     return Pause(row.table, row.reason, row.who, row.since, row.until)
+
+
+def _salvaged(stored: Mapping[str, bytes | None]) -> Pause:
+    reason = f"pause {stored_text(stored['id'])} in the store cannot be read"
+    return Pause(stored_text(stored["table"]), reason, "an unknown person", _ALWAYS)
 
 
 def _record(row: Row[Any], at: datetime) -> PauseRecord:

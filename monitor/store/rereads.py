@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import rereads
@@ -123,9 +123,9 @@ class RereadRequests:
         """
         same = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
         with self.database.write() as connection:
-            known = connection.execute(select(rereads).where(same)).first()
-            if known is not None:
-                return require_same(_read(known), asked.wish)
+            for known in self._found(select(rereads).where(same)):
+                return require_same(known, asked.wish)
+            self._end_unreadable(connection, asked)
             row = {"id": asked.id, "table": asked.table, "reason": asked.reason, "who": asked.who}
             told = _WISH.dump_python(asked.wish, mode="json")
             connection.execute(insert(rereads).values(**row, at=asked.at, states=[], wish=told))
@@ -133,21 +133,18 @@ class RereadRequests:
 
     def get(self, id_: str) -> RereadRequest | None:
         """The one of that id."""
-        with self.database.read() as connection:
-            found = connection.execute(select(rereads).where(rereads.c.id == id_)).first()
-        return None if found is None else _read(found)
+        found = self._found(select(rereads).where(rereads.c.id == id_))
+        return found[0] if found else None
 
     def list(self, *, limit: int = 100) -> tuple[RereadRequest, ...]:
         """Newest first."""
         query = select(rereads).order_by(rereads.c.at.desc()).limit(limit)
-        with self.database.read() as connection:
-            return tuple(map(_read, connection.execute(query).all()))
+        return self._found(query)
 
     def open(self) -> tuple[RereadRequest, ...]:
         """Those that go on, oldest first."""
         query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
-        with self.database.read() as connection:
-            return tuple(map(_read, connection.execute(query).all()))
+        return self._found(query)
 
     def wished(self) -> tuple[WishedReread, ...]:
         """What the pipeline is to read on."""
@@ -161,9 +158,7 @@ class RereadRequests:
         """Those that were done after *since* and whose checks have not all passed again."""
         named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of many that ended
         query = select(rereads).where(rereads.c.ended > since, named).order_by(rereads.c.at)
-        with self.database.read() as connection:
-            found = tuple(map(_read, connection.execute(query).all()))
-        return tuple(one for one in found if one.done and one.unchecked)
+        return tuple(one for one in self._found(query) if one.done and one.unchecked)
 
     def checked(self, id_: str, proofs: Sequence[CheckedAgain]) -> None:
         """Keep what the checks of that one said last."""
@@ -209,10 +204,20 @@ class RereadRequests:
                 self._forget_rows(connection, id_)
             connection.execute(update(rereads).where(going).values(states=told, ended=ended))
 
+    def _found(self, query: Select[Any]) -> tuple[RereadRequest, ...]:
+        """Those that can be read: what cannot is read on by nobody, and closes no gap."""
+        return tuple(self.database.decoded(query, rereads, _read))
+
+    def _end_unreadable(self, connection: Connection, asked: RereadRequest) -> None:
+        """End what goes on for the table and cannot be read, without rows that it may name."""
+        going = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
+        hidden = {"wish": None} if self.hides(asked.table) else {}
+        connection.execute(update(rereads).where(going).values(ended=asked.at, **hidden))
+
     def _forget_rows(self, connection: Connection, id_: str) -> None:
-        found = connection.execute(select(rereads).where(rereads.c.id == id_)).first()
+        found = self.get(id_)
         if found is not None and self.hides(found.table):
-            wish = replace(_read(found).wish, rows=RowsWished())
+            wish = replace(found.wish, rows=RowsWished())
             told = _WISH.dump_python(wish, mode="json")
             connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=told))
 

@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, delete, func, insert, literal, select
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store.codec import dumps, loads
-from monitor.store.database import Database
+from monitor.store.database import Database, stored_text
 from monitor.store.instant import Instant
 from monitor.store.schema import fail_ends, verdicts
 from monitor.store.thin import ThinningStep, forget, thin
@@ -54,7 +54,10 @@ class Verdicts:
             select(fail_ends),
             fail_ends,
             lambda row: ((row.table, row.check), row.at),
-            lambda stored: ((_text(stored["table"]), _text(stored["check"])), datetime.now(UTC)),
+            lambda stored: (
+                (stored_text(stored["table"]), stored_text(stored["check"])),
+                datetime.now(UTC),
+            ),
         )
         return dict(rows)
 
@@ -158,21 +161,19 @@ def _row(verdict: Verdict) -> dict[str, object]:
 
 def _salvaged(stored: Mapping[str, bytes | None]) -> Verdict | None:
     """What an unreadable row may have ruled, at worst; None where it was a PASS."""
-    outcome = _text(stored["outcome"])
+    outcome = stored_text(stored["outcome"])
     if outcome == Outcome.PASS:
         return None
     ruled = Outcome.UNKNOWN if outcome == Outcome.UNKNOWN else Outcome.FAIL
-    reason = f"verdict {_text(stored['id'])} in the store cannot be read; a PASS ends it"
+    reason = f"verdict {stored_text(stored['id'])} in the store cannot be read; a PASS ends it"
     try:
         at = Instant().process_result_value(int(stored["at"] or b""), None)
     except (ValueError, OverflowError):
         at = None
     ruling = Ruling(ruled, reason)
-    return Verdict(_text(stored["table"]), _text(stored["check"]), ruling, at or datetime.now(UTC))
-
-
-def _text(stored: bytes | None) -> str:
-    return (stored or b"").decode(errors="replace")
+    return Verdict(
+        stored_text(stored["table"]), stored_text(stored["check"]), ruling, at or datetime.now(UTC)
+    )
 
 
 def _verdict(row: Row[Any]) -> Verdict:

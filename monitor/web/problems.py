@@ -36,6 +36,15 @@ COMMON = {
     503: "A source, the lake or the store does not answer",
 }
 """What each operation may answer, besides what it declares itself."""
+MOVED = {
+    "description": "The same without the slash at its end, or with it; ask there",
+    "headers": {"Location": {"required": True, "schema": {"type": "string"}}},
+}
+BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "The token of http.auth; needed to write, and to read from other machines",
+}
 UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is sent instead
 DEFECT = "internal error; look for its traceback in the service's log"
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from monitor.observe.clocks import LEAST
+from monitor.store.memory import CheckMemory
 from monitor.store.waivers import Waiver
 from pipeline.model import Fence, Head
 from pipeline.sources.mysql.position import binlog_position
@@ -269,3 +270,20 @@ def test_f01_one_source_goes_back_and_the_other_stands(rig: Rig) -> None:
 
     assert rig.clocks.reasons(("other",), rig.now) == ()
     assert len(rig.fences.of("other")) == 3
+
+
+def test_f143_what_is_known_of_a_clock_and_cannot_be_read_is_a_doubt_of_its_source(
+    rig: Rig,
+) -> None:
+    both_back(rig, 60)
+    rig.round()
+    with rig.store.write() as connection:
+        assert connection.exec_driver_sql("UPDATE memory SET kept = '{'").rowcount
+    rig.store.memory = CheckMemory(rig.store.database)
+
+    rig.restart()
+    rig.round()
+
+    (told,) = rig.clocks.reasons(("shop",), rig.now + timedelta(days=1))
+    assert "what the store holds of its clock cannot be read" in told.text
+    assert told.id == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.observe.unlogged_changes import UnloggedChanges
+from monitor.store.memory import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Order, Shard, Table
 
@@ -81,3 +82,21 @@ def test_a_source_that_has_not_told_is_no_end_of_a_doubt(start: Callable[[], Lif
 
     assert isinstance(life.says(Missing("down"), NEW), Missing)
     assert WHY in str(life.says("", OLD))
+
+
+def test_f143_a_doubt_that_cannot_be_read_lasts_until_every_shard_has_a_new_base(
+    start: Callable[[], Life],
+) -> None:
+    life = start()
+    life.says(WHY, OLD)
+    with life.store.write() as connection:
+        connection.exec_driver_sql("UPDATE memory SET kept = '{'")
+    life.store.memory = CheckMemory(life.store.database)
+
+    life = start()
+
+    lost = "what unproven remembers of shop.people cannot be read"
+    assert lost in str(life.says("", {}))
+    assert lost in str(life.says("", OLD))
+    assert lost in str(start().says("", HALF))
+    assert life.says("", NEW) == ""
