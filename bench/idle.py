@@ -2,10 +2,11 @@
 
     python -m bench.idle --tables 1 --tables 100 --tables 1000
 
-Mirrors are Delta tables; looks, probes and their readers are those of `sluice run`, over a store
-that is a real file.  Sources and landing answer at once (`bench/kit/service.py`).  Time is moved by
-hand, one second at a time, so the machine's load hardly matters: figures are CPU seconds of this
-process and all below it, for each second of the service.  The Spark worker is not part of it.
+Mirrors are Delta tables; looks, probes and their readers, census and retention are those of
+`sluice run`, over a store that is a real file.  Sources and landing answer at once
+(`bench/kit/service.py`).  Time is moved by hand, one second at a time, so the machine's load hardly
+matters: figures are CPU seconds of this process and all below it, for each second of the service,
+without those that make the changes.  The Spark worker is not part of it.
 """
 
 import shutil
@@ -32,7 +33,8 @@ from pipeline.tables.lake import Lake
 
 WARM, SECONDS = 70, 120  # of the service: each probe has run, then each runs twice and more
 ROWS = 100
-PACE = 5  # seconds from look to look, and from probe to probe
+PACE = 5  # seconds from look to look, from probe to probe, and from census to census
+RETENTION = 120  # seconds from look to look at what topics keep
 LANE = "sluice:main"
 PROBES = ("max_id", "range_counts")  # those that compare mirrors with sources alone
 META = pa.struct([("source", pa.string()), ("shard", pa.string())])
@@ -131,21 +133,26 @@ def _join(service: Service, app: App) -> None:
 
 
 def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> float:
-    """CPU seconds for each of *seconds* of the service."""
-    before = spent()
+    """CPU seconds for each of *seconds* of the service, without those that made the changes."""
+    before, ours = spent(), 0.0
     for second in range(seconds):
         service.beat()
+        began = time.process_time()
         changed = [service.tables[(second * 7 + n) % service.size] for n in range(changes)]
         if second % 2 == 0 or changed:
             service.lake.land(changed)
         for name in changed:
             _commit(service, name, service.lake.newest.batch, 0)
+        ours += time.process_time() - began
+        if second % RETENTION == 0:
+            app.retention.ask()
         if second % PACE == 0:
+            app.census.ask()
             app.cycle.watch()
             app.probing.round()
             while app.probing.lines.open:
                 time.sleep(0.01)
-    return (spent() - before) / seconds
+    return (spent() - before - ours) / seconds
 
 
 if __name__ == "__main__":

@@ -66,6 +66,9 @@ class Inputs:
     _undecided: dict[frozenset[str], tuple[str, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _unchecked: dict[frozenset[str], tuple[Reason, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
 
 def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
@@ -144,10 +147,16 @@ def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
 
 def unchecked(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     """Why no gating check can find a loss in the table; empty where one has looked."""
-    checks = loss_checks(gating)
-    if not checks or any(_works(inputs, name) for name in checks):
-        return ()
+    known = inputs._unchecked
+    if gating not in known:
+        known[gating] = _unchecked(inputs, loss_checks(gating))
+    return known[gating]
+
+
+def _unchecked(inputs: Inputs, checks: frozenset[str]) -> tuple[Reason, ...]:
     newest = {name: _newest(inputs, name) for name in sorted(checks)}
+    if not checks or any(_works(inputs, one) for one in newest.values()):
+        return ()
     why = "; ".join(
         f"{name}: {one.ruling.reason if one else 'has not looked yet'}"
         for name, one in newest.items()
@@ -161,12 +170,11 @@ def loss_checks(gating: frozenset[str]) -> frozenset[str]:
     return gating - {"schema"} or gating
 
 
-def _works(inputs: Inputs, check: str) -> bool:
-    """Whether it rules on the table; one that a source keeps from looking for a while does."""
-    newest = _newest(inputs, check)
+def _works(inputs: Inputs, newest: Verdict | None) -> bool:
+    """Whether its check rules on the table; one that a source keeps from looking a while does."""
     if newest is None or newest.ruling.code == "unsupported":
         return False
-    return _newest_ruled(inputs, check) is not None
+    return _newest_ruled(inputs, newest.check) is not None
 
 
 def _newest(inputs: Inputs, check: str) -> Verdict | None:

@@ -22,6 +22,8 @@ from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Shard, Stage, Table, TopicPartition
 
+UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why no heartbeat stands for the cut
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -34,33 +36,42 @@ class Proof:
 
 def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: datetime) -> Proof:
     """Whether *stage* of *table* holds everything committed before *cut*."""
-    if stage is Stage.LANDED and samples.walked(table) is samples.steps_of(table):
-        key = ("landed", table.sources, cut, now)  # all such tables of the sources are alike
-        return samples.once(key, lambda: _proven(table, stage, cut, samples, now))
-    return _proven(table, stage, cut, samples, now)
+    landed = _proof_of_landing(table, cut, samples, now)
+    if stage is Stage.LANDED:
+        return landed
+    standing, mark, evidence = fresh(samples.mirror, now), samples.mark, landed.evidence
+    if isinstance(standing, Missing):
+        return Proof(None, _with_unknown_mirror(standing, landed))
+    if evidence is None or isinstance(mark, Missing):
+        return landed
+    if stage is Stage.IMAGE:
+        reasons = tuple(one for one in landed.reasons if one.code in UNWRITTEN) or tuple(
+            imageless(table, cut, samples, standing, mark.value, now=now)
+        )
+        return Proof(not reasons, reasons, image_evidence(evidence, standing, cut, mark.value))
+    reasons = landed.reasons or _unapplied(table, evidence, cut, samples, standing)
+    return Proof(not reasons, reasons, _evidence(evidence, standing))
 
 
-def _proven(table: Table, stage: Stage, cut: datetime, samples: Samples, now: datetime) -> Proof:
+def _proof_of_landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Proof:
+    """What every stage's proof begins with; tables of the same sources are mostly alike in it."""
+    if samples.walked(table) is samples.steps_of(table):
+        key = ("landed", table.sources, cut, now)
+        return samples.once(key, lambda: _landing(table, cut, samples, now))
+    return _landing(table, cut, samples, now)
+
+
+def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Proof:
     mark = fresh(samples.mark, now)
-    standing: MirrorPosition | Missing | None = None
-    if stage is not Stage.LANDED:
-        standing = fresh(samples.mirror, now)
     fences = {source: _fence(source, cut, samples, now) for source in table.sources}
-    if isinstance(mark, Missing) or isinstance(standing, Missing):
-        return Proof(None, tuple(_missing(mark, standing, fences)))
-    if any(isinstance(fence, Missing) for fence in fences.values()):
-        return Proof(None, tuple(_missing(mark, standing, fences)))
+    if isinstance(mark, Missing) or any(isinstance(fence, Missing) for fence in fences.values()):
+        return Proof(None, tuple(_missing(mark, fences)))
     known = {source: fence for source, fence in fences.items() if isinstance(fence, Fence)}
-    landed = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
+    evidence = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
     reasons = tuple(_unwritten(fences, cut, now))
-    if stage is Stage.IMAGE and standing is not None:
-        reasons = reasons or tuple(imageless(table, cut, samples, standing, mark, now=now))
-        evidence = image_evidence(landed, standing, cut, mark)
-    else:
-        reasons = reasons or tuple(_behind(table, known, cut, samples, standing))
-        evidence = _evidence(landed, standing)
-    if any(reason.code == "not_landed" for reason in reasons):
-        reasons += tuple(_read_anew(mark, known))
+    if not reasons and not _landed(table, known, cut, samples):
+        behind = Reason("not_landed", "the cut's heartbeat is not proven landed yet")
+        reasons = (behind, *_read_anew(mark, known))
     return Proof(not reasons, reasons, evidence)
 
 
@@ -95,17 +106,21 @@ def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence
 
 
 def _missing(
-    mark: Mark | Missing,
-    standing: MirrorPosition | Missing | None,
-    fences: Mapping[str, Fence | Missing | None],
+    mark: Mark | Missing, fences: Mapping[str, Fence | Missing | None]
 ) -> Iterator[Reason]:
     if isinstance(mark, Missing):
         yield Reason("no_mark", f"what is landed is unknown: {mark.why}")
-    if isinstance(standing, Missing):
-        yield Reason("no_mirror", f"where the mirror stands is unknown: {standing.why}")
     for source, fence in fences.items():
         if isinstance(fence, Missing):
             yield Reason("no_heartbeat", f"source {source}: {fence.why}")
+
+
+def _with_unknown_mirror(standing: Missing, landed: Proof) -> tuple[Reason, ...]:
+    """What is missing; upstream first, as it was sampled."""
+    known = () if landed.holds is not None else landed.reasons
+    marks = tuple(one for one in known if one.code == "no_mark")
+    mirror = Reason("no_mirror", f"where the mirror stands is unknown: {standing.why}")
+    return (*marks, mirror, *known[len(marks) :])
 
 
 def _unwritten(
@@ -118,19 +133,16 @@ def _unwritten(
             yield Reason("no_fence", f"source {source}: no heartbeat after the cut yet")
 
 
-def _behind(
-    table: Table,
-    fences: Mapping[str, Fence],
-    cut: datetime,
-    samples: Samples,
-    standing: MirrorPosition | None,
-) -> Iterator[Reason]:
+def _unapplied(
+    table: Table, evidence: Evidence, cut: datetime, samples: Samples, standing: MirrorPosition
+) -> tuple[Reason, ...]:
+    """Why the mirror does not hold a cut that has landed."""
+    fences = {fence.source: fence for fence in evidence.fences}
     landed = _landed(table, fences, cut, samples)
-    if not landed:
-        yield Reason("not_landed", "the cut's heartbeat is not proven landed yet")
-    elif standing and not any(step.holds(table.name, standing.batch) for step in landed):
-        text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
-        yield Reason("not_applied", text)
+    if any(step.holds(table.name, standing.batch) for step in landed):
+        return ()
+    text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
+    return (Reason("not_applied", text),)
 
 
 def _landed(
@@ -174,9 +186,7 @@ def _landed_evidence(fences: Mapping[str, Fence], mark: Mark) -> Evidence:
     return Evidence(ordered, mark.batch, life=Lives.of(mark.lives).at(mark.batch))
 
 
-def _evidence(landed: Evidence, standing: MirrorPosition | None) -> Evidence:
-    if standing is None:
-        return landed
+def _evidence(landed: Evidence, standing: MirrorPosition) -> Evidence:
     return Evidence(
         landed.fences,
         landed.batch,

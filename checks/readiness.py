@@ -135,10 +135,9 @@ def assess(
     since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
-    return replace(
-        _told(question, inputs, policy, summed, (state, reasons)),
-        certificate=certificate if state is ReadinessState.READY else None,
-        disagreeing=since,
+    held = certificate if state is ReadinessState.READY else None
+    return _told(
+        question, inputs, policy, summed, (state, reasons), certificate=held, disagreeing=since
     )
 
 
@@ -155,8 +154,11 @@ def _told(
     policy: ReadinessPolicy,
     summed: Sum,
     ruled: tuple[ReadinessState, tuple[Reason, ...]],
+    *,
+    certificate: Certificate | None = None,
+    disagreeing: datetime | None = None,
 ) -> Readiness:
-    """The answer as it is told, but for its certificate."""
+    """The answer as it is told."""
     state, reasons = ruled
     return Readiness(
         table=inputs.table.name,
@@ -167,6 +169,8 @@ def _told(
         reasons=reasons,
         lags=inputs.lags,
         eta=summed.eta if state is ReadinessState.NOT_READY else None,
+        certificate=certificate,
+        disagreeing=disagreeing,
         unknown=undecided(inputs, policy.gating),
         copy=question.copy,
     )

@@ -87,6 +87,7 @@ class App:
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
         config, store = self.config, self.store
+        self.settings = config.settings  # made anew each time that the config is asked for them
         self.stopping, self.started = threading.Event(), clock()
         self.current, self.way = CurrentBoard(), RightOfWay()
         self.lake, self.wanted = LakeClient.of(config), WantedTables(clock)
@@ -332,11 +333,11 @@ class App:
 
     def _published(self, table: str) -> bool:
         """Whether images of it are made."""
-        return self.config.settings.published(table) is not None
+        return self.settings.published(table) is not None
 
     def _image_due(self, table: str) -> timedelta | None:
         """How long after the end of a day its image is counted on; None if none are made."""
-        rule = self.config.settings.published(table)
+        rule = self.settings.published(table)
         return None if rule is None else rule.due
 
     def _stalled(self) -> StalledRound:

@@ -221,14 +221,14 @@ class Cycle:
         first: FirstLanding | None,
         copies: Mapping[str, tuple[Inputs, Readiness]],
     ) -> tuple[TableView, tuple[Verdict, ...]]:
-        table = inputs.table
-        recent = at - self.budget(table.tier)  # the same of all: what answers it is worked out once
+        table, budget = inputs.table, self.budget(inputs.table.tier)
+        recent = at - budget  # the same of all: what answers it is worked out once
         now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in MOVING}
         answers = {Question(s, one.cut): one for s, one in day.items()}
         answers |= {Question(Stage.COPY, one.cut, n): one for n, (_, one) in copies.items()}
         self.assessor.settle(inputs, answers, {name: one for name, (one, _) in copies.items()})
         views = tuple(self._copy_views(table.name, copies))
-        late = of_copies(table.name, views, self.budget(table.tier), inputs.lags.at)
+        late = of_copies(table.name, views, budget, inputs.lags.at)
         verdicts = (*self._verdicts(inputs, day, parts, first), *([late] if late else []))
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
@@ -241,7 +241,7 @@ class Cycle:
             residual=inputs.residual,
             images=_images(inputs),
             copies=views,
-            budget=self.budget(table.tier),
+            budget=budget,
         )
         return self._dated(view), verdicts
 

@@ -74,8 +74,10 @@ class Ordering(StrEnum):
     @property
     def strength(self) -> int:
         """Higher for what proves more."""
-        return -list(Ordering).index(self)
+        return _STRENGTHS[self]
 
+
+_STRENGTHS = {one: -place for place, one in enumerate(Ordering)}
 
 COLUMN_VERSIONS = "_column_versions"
 """The column of a row that tells by name, as JSON, which others stand in a lower version than the

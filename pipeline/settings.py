@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Literal, Self
 
 from pipeline.archive import ArchiveRule
@@ -435,6 +436,7 @@ class PipelineSettings:
         return rule.where.rstrip("/") or f"{self.lake}/clones", _folder(table)
 
 
+@lru_cache(maxsize=20_000)  # a look at each of thousands of mirrors asks for it twice
 def _folder(table: str) -> str:
     """``database/table``; a database's name that holds a dot stays whole, in its quotes."""
     try:

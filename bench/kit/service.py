@@ -290,7 +290,7 @@ class Service:
         app.collectors.update({name: FakeCollector(self.beats) for name in SOURCES})
         app.watcher.sampler.lake = app.watcher.sampler.foreign.lake = self.lake
         app.roster.sources = lambda: {name: FakeSource(name, own) for name, own in there.items()}
-        app.retention.transport = FakeKafka(self.lake)
+        app.retention.transport = lambda _: FakeKafka(self.lake)
         app.census.describe = _described
 
     def _of(self, source: str) -> tuple[str, ...]:

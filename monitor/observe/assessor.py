@@ -74,6 +74,7 @@ class Assessor:
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
+    _named: dict[str, tuple[Table, frozenset[str], frozenset[str]]] = field(default_factory=dict)
     _forfeits: Forfeits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,12 +102,13 @@ class Assessor:
         doubts = self.doubts(table.sources, facts.at)
         counts = {} if isinstance(mark, Missing) else self._partitions(mark.value)
         earlier = None if doubts else self._earlier.get(table.name)
+        topics, statements = self._named_topics(table)
         return Inputs(
             table=table,
             samples=samples,
             lags=measure(table, samples, facts.at, earlier),
-            topics=self._topics(table),
-            statements=self._statements(table),
+            topics=topics,
+            statements=statements,
             holds=_once((*facts.holds_of(table), *_intruded(table, look))),
             waived=facts.waived,
             residual=facts.residuals.get(table.name, 0),
@@ -187,6 +189,13 @@ class Assessor:
             counts = partitions(self.orderings, mark.offsets)
             self._counted = mark.batch, counts
         return counts
+
+    def _named_topics(self, table: Table) -> tuple[frozenset[str], frozenset[str]]:
+        """Its topics, and those of its schema changes; worked out once while it has its shards."""
+        known = self._named.get(table.name)
+        if known is None or known[0].shards != table.shards:
+            known = self._named[table.name] = (table, self._topics(table), self._statements(table))
+        return known[1:]
 
     def _topics(self, table: Table) -> frozenset[str]:
         """Topics of the table's rows and schema changes; empty if a source has names of its own."""

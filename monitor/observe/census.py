@@ -168,7 +168,9 @@ class Census:
         described, own = told.described, told.question.settings.name
         grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
         filled = {one.name: why for one in grown if (why := described.filled.get(one.name))}
-        return replace(described, unlogged={**filled, **described.unlogged})
+        return (
+            replace(described, unlogged={**filled, **described.unlogged}) if filled else described
+        )
 
     def _is_changed(self, shard: Shard) -> bool:
         """Whether its columns are told otherwise since its base; without one it is never ready."""

@@ -6,7 +6,7 @@ decision share the newest look, and the batches that all looks so far have seen.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -103,6 +103,11 @@ class Sampling:
         nothing = Missing("the mirror was not sampled")
         mirror = self.mirrors.get(table.name, nothing)
         return Samples(self.sources, self.mark, mirror, self.steps, self.worked)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What *make* gives, which must not rest on mirrors: once for all who have this look."""
+        mirror = Missing("no mirror has a part in it")
+        return Samples(self.sources, self.mark, mirror, self.steps, self.worked).once(key, make)
 
 
 @dataclass(eq=False)
@@ -246,7 +251,7 @@ class Watcher:
             if taken:
                 self._look = self._take()
             due = self._due(taken=taken) if tables is None else self._old(tables, patience)
-        found = self.sampler.mirrors(due)  # nobody waits for that but who asked
+        found = self.sampler.mirrors(due) if due else {}  # nobody waits for that but who asked
         with self._turn:
             if found:
                 self._look = self._merged(found)

@@ -25,6 +25,7 @@ from monitor.observe.schemas import Schemas
 from monitor.store.memory import CheckMemory
 from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
+from pipeline.lags.samples import LandedBatch
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.seen import NO_BASES, ShardBase
 from pipeline.lives import Lives
@@ -193,15 +194,23 @@ class RoundWorld:
 
         Not while rows of before are still read for the first time, nor before they are merged.
         """
-        covering = [
-            step for step in self.look.steps if all(_past(step.passed, fence) for fence in fences)
-        ]
+        covering = self._covering(fences)
         if not covering:  # a mirror is opened only where its answer matters: it may be many
             return False
         applied = self.mirror(table).batch
         return not self._awaits_base(table, applied) and any(
             step.holds(table.name, applied) for step in covering
         )
+
+    def _covering(self, fences: Sequence[Fence]) -> Sequence[LandedBatch]:
+        """Steps that have passed all *fences*: looked for once a look, however many tables ask."""
+
+        def covering() -> tuple[LandedBatch, ...]:
+            steps = self.look.steps
+            return tuple(one for one in steps if all(_past(one.passed, f) for f in fences))
+
+        asked = tuple((one.source, one.number, one.head.identity) for one in fences)
+        return self.look.once(("passed", asked), covering)
 
     def _awaits_base(self, table: Table, applied: int) -> bool:
         """Whether its newest base is not merged, or the first of a shard is being read."""
@@ -259,7 +268,10 @@ class RoundWorld:
 
     def _life(self, batch: int) -> int | None:
         mark = self.look.mark
-        return None if isinstance(mark, Missing) else Lives.of(mark.value.lives).at(batch)
+        if isinstance(mark, Missing):
+            return None
+        told = mark.value.lives
+        return self.look.once("lives", lambda: Lives.of(told)).at(batch)
 
 
 def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:

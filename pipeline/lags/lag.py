@@ -7,7 +7,7 @@ never 0.  Upstream is sampled first, so an early stage may look behind a later o
 further down has certainly passed it, and its watermark is lifted to that.  Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -149,16 +149,24 @@ def _lag(entry: Watermark, leave: Watermark) -> Lag:
 
 def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta | None:
     """Age of the oldest sample that the hop's exit rests on; None if one was never taken."""
-    sources = [samples.source(name) for name in table.sources]
+    if hop is Hop.MERGE:
+        return age(now, samples.mark, samples.mirror)
+    key, sources = ("age", hop, table.sources, now), table.sources
+    return samples.once(key, lambda: _age_upstream(hop, sources, samples, now))
+
+
+def _age_upstream(
+    hop: Hop, names: Iterable[str], samples: Samples, now: datetime
+) -> timedelta | None:
+    """The same of a hop that no mirror has a part in."""
+    sources = [samples.source(name) for name in names]
     match hop:
         case Hop.COLLECTION:
             ages = [age(now, one.fences, one.acknowledged) for one in sources]
         case Hop.SYNC:
             ages = [age(now, one.synced) for one in sources if one.synced is not None]
-        case Hop.CONSUMER:
+        case _:
             ages = [age(now, samples.mark)]
-        case Hop.MERGE:
-            ages = [age(now, samples.mark, samples.mirror)]
     known = [each for each in ages if each is not None]
     return max(known) if len(known) == len(ages) else None
 

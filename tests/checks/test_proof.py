@@ -6,6 +6,7 @@ Covers checks/proof.py, evidence.py.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import pytest
 
@@ -13,13 +14,22 @@ from checks import proof
 from checks.proof import landed_to, prove
 from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.cut import first_fence
-from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, SourceSamples, extended, step
+from pipeline.lags.samples import (
+    LandedBatch,
+    MirrorPosition,
+    Sample,
+    SourceSamples,
+    extended,
+    fresh,
+    step,
+)
 from pipeline.mark import Snap
 from pipeline.model import Acknowledged, Fence, Missing, Order, PartitionEnd, Shard, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples
 from tests.checks.test_readiness import inputs
 
+T = TypeVar("T")
 SECOND = timedelta(seconds=1)
 TWO = replace(TABLE, shards=(*TABLE.shards, Shard("other", "shop_02.orders")))
 
@@ -121,6 +131,38 @@ def test_tables_that_are_alike_are_proven_once_for_a_cut() -> None:
 
     assert one is other
     assert (one.holds, later.holds, later is one) == (True, True, False)
+
+
+def test_f146_mirrors_of_one_look_ask_for_what_has_landed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[object]()
+
+    def counting(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
+        asked.append(sample)
+        return fresh(sample, now)
+
+    monkeypatch.setattr(proof, "fresh", counting)
+    taken = samples()
+
+    found = [
+        prove(replace(TABLE, name=f"{TABLE.name}_{n}"), stage, CUT, taken, NOW).holds
+        for n in range(20)
+        for stage in (Stage.LANDED, Stage.MIRROR)
+    ]
+
+    assert found == [True] * 40
+    assert [one for one in asked if one is taken.mark] == [taken.mark]
+
+
+def test_what_is_missing_is_told_upstream_first() -> None:
+    taken = samples(landed=Missing("down"), standing=Missing("gone"))
+    silent = {"shop": replace(taken.source("shop"), fences=Missing("mute"))}
+
+    found = prove(TABLE, Stage.MIRROR, CUT, replace(taken, sources=silent), NOW)
+
+    assert [one.code for one in found.reasons] == ["no_mark", "no_mirror", "no_heartbeat"]
+    assert (found.holds, found.evidence) == (None, None)
 
 
 def test_evidence_names_no_heartbeat_where_none_was_written_after_the_cut() -> None:

@@ -5,6 +5,7 @@ Time is never looked at: what is counted are questions.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from cProfile import Profile
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from sqlalchemy import event
 
 from bench.kit.service import Service
 from monitor.app import App
+from monitor.config.model import Config
 from monitor.gate import Gate
 from monitor.observe import sampler
 from pipeline.errors import ConfigError
@@ -75,6 +77,39 @@ def test_a_round_asks_the_store_as_much_for_many_tables_as_for_few(tmp_path: Pat
     few, many = round_of(tmp_path, 3), round_of(tmp_path, 45)
 
     assert many == few
+
+
+def work_of_a_round(folder: Path, size: int) -> int:
+    """Calls of functions in a round in which nothing changed."""
+    with settled(folder, size) as (service, app):
+        service.round()
+        profile = Profile()
+        profile.runcall(app.cycle.watch)
+    return sum(one.callcount for one in profile.getstats())
+
+
+def test_f146_a_round_does_little_for_a_table_of_which_nothing_changed(tmp_path: Path) -> None:
+    few, many = work_of_a_round(tmp_path, 5), work_of_a_round(tmp_path, 55)
+
+    assert (many - few) / 50 < 1_400  # more while each table worked out what all have in common
+
+
+def test_f146_a_round_makes_no_settings_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, settings = list[int](), Config.settings
+    assert isinstance(settings, property)
+
+    def counting(config: Config) -> object:
+        made.append(1)
+        return settings.__get__(config)
+
+    with settled(tmp_path, 3) as (service, app):
+        service.round()
+        monkeypatch.setattr(Config, "settings", property(counting))
+        app.cycle.watch()
+
+    assert made == []
 
 
 def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What one probe may see in one round: one mirror, blame by name, and no more than was proven."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from monitor.observe.world import MirrorOpener, RoundWorld
 from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
+from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.model import Fence, Head, Missing, Order, Ordering, Origin, Shard, Table
 from pipeline.rereads import Reread
@@ -196,6 +197,55 @@ def test_f146_a_mirror_is_not_opened_while_no_batch_covers_the_fence(tmp_path: P
     assert mirrors.opened == []
     assert seen.reached(TABLE, [fence(1)])
     assert mirrors.opened == ["shop.t"]
+
+
+class CountedSteps(tuple[LandedBatch, ...]):
+    """Steps that know how often somebody went through them."""
+
+    walks: list[int]
+
+    def __new__(cls, steps: Iterable[LandedBatch]) -> "CountedSteps":
+        """The same steps, walked never yet."""
+        made = super().__new__(cls, steps)
+        made.walks = []
+        return made
+
+    def __iter__(self) -> Iterator[LandedBatch]:
+        """One walk more."""
+        self.walks.append(1)
+        return super().__iter__()
+
+
+def test_f146_the_steps_of_a_look_are_gone_through_once_for_a_fence_and_not_for_each_table(
+    tmp_path: Path,
+) -> None:
+    steps = CountedSteps([LandedBatch(4, {"shop.t": 4}, {"shop": fence(2)})])
+    first = world(tmp_path, steps=steps)
+    second = replace(first, _mirrors={})
+
+    found = [one.reached(table, [fence(2)]) for one in (first, second) for table in (TABLE, OTHER)]
+
+    assert found == [True] * 4
+    assert len(steps.walks) == 1
+
+
+def test_f146_the_lives_of_a_mark_are_ordered_once_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered, of = list[int](), Lives.of
+
+    def counting(told: Mapping[str, int]) -> Lives:
+        ordered.append(1)
+        return of(told)
+
+    monkeypatch.setattr(Lives, "of", counting)
+    seen = world(tmp_path, mark=landed(7, b0=1))
+    for table in (TABLE, OTHER):
+        seen.remember(table, "max_id", {"a": 1})
+        assert seen.recall(table, "max_id") == {"a": 1}
+
+    assert len(ordered) == 1
+    seen.memory.database.close()
 
 
 ORDER = Order(1, 7, 100)
