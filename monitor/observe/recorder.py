@@ -265,8 +265,10 @@ class VerdictRecorder:
         Once a day a PASS that spares certificates: a FAIL after a restart knows no other.
         """
         before = self.rulings.newest(verdict.table, verdict.check)
-        now, old = verdict.ruling, before.ruling if before else None
-        if before is None or old is None or (now.outcome, now.code) != (old.outcome, old.code):
+        if before is None:
+            return True
+        now, old = verdict.ruling, before.ruling
+        if (now.outcome, now.code) != (old.outcome, old.code):
             return True
         if now.outcome is Outcome.FAIL and (now.keys, now.more > 0) != (old.keys, old.more > 0):
             return True

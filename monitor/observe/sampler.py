@@ -96,7 +96,7 @@ class Sampling:
     @classmethod
     def nothing(cls) -> "Sampling":
         """What is known before the first look: nothing, since ever."""
-        return cls(datetime(1970, 1, 1, tzinfo=UTC), {}, Missing("nothing was sampled yet"), {})
+        return cls(datetime.fromtimestamp(0, UTC), {}, Missing("nothing was sampled yet"), {})
 
     def samples(self, table: Table) -> Samples:
         """The part that concerns *table*."""
@@ -287,20 +287,20 @@ class Watcher:
         tables, samples, mark = self.roster.tables(), self._look.mirrors, self._look.mark
         if not taken:
             return [table for table in tables if table.name not in samples]
-        due, resting = list[Table](), list[tuple[datetime, str, Table]]()
+        due, resting = list[Table](), list[tuple[datetime, Table]]()
         landed = {} if isinstance(mark, Missing) else mark.value.tables
         for table in tables:
             sample = samples.get(table.name)
             if not isinstance(sample, Sample) or sample.value.batch < landed.get(table.name, -1):
                 due.append(table)
             else:
-                resting.append((sample.at, table.name, table))
-        resting.sort(key=lambda one: one[:2])
+                resting.append((sample.at, table))
+        resting.sort(key=lambda one: (one[0], one[1].name))
         some, now = max(FEWEST, len(tables) // ROUNDS + 1), self.clock()
         fresh = self.sampler.budget / 3
         return due + [
             table
-            for number, (at, _, table) in enumerate(resting)
+            for number, (at, table) in enumerate(resting)
             if number < some or not timedelta() <= now - at < fresh
         ]
 
@@ -342,8 +342,10 @@ def _outrun(
     mark: Sample[Mark] | Missing, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
 ) -> bool:
     """Whether a mirror holds batches that *mark* does not tell of: it may be in a base's midst."""
-    ahead = [one.value.batch for one in mirrors.values() if isinstance(one, Sample)]
-    return isinstance(mark, Sample) and max(ahead, default=-1) > mark.value.batch
+    if isinstance(mark, Missing):
+        return False
+    known = (one.value.batch for one in mirrors.values() if isinstance(one, Sample))
+    return any(batch > mark.value.batch for batch in known)
 
 
 def _younger(sample: Sample[Any] | Missing | None, now: datetime, age: timedelta) -> bool:

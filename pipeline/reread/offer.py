@@ -21,7 +21,7 @@ class Offer:
     ready: list[RowsAgain] = field(default_factory=list)
     closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
     cancelled: dict[str, str] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def news(self) -> RereadNews:
         """All of it, as it stands."""

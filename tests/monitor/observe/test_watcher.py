@@ -198,6 +198,16 @@ def test_f113_mirrors_at_rest_are_all_looked_at_once_they_are_no_longer_fresh(
     assert desk.look(after=1, patience=0) == ["db.a", "db.b"]
 
 
+def test_f113_a_mirror_that_was_seen_just_now_is_fresh(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "FEWEST", 1)
+    assert desk.look() == ["db.a", "db.b"]
+    assert desk.look("db.c", patience=1) == ["db.c"]
+
+    assert desk.look(after=0) == ["db.a", "db.d"]
+
+
 def test_f113_a_few_mirrors_at_rest_are_all_looked_at_in_each_round(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

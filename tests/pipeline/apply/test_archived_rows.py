@@ -281,6 +281,16 @@ def test_f113_a_marker_keeps_rows_of_any_age_and_is_asked_of_deletes_that_take_o
     assert {n: made[n][0] for n in (1, 2, 3, 9)} == {1: DELETE, 2: ARCHIVE, 3: ARCHIVE, 9: NOOP}
 
 
+def test_f113_a_marker_alone_keeps_what_it_marks_and_nothing_else() -> None:
+    slice_ = Slice(THREE)
+
+    made = slice_.decided(
+        ArchiveEvidence(MARKED, marked=slice_.knowing(3)), change(D, 20, 1), change(D, 21, 3)
+    )
+
+    assert made == {1: (DELETE, None, 20), 3: (ARCHIVE, NEW, 21)}
+
+
 def test_f113_nobody_is_asked_where_nothing_could_have_gone_to_an_archive() -> None:
     slice_ = Slice(THREE, unread=True)
     evidence = ArchiveEvidence(MARKED, marked=slice_.knowing(), rekeyed=slice_.knowing())

@@ -282,6 +282,32 @@ def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() 
     assert left == replace(mark, quarantine={"u": open_["u"]})
 
 
+def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
+    desk: EventDesk,
+) -> None:
+    told = desk.loop.mark
+    desk.loop.mark = replace(told, schemas={})
+    (waiting,) = resend(desk, corrected(fixed().value))
+    desk.loop.mark = told
+    (state,) = resend(desk, corrected(fixed().value))
+
+    assert waiting.why.startswith(f"no change of {SUBJECT} has told its columns yet")
+    assert (waiting.refused, waiting.batch, state.batch) == (False, None, 1)
+
+
+def test_f113_of_several_that_are_quarantined_only_the_corrected_were_counted(
+    desk: EventDesk,
+) -> None:
+    desk.send(replace(ODD, key="k5", version=50))
+    loop, (first, second) = desk.loop, desk.loop.mark.quarantine[SUBJECT].ids
+    listing = loop.upstream.list(loop.mark.offsets)
+    resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
+
+    found = resubmitting.found(loop.mark, listing, [corrected(fixed().value)], desk.now)
+
+    assert (found.healed.counted_before, second in found.healed.ids) == ((first,), False)
+
+
 def test_f113_one_whose_batch_was_not_committed_is_asked_for_again() -> None:
     waits = ResubmissionState("r2", why="no answer")
     found = Resubmitted(landed={"r1": None, "r3": 4}, others=(waits,))
