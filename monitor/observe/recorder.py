@@ -207,8 +207,6 @@ class VerdictRecorder:
                 continue
             of = f"{one.check}:{one.table}:"
             own = [id_ for id_ in self.records.waivers.waived() if id_.startswith(of)]
-            if not own:
-                continue
             named = tuple(f"{of}{key}" for key in one.ruling.keys)
             fails = one.ruling.outcome is Outcome.FAIL
             found = {id_ for id_ in own if fails and overlaps(id_, named)}
