@@ -21,6 +21,7 @@ from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
+from pipeline.living import is_outdated
 from pipeline.mark import Mark, source_of
 from pipeline.model import Order
 from pipeline.registry import SchemaRegistry
@@ -48,35 +49,33 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Rows that land although newer ones have: their ``shards``, and the lowest ``outdated`` order.
+    """Rows that a waiver lets pass: source -> shards with such a row -> the lowest order."""
 
-    Of those that a waiver lets pass, by source.
-    """
-
-    shards: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    outdated: Mapping[str, Order] = field(default_factory=dict)
+    let_pass: Mapping[str, Mapping[str, Order]] = field(default_factory=dict)
 
     def with_waived(self, strange: StrangeRows, before: Epochs, now: Epochs) -> "LateRows":
         """And the *strange* ones that are taken for a new log, as the epochs *now* say."""
-        passed = {name for name in strange.late if now.number(name) > before.number(name)}
-        return LateRows(
-            {**self.shards, **{n: one for n, one in strange.late.items() if n in passed}},
-            {**self.outdated, **{n: one for n, one in strange.outdated.items() if n in passed}},
-        )
+        passed = {n: one for n, one in strange.late.items() if now.number(n) > before.number(n)}
+        return LateRows({**self.let_pass, **passed})
 
     def noted(self, facts: Facts, explained: StrangeRows, held: Container[str]) -> Facts:
         """*facts* of the batch that lands them, and what is *explained*; not of sources *held*."""
-        every = (*self.shards.items(), *explained.late.items())
-        late = frozenset(name for source, own in every if source not in held for name in own)
-        outdated = {n: order for n, order in self.outdated.items() if n not in held}
-        return replace(facts, late=late, outdated=outdated)
+        own = [one for source, one in self.let_pass.items() if source not in held]
+        let_pass = {name: order for one in own for name, order in one.items()}
+        refused = (name for one in explained.late.values() for name in one)
+        return replace(facts, late=frozenset((*refused, *let_pass)), let_pass=let_pass)
 
 
 def with_late(made: Mark, facts: Facts) -> Mark:
     """*made*, which knows what older mirrors lack of *facts*, with gaps of what lands nowhere."""
     late = {table: made.batch for name in facts.late if (table := made.shards.get(name))}
+    outdated: dict[str, Order] = {}
+    for name, order in facts.let_pass.items():
+        if is_outdated(made, name, order):
+            source = source_of(name)
+            outdated[source] = min(order, outdated.get(source, order))
     gaps = dict(made.gaps)
-    for source, order in facts.outdated.items():
+    for source, order in outdated.items():
         short = (
             name
             for name, told in made.existing.items()

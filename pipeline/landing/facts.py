@@ -98,8 +98,7 @@ class Facts:
     ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
     ``late``        ``source/shard`` with rows that the broker refused when they came first, or that
                     a waiver lets pass below what was landed.
-    ``outdated``    source -> lowest order of rows that a waiver lets pass below a newer statement
-                    about their shard.
+    ``let_pass``    those of them with rows that a waiver lets pass -> their lowest order before.
     """
 
     rows: int = 0
@@ -120,7 +119,7 @@ class Facts:
     doubted: frozenset[TopicPartition] = frozenset()
     hidden: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
-    outdated: Mapping[str, Order] = field(default_factory=dict)
+    let_pass: Mapping[str, Order] = field(default_factory=dict)
     wholes: Mapping[str, Order] = field(default_factory=dict)
     beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)

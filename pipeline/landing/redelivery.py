@@ -109,24 +109,21 @@ class StrangeRows(dict[TopicPartition, int]):
     """Partition -> lowest offset of a row that goes back and repeats nothing.
 
     ``bounds``: what there was too much of in a partition to tell whether the broker refused it.
-    ``late``: source -> its shards with such a row, also if the broker had refused it.
-    ``outdated``: source -> lowest order of such a row below a newer statement about its shard.
+    ``late``: source -> its shards with such a row, also if the broker had refused it -> the lowest.
     """
 
     def __init__(self) -> None:
         """None yet."""
         super().__init__()
         self.bounds: dict[TopicPartition, str] = {}
-        self.late: dict[str, frozenset[str]] = {}
-        self.outdated: dict[str, Order] = {}
+        self.late: dict[str, dict[str, Order]] = {}
 
-    def note(self, source: str, rows: pa.Table, outdated: Callable[[str, Order], bool]) -> None:
-        """Remember of which shards *rows* of *source* are, and which of them are *outdated*."""
+    def note(self, source: str, rows: pa.Table) -> None:
+        """Remember of which shards *rows* of *source* are."""
+        known = self.late.setdefault(source, {})
         for shard, order in _lowest(rows).items():
             name = str(Shard(source, shard))
-            self.late[source] = self.late.get(source, frozenset()) | {name}
-            if outdated(name, order):
-                self.outdated[source] = min(order, self.outdated.get(source, order))
+            known[name] = min(order, known.get(name, order))
 
 
 def unexplained(
@@ -157,7 +154,7 @@ def unexplained(
         strange = _unequal(own, pa.concat_tables([_flat(log), _flat(beside)]))
         for at, offsets in _by_partition(strange).items():
             its = _of_partition(ordered, source, at)
-            found.note(source, its.filter(pc.is_in(its["offset"], _offsets(offsets))), outdated)
+            found.note(source, its.filter(pc.is_in(its["offset"], _offsets(offsets))))
             runs = [
                 r for r in _runs(its, offsets) if r.rises and not r.is_outdated(source, outdated)
             ]

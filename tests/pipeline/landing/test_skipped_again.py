@@ -295,6 +295,20 @@ def test_f140_a_waiver_that_lets_a_refused_row_pass_leaves_the_renamed_table_sho
     assert "sluice bootstrap" in gap.why
 
 
+def test_f140_a_statement_that_lands_with_the_waiver_is_newer_than_the_row(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    desk.topics.put("a", 400, "of this log", key=8)
+    desk.land()
+    desk.topics.put("a", 300, "below, and not sent again", key=7)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    (hold,) = desk.land().holds
+
+    desk.land(hold.id)
+
+    assert gaps(desk) == [("a/db.u",)]
+
+
 def test_f140_a_new_base_closes_what_a_waiver_left_out(renamed: Desk) -> None:
     (hold,) = renamed.land().holds
     renamed.land(hold.id)
