@@ -172,8 +172,7 @@ def decided(
     if (some := is_partial(folded.rows) & stands(verdicts)).any():
         known = _sources(task, changes, folded, look, peek)
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
-    told_rows = int((found.there & ~standing_rows(found, raised)).sum())
-    told_rows += _deleted_below(task.changes, raised, folded)
+    told_rows = _told_below(task.changes, raised, folded, found) if raised else 0
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows, told_rows)
     if task.demands is not None:
         require_valid(task.demands, _slice(task, made, searches, peek))
@@ -313,12 +312,17 @@ def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verd
     return withdrawn(verdicts, gone, found.there & found.owned.archived)
 
 
-def _deleted_below(changes: pa.Table, raised: Floors, folded: Folded) -> int:
-    """How many rows that a mirror had before the *changes* were deleted below the *raised* floors.
+_WHICH = ("source", "shard", "key", "op", "order", "origin")
 
-    A key whose first change there creates its row had none; of one in *folded* another row tells.
+
+def _told_below(changes: pa.Table, raised: Floors, folded: Folded, found: Found) -> int:
+    """How many rows that a mirror had below the *raised* floors the *changes* tell of.
+
+    Either a newer row has their key, or they were deleted below the floor.  A key whose first
+    change there creates its row had none.
     """
-    rows = _rows_of(changes, *ROW_OPS)
+    newer = int((found.there & ~standing_rows(found, raised)).sum())
+    rows = _rows_of(changes.select(list(_WHICH)), *ROW_OPS)
     rows = rows.filter(pa.array(below(owned(rows), raised)))
     rows = rows.filter(pc.invert(pc.is_in(plain(rows["key"]), value_set=_keys(folded.rows))))
     oldest_first = rows.take(pa.array(np.lexsort(rank(rows)[::-1])))
@@ -330,7 +334,7 @@ def _deleted_below(changes: pa.Table, raised: Floors, folded: Folded) -> int:
     gone = pc.and_(
         pc.equal(ends["op_last"], str(Op.DELETE)), pc.not_equal(ends["op_first"], str(Op.CREATE))
     )
-    return int(pc.sum(gone).as_py() or 0)
+    return newer + int(pc.sum(gone).as_py() or 0)
 
 
 def _keys(rows: pa.Table) -> pa.Array:

@@ -5,6 +5,7 @@ Both go through ``DEMANDS``.  A retention is no hazard: what it removes is a gap
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -54,17 +55,25 @@ def hazards(
 ) -> Iterator[Finding]:
     """What in the settings of a source's *topics* drops changes, each of the topic's own table.
 
-    That of statements is called *prefix*, and concerns all tables; where rows are *routed*, each
-    does.  *others* hold no row of a table.
+    What all of them have, as by a default of the broker, is told once.  The topic of statements is
+    called *prefix*, and concerns all tables; where rows are *routed*, each does.  *others* hold no
+    row of a table.
     """
-    for topic in topics:
-        if topic.name in others:
-            continue
-        every = routed or topic.name == prefix
-        shards = "" if every else _shards(topic.name.removeprefix(f"{prefix}."))
-        remedy = REMEDY.format(topic=topic.name)
-        for one in unmet(DEMANDS, topic.settings, "Kafka", remedy=remedy):
-            yield replace(one, what=f"topic {topic.name}: {one.what}", shards=shards)
+    own = [topic for topic in topics if topic.name not in others]
+    told = [
+        (topic.name, one)
+        for topic in own
+        for one in unmet(DEMANDS, topic.settings, "Kafka", remedy=REMEDY.format(topic=topic.name))
+    ]
+    counts = Counter(one.what for _, one in told)
+    shared = {one.what: one for _, one in told if counts[one.what] == len(own)}
+    for one in shared.values():
+        yield replace(one, what=f"every topic of {prefix}: {one.what}")
+    for name, one in told:
+        if one.what not in shared:
+            every = routed or name == prefix
+            shards = "" if every else _shards(name.removeprefix(f"{prefix}."))
+            yield replace(one, what=f"topic {name}: {one.what}", shards=shards)
 
 
 def _shards(name: str) -> str:

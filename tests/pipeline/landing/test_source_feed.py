@@ -212,7 +212,8 @@ class Cluster:
         self.asked += 1
         if self.settings is None:
             raise UnreachableError("Kafka at k:9092: NoBrokersAvailable")
-        return [TopicFacts("shop.db.t", 1, self.settings), TopicFacts("other.db.t", 1, COMPACT)]
+        named = {"shop.db.t": self.settings, "shop.db.u": {}, "other.db.t": COMPACT}
+        return [TopicFacts(name, 1, settings) for name, settings in named.items()]
 
     def told(self, feed: Feed, after: float = 31.0) -> list[str]:
         self.now += after
@@ -282,10 +283,17 @@ def test_f102_topics_are_asked_for_twice_a_minute_and_what_they_told_is_kept() -
 def test_f102_a_topics_setting_concerns_the_tables_that_are_sent_into_it(
     topic: str, shards: set[str], *, routed: bool
 ) -> None:
-    found = list(
-        hazards(
-            [TopicFacts(topic, 1, COMPACT)], "shop", frozenset({"shop.transaction"}), routed=routed
-        )
-    )
+    topics = [TopicFacts(topic, 1, COMPACT), TopicFacts("shop.db.z", 1, {})]
+    found = list(hazards(topics, "shop", frozenset({"shop.transaction"}), routed=routed))
 
     assert {name for name in ALL_SHARDS if any(one.affects(name) for one in found)} == shards
+
+
+def test_f102_what_every_topic_has_is_told_once() -> None:
+    topics = [TopicFacts(f"shop.db.{name}", 1, COMPACT) for name in "tuv"]
+    others = frozenset({"shop.transaction"})
+
+    (found,) = hazards([*topics, TopicFacts("shop.transaction")], "shop", others, routed=False)
+
+    assert found.what.startswith("every topic of shop: cleanup.policy=compact: ")
+    assert all(found.affects(name) for name in ALL_SHARDS)
