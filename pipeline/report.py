@@ -128,6 +128,9 @@ class Hold:
         object.__setattr__(self, "detail", worded(self.detail, self.reason))
 
 
+SPARK_WORK = ("land", "merge")
+
+
 @dataclass(frozen=True, slots=True)
 class SparkWork:
     """Spark jobs of one kind that have ended: how many, and their tasks, rows and seconds."""

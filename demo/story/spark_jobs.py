@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 
 from pipeline.errors import UnreachableError
+from pipeline.report import SPARK_WORK
 
 _ROWS = re.compile(r"(\d+) rows")
 _TIME = "%Y-%m-%dT%H:%M:%S.%f%Z"
-WORK = ("land", "merge")
+WORK = SPARK_WORK
 """First words of the descriptions that the pipeline gives."""
 
 

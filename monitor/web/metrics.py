@@ -26,7 +26,7 @@ from monitor.web.image_metrics import IMAGE_METRICS
 from monitor.web.metric import Metric, Row
 from pipeline.lags.lag import MOVING
 from pipeline.model import Missing
-from pipeline.report import SparkWork
+from pipeline.report import SPARK_WORK, SparkWork
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OLD = timedelta(seconds=10)
@@ -234,7 +234,8 @@ def _spark(told: Callable[[SparkWork], float]) -> Callable[[Board, datetime], It
     """Rows of what is *told* of Spark's jobs, by their work."""
 
     def rows(board: Board, _: datetime) -> Iterator[Row]:
-        yield from (((work,), float(told(done))) for work, done in sorted(board.spark.items()))
+        for work in SPARK_WORK:
+            yield (work,), float(told(board.spark.get(work, SparkWork())))
 
     return rows
 
@@ -409,7 +410,7 @@ UNREADABLE = Metric(
 SPARK_JOBS = Metric(
     "sluice_spark_jobs_total",
     ("work",),
-    "Spark jobs that landed a batch or merged slices since the service began; absent before one.",
+    "Spark jobs that landed a batch or merged slices since the service began.",
     _spark(attrgetter("jobs")),
 )
 SPARK_TASKS = Metric(

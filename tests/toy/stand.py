@@ -62,6 +62,10 @@ class Stand:
     def start(self) -> None:
         self.database.create()
         self.database.define(TABLE, COLUMNS, "id")
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on with the database that is there."""
         self.pump.start()
         self.revive()
 
@@ -83,6 +87,11 @@ class Stand:
         except httpx.HTTPError:
             return False
 
+    def waive(self, id_: str) -> bool:
+        """Whether the service took a waiver of *id_*."""
+        waiver = {"id": id_, "reason": "a test", "who": "me"}
+        return LOCAL.post(f"{self._url}/v1/waivers", json=waiver).is_success
+
     def ask(self, cut: str, **more: str) -> tuple[int, set[str]]:
         """The gate's status for the table, and the codes of its reasons; 0 while nobody answers."""
         params = {"table": TABLE, "cut": cut, **more}
@@ -92,6 +101,13 @@ class Stand:
             return 0, set()
         tables = answer.json().get("tables", [])
         return answer.status_code, {r["code"] for one in tables for r in one["reasons"]}
+
+    def gaps(self, cut: str) -> set[str]:
+        """Ids of gaps for which the gate is shut, and that may be waived."""
+        answer = LOCAL.get(f"{self._url}/v1/gate", params={"table": TABLE, "cut": cut}).json()
+        reasons = [one for each in answer.get("tables", []) for one in each["reasons"]]
+        found = {one["id"] for one in reasons if one["code"] == "gap"}
+        return {one for one in found if not one.startswith("gap:")}
 
     def ready(self, cut: str, **more: str) -> bool:
         return wait_until(lambda: self.ask(cut, **more)[0] == 200, SOON, f"READY for {cut}")
@@ -144,9 +160,14 @@ class Stand:
 
 
 @contextmanager
-def without_kafka(home: Path, replaced: Mapping[str, str]) -> Iterator[Stand]:
-    """The toy's messages go through the transport of examples/; its config with *replaced*, too."""
-    home.mkdir()
+def without_kafka(
+    home: Path, replaced: Mapping[str, str], *, begun: bool = False
+) -> Iterator[Stand]:
+    """The toy's messages go through the transport of examples/; its config with *replaced*, too.
+
+    What is *begun* goes on with the database, lake and store that *home* has.
+    """
+    home.mkdir(exist_ok=begun)
     text = CONFIG.read_text("utf-8")
     for old, new in {KAFKA: LINES, **replaced}.items():
         assert old in text
@@ -155,7 +176,7 @@ def without_kafka(home: Path, replaced: Mapping[str, str]) -> Iterator[Stand]:
     config.write_text(text)
     made = Stand(home, to_lines(home / "toy.jsonl"), {"TOY_LINES": str(home)}, config)
     try:
-        made.start()
+        made.resume() if begun else made.start()
         yield made
     finally:
         made.stop()

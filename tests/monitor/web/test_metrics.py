@@ -18,6 +18,7 @@ from monitor.web.metrics import METRICS, exposition
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Stage
+from pipeline.report import SPARK_WORK
 from tests.monitor.boards import ALL_WELL, CUT, LOST, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -70,6 +71,14 @@ def test_spark_jobs_are_told_by_their_work() -> None:
     told = [_value(samples, f"sluice_spark_{name}_total", work="land") for name in names]
 
     assert told == [3, 12, 300_000, 9.5]
+
+
+def test_spark_jobs_are_counted_from_zero() -> None:
+    _, samples = _scrape(Board())
+
+    told = [_value(samples, "sluice_spark_jobs_total", work=work) for work in SPARK_WORK]
+
+    assert told == [0, 0]
 
 
 def _by_the_library(shown: Board, now: datetime) -> str:
