@@ -146,17 +146,22 @@ class Stand:
 
     def mirrored(self) -> dict[int, dict[str, Any]]:
         """Rows of the mirror, without what Sluice adds."""
-        try:
-            table = DeltaTable(str(self.home / "lake" / "mirrors" / "shop" / "orders"))
-        except TableNotFoundError:
-            return {}
-        batches = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
-        rows = pa.table(batches).to_pylist()
-        return {row["id"]: {n: v for n, v in row.items() if n != "_sluice"} for row in rows}
+        return mirrored(self.home)
 
     @property
     def _url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+
+def mirrored(home: Path) -> dict[int, dict[str, Any]]:
+    """Rows of the mirror of a service in *home*, without what Sluice adds; {} before there is one."""
+    try:
+        table = DeltaTable(str(home / "lake" / "mirrors" / "shop" / "orders"))
+    except TableNotFoundError:
+        return {}
+    batches = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+    rows = pa.table(batches).to_pylist()
+    return {row["id"]: {n: v for n, v in row.items() if n != "_sluice"} for row in rows}
 
 
 @contextmanager
