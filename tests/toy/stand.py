@@ -154,7 +154,7 @@ class Stand:
 
 
 def mirrored(home: Path) -> dict[int, dict[str, Any]]:
-    """Rows of the mirror of a service in *home*, without what Sluice adds; {} before there is one."""
+    """Rows of the mirror in *home*, without what Sluice adds; {} before there is one."""
     try:
         table = DeltaTable(str(home / "lake" / "mirrors" / "shop" / "orders"))
     except TableNotFoundError:
