@@ -18,6 +18,7 @@ from pipeline.transports.security import contradictions
 TRANSPORT: str = Config.model_fields["transport"].default
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
+_SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours
 _LONGEST_HOST = 253
 _BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
 _LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
@@ -204,9 +205,11 @@ def _of_numbers(config: Config) -> Iterator[str]:
     for name, bound in least.items():
         if getattr(tuning, name) < bound:
             yield f"pipeline.{name}: must be {bound} at least"
-    for name in ("vacuum_every", "keep_versions", "keep_changes"):
-        if getattr(upkeep, name) <= timedelta():
-            yield f"pipeline.upkeep.{name}: must be longer than nothing"
+    if upkeep.vacuum_every <= timedelta():
+        yield "pipeline.upkeep.vacuum_every: must be longer than nothing"
+    for name in ("keep_versions", "keep_changes"):
+        if getattr(upkeep, name) < _SHORTEST_KEPT:
+            yield f"pipeline.upkeep.{name}: must be 1h at least; readers lose their files before"
     if not _MEMORY.fullmatch(tuning.driver_memory):
         yield f"pipeline.driver_memory: {tuning.driver_memory!r} is no size; write 1500m or 4g"
     if config.readiness.margin < timedelta():  # a gate that opens before the changes are in

@@ -27,6 +27,11 @@ def misplaced(config: Config, path: Path) -> Iterator[str]:
         yield "store: must be the path of a file, of SQLite; other databases cannot be used"
     elif fault := _no_file(config.store, path):
         yield f"store: {fault}"
+    elif placed(config.store, path) == _whole(config.lake, path):
+        yield "store: is the lake's folder; name a file beside it, such as sluice.db"
+    for i, rule in enumerate(config.publish):
+        if rule.where and (fault := _no_images(rule.where, config.lake, path)):
+            yield f"publish[{i}].where: {fault}"
 
 
 def _no_lake(text: str, path: Path) -> str:
@@ -68,7 +73,29 @@ def _folder(text: str, path: Path) -> tuple[str, str]:
     return place, fault
 
 
+def _no_images(where: str, lake: str, path: Path) -> str:
+    """Why images cannot be in *where*: vacuum deletes files in mirrors and log that none names."""
+    place, fault = _placed(where, path)
+    if fault:
+        return fault
+    if "://" not in where and (above := _file_above(Path(place))):
+        return f"{above} is a file; name a folder"
+    here = f"{place.rstrip('/')}/"
+    for own in ("mirrors", "changes"):
+        theirs = f"{_whole(lake, path)}/{own}/"
+        if here.startswith(theirs) or theirs.startswith(here):
+            deleted = f"{where!r} shares files with {theirs[:-1]}, where upkeep deletes them"
+            return f"{deleted}; write a folder apart, such as {_whole(lake, path)}/images"
+    return ""
+
+
+def _whole(place: str, path: Path) -> str:
+    return _placed(place, path)[0].rstrip("/")
+
+
 def _no_file(text: str, path: Path) -> str:
+    if text.strip().startswith(":") or not text.strip():
+        return f"{text!r} is no file that stays; write its path, such as sluice.db"
     place, fault = _placed(text, path)
     if fault:
         return fault

@@ -189,9 +189,14 @@ def test_a_mirror_answers_at_an_address(url: str) -> None:
         ("pipeline: {merge_workers: 0}", "pipeline.merge_workers: must be 1 at least"),
         ("pipeline: {driver_memory: lots}", "pipeline.driver_memory: 'lots' is no size; write"),
         ("pipeline: {driver_memory: 0g}", "pipeline.driver_memory: '0g' is no size; write"),
+        (
+            "pipeline: {upkeep: {vacuum_every: PT0S}}",
+            "pipeline.upkeep.vacuum_every: must be longer",
+        ),
         *(
-            (f"pipeline: {{upkeep: {{{name}: PT0S}}}}", f"pipeline.upkeep.{name}: must be longer")
-            for name in ("vacuum_every", "keep_versions", "keep_changes")
+            (f"pipeline: {{upkeep: {{{name}: {short}}}}}", f"pipeline.upkeep.{name}: must be 1h at")
+            for name in ("keep_versions", "keep_changes")
+            for short in ("PT0S", "1s", "59m")
         ),
     ],
 )

@@ -82,6 +82,8 @@ def test_the_kinds_of_lakes_are_those_that_the_lake_knows() -> None:
         pytest.param("folder", "store: {here}/folder is a folder; name a file in it", id="folder"),
         pytest.param(".", "store: {here} is a folder", id="its own folder"),
         pytest.param("file/sluice.db", "store: {here}/file is a file", id="below a file"),
+        pytest.param("lake", "store: is the lake's folder; name a file", id="the lake"),
+        pytest.param("':memory:'", "store: ':memory:' is no file that stays", id="no file"),
         pytest.param("mysql://x/y", "store: must be the path of a file", id="another database"),
     ],
 )
@@ -89,3 +91,41 @@ def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: st
     told = _told(path, f"{MINIMAL}store: {place}\n")
 
     assert told.startswith(said.format(here=path.parent))
+
+
+@pytest.mark.parametrize("how", ["parquet", "clone"])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        pytest.param("lake/mirrors", "shares files with {here}/lake/mirrors", id="the mirrors"),
+        pytest.param("lake/mirrors/shop/", "shares files with {here}/lake/mirrors", id="inside"),
+        pytest.param("lake/changes", "shares files with {here}/lake/changes", id="the log"),
+        pytest.param("x/../lake/changes/a", "shares files with {here}/lake/changes", id="in it"),
+        pytest.param("lake", "shares files with {here}/lake/mirrors", id="the lake"),
+        pytest.param("/", "shares files with {here}/lake/mirrors", id="above it"),
+        pytest.param("file", "{here}/file is a file; name a folder", id="a file"),
+        pytest.param("file/images", "{here}/file is a file; name a folder", id="below a file"),
+    ],
+)
+def test_images_where_upkeep_deletes_files_are_refused(
+    path: Path, how: str, where: str, said: str
+) -> None:
+    told = _told(path, f"{MINIMAL}publish: [{{tables: '*', how: {how}, where: {where}}}]\n")
+
+    assert told.startswith("publish[0].where: ")
+    assert said.format(here=path.parent) in told
+
+
+@pytest.mark.parametrize("where", ["images", "lake/images", "lake/mirrors2", "folder", "s3://b/x"])
+def test_images_in_a_folder_of_their_own_are_fine(path: Path, where: str) -> None:
+    text = f"{MINIMAL}publish: [{{tables: '*', how: parquet, where: {where}}}]\n"
+
+    assert parse(text, path).publish[0].where.endswith(where)
+
+
+def test_images_in_a_bucket_do_not_share_the_mirrors(path: Path) -> None:
+    text = MINIMAL.replace("lake: lake", "lake: s3://b/lake")
+
+    told = _told(path, f"{text}publish: [{{tables: '*', how: parquet, where: s3://b/lake/}}]\n")
+
+    assert "shares files with s3://b/lake/mirrors" in told
