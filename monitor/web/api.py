@@ -70,7 +70,7 @@ def application(parts: ApiParts) -> FastAPI:
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
-    app = Api(title="Sluice", docs_url=None, redoc_url=None, routes=routes)
+    app = Api(parts.access, title="Sluice", docs_url=None, redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()
     app.add_middleware(RequestRules)  # inside of what follows
     app.add_middleware(TrustedOnly, access=parts.access)

@@ -19,6 +19,7 @@ from starlette.routing import Match
 
 from monitor.nearest import nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
+from monitor.web.trusted import Access
 from pipeline.errors import (
     ConfigError,
     HeldError,
@@ -36,14 +37,11 @@ COMMON = {
     503: "A source, the lake or the store does not answer",
 }
 """What each operation may answer, besides what it declares itself."""
-MOVED = {
-    "description": "The same without the slash at its end, or with it; ask there",
-    "headers": {"Location": {"required": True, "schema": {"type": "string"}}},
-}
-BEARER = {
+TOKEN = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The token of http.auth; needed to write, and to read from other machines",
+    "description": "The token of `http.auth`. Where it is set, every POST and DELETE needs it, and"
+    " so does reading where other machines reach the service.",
 }
 UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is sent instead
 DEFECT = "internal error; look for its traceback in the service's log"
@@ -72,8 +70,9 @@ class Api(FastAPI):
     Its routes are given at once: the document is made from them when it is first asked for.
     """
 
-    def __init__(self, **rest: Any) -> None:
-        super().__init__(**rest)
+    def __init__(self, access: Access | None = None, **rest: Any) -> None:
+        super().__init__(redirect_slashes=False, **rest)  # a path that no route has is 400
+        self._access = access or Access()
         self.exception_handler(ConfigError)(_bad_request)
         self.exception_handler(UnknownNameError)(_unknown)
         self.exception_handler(RequestValidationError)(_bad_parameters)
@@ -87,17 +86,21 @@ class Api(FastAPI):
         made = self.openapi_schema is not None
         document = super().openapi()
         if not made:
-            _declare(document)
+            _declare(document, self._access)
         return document
 
 
-def _declare(document: dict[str, Any]) -> None:
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+def _declare(document: dict[str, Any], access: Access) -> None:
+    parts = document.setdefault("components", {})
+    parts["securitySchemes"] = {"token": TOKEN}
+    schemas = parts.setdefault("schemas", {})
     for name in UNDECLARED:
         schemas.pop(name, None)
     schemas["Problem"] = TypeAdapter(Problem).json_schema()
-    for operations in document["paths"].values():
-        for operation in operations.values():
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            needed = access.unauthorized(method.upper(), path, "")
+            operation["security"] = [{"token": []}] if needed else [{}, {"token": []}]
             answers = operation["responses"]
             answers.pop("422", None)
             for status, text in COMMON.items():

@@ -28,6 +28,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from monitor.web.api import SERVICE_ROUTES
+from monitor.web.history_api import HISTORY_ROUTES
+from monitor.web.problems import Api
+from monitor.web.trusted import Access
 from tests.monitor.web.furnished import Furnished
 
 Operation = APIOperation[Any, Any, Any, Any]
@@ -112,3 +116,51 @@ def test_f185_a_body_that_is_not_as_declared_is_found(full: Furnished) -> None:
 
     with pytest.raises(FailureGroup, match="schema"):
         ask(operation, full.app, GenerationMode.POSITIVE)
+
+
+TAKEN = {"get /v1/waivers/", "post /v1/waivers/"}
+"""Of another route: the id of a waiver may be any text."""
+
+
+def test_f185_a_path_with_a_slash_too_many_is_refused_as_declared(full: Furnished) -> None:
+    told = dict[str, int]()
+    for path, operations in full.app.openapi()["paths"].items():
+        if "{" in path or path == "/":
+            continue
+        for method in operations:
+            answer = full.client.ask(method.upper(), f"{path}/")
+
+            told[f"{method} {path}/"] = answer.status_code
+
+    assert {way for way, status in told.items() if status != 400} <= TAKEN
+    assert len(told) > 30
+
+
+@pytest.mark.parametrize(
+    ("access", "writing", "reading"),
+    [
+        pytest.param(Access(), False, False, id="no token"),
+        pytest.param(Access(token="t"), True, False, id="a token on loopback"),
+        pytest.param(Access(token="t", beyond=True), True, True, id="reached from elsewhere"),
+    ],
+)
+def test_f185_the_token_is_declared_where_it_is_needed(
+    access: Access, writing: bool, reading: bool
+) -> None:
+    routes = (*HISTORY_ROUTES.routes, *SERVICE_ROUTES.routes)
+    document = Api(access, routes=routes).openapi()
+
+    scheme = document["components"]["securitySchemes"]["token"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    needed = {
+        f"{method} {path}": {} not in operation["security"]
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert needed["post /v1/waivers"] is writing
+    assert needed["delete /v1/waivers/{id_}"] is writing
+    assert needed["get /v1/waivers"] is reading
+    assert needed["get /v1/service"] is reading
+    assert needed["get /metrics"] is False
+    every = [one for operations in document["paths"].values() for one in operations.values()]
+    assert all({"token": []} in one["security"] for one in every)
