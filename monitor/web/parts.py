@@ -20,6 +20,7 @@ from monitor.nearest import alike
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.scrape import Scrape
+from monitor.web.server import most_connections
 from monitor.web.trusted import Access
 from monitor.web.waiting_room import WaitingRoom
 from pipeline.errors import ConfigError, UnknownNameError
@@ -105,7 +106,10 @@ class ApiParts:
     def room(self) -> GateRoom:
         """A new room for those who wait at the gate."""
         gate = self.gate
-        return GateRoom(lambda asked: gate.decide(*asked), self.way, gate.hopeful, self.stopping)
+        most = most_connections() // 2  # the others are for health checks and plain questions
+        return GateRoom(
+            lambda asked: gate.decide(*asked), self.way, gate.hopeful, self.stopping, most
+        )
 
 
 async def _parts(request: Request) -> ApiParts:

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from monitor.nearest import nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
 from monitor.web.trusted import Access
+from monitor.web.waiting_room import RoomFullError
 from pipeline.errors import (
     ConfigError,
     HeldError,
@@ -44,6 +45,7 @@ TOKEN = {
     " so does reading where other machines reach the service.",
 }
 UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is sent instead
+RETRY_SECONDS = 10
 DEFECT = "internal error; look for its traceback in the service's log"
 
 
@@ -78,6 +80,7 @@ class Api(FastAPI):
         self.exception_handler(RequestValidationError)(_bad_parameters)
         for error in (UnreachableError, ProofError, HeldError):
             self.exception_handler(error)(_unreachable)
+        self.exception_handler(RoomFullError)(_full)
         self.exception_handler(HTTPException)(_refused)
         self.exception_handler(Exception)(_failed)
 
@@ -178,6 +181,10 @@ def _methods(request: Request) -> list[str]:
 
 async def _unreachable(_: Request, error: Exception) -> JSONResponse:
     return refuse(503, str(error))
+
+
+async def _full(_: Request, error: Exception) -> JSONResponse:
+    return refuse(503, str(error), {"Retry-After": str(RETRY_SECONDS)})
 
 
 async def _failed(_: Request, __: Exception) -> JSONResponse:

@@ -15,15 +15,21 @@ import structlog
 from anyio import CapacityLimiter, to_thread
 
 from monitor.right_of_way import RightOfWay
+from pipeline.errors import UnreachableError
 
 AGAIN = 1.0  # s from turn to turn
 GRACE = 1.0  # s that one whose time is over waits for its last answer
 MOST = 200  # asked a turn: with a millisecond of work each, a fifth of the time
 FEWEST, TURNS = 20, 30  # asked a turn whatever they hope for, so that all are in so many
+MOST_WAITING = 1_000  # requests; each keeps a connection that health checks need, too
 AT_ONCE = 4  # one whose mirror does not answer must not keep the others from theirs
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
 log = structlog.get_logger(__name__)
+
+
+class RoomFullError(UnreachableError):
+    """Too many wait already; the same question without a wait is answered."""
 
 
 @dataclass(eq=False)
@@ -31,13 +37,15 @@ class WaitingRoom(Generic[Q, A]):
     """``ask`` answers a question, in a thread; to be used from one event loop.
 
     ``hopeful`` are those of many questions that are worth asking; ``closing`` is whether nobody
-    may wait any longer.
+    may wait any longer.  At most ``most`` requests wait at once.
     """
 
     ask: Callable[[Q], A]
     way: RightOfWay
     hopeful: Callable[[Sequence[Q]], Sequence[Q]] = tuple
     closing: Callable[[], bool] = lambda: False
+    most: int = MOST_WAITING
+    _waiters: int = 0
     _waiting: dict[Q, asyncio.Future[A]] = field(default_factory=dict)  # who waits longest is first
     _asked: dict[Q, asyncio.Task[A]] = field(default_factory=dict)
     _turns: asyncio.Task[None] | None = None
@@ -47,7 +55,21 @@ class WaitingRoom(Generic[Q, A]):
         """The next answer to *question*, which all get who wait for it; in *within* seconds.
 
         None if there is none by then, nor shortly after it was asked for the last time.
+
+        Raises:
+            RoomFullError: ``most`` wait already.
         """
+        if self._waiters >= self.most:
+            raise RoomFullError(
+                f"{self._waiters} requests wait at the gate already; ask again later"
+            )
+        self._waiters += 1
+        try:
+            return await self._next(question, within)
+        finally:
+            self._waiters -= 1
+
+    async def _next(self, question: Q, within: float | None) -> A | None:
         if question not in self._waiting:
             self._waiting[question] = asyncio.get_running_loop().create_future()
         answer = self._waiting[question]

@@ -15,7 +15,7 @@ from pipeline.lags.samples import MirrorPosition
 from pipeline.mark import Quarantine
 from pipeline.model import Account, Missing
 from pipeline.report import Applied, Hold, Landed
-from tests.monitor.rig import NOON, ORDERS, USERS, Rig
+from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
 SOME = timedelta(seconds=1)
@@ -635,3 +635,20 @@ def test_f103_a_fail_of_all_rows_ends_the_waiver_of_what_it_does_not_name(
     _lose(healthy, "shop/shop.users:8", more=more)
 
     assert healthy.store.waivers.waived() == {f"{LOST}{key}" for key in left}
+
+
+def test_where_too_many_wait_health_and_questions_without_a_wait_are_answered(
+    healthy: Rig,
+) -> None:
+    app = healthy.api()
+    app.state.room.most = 0
+    later = (healthy.now + timedelta(hours=9)).isoformat()
+    client, asked = Client(app), {"table": USERS, "cut": later}
+
+    refused = client.get("/v1/gate", params={**asked, "wait": "290"})
+
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
+    assert "wait at the gate already; ask later" in refused.json()["error"]
+    assert client.get("/v1/gate", params=asked).status_code == 404
+    assert client.get("/v1/gate", params={**asked, "cut": DAY, "wait": "290"}).status_code == 200
+    assert client.get("/livez").status_code == 200

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.right_of_way import RightOfWay
 from monitor.web import waiting_room
-from monitor.web.waiting_room import WaitingRoom
+from monitor.web.waiting_room import RoomFullError, WaitingRoom
 
 
 @pytest.fixture(autouse=True)
@@ -190,3 +190,15 @@ def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
     run(own.next("a"))
 
     assert (gave, gate.asked) == ([[]], ["a"])
+
+
+def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
+    gate = Gate()
+    own = WaitingRoom(gate.ask, RightOfWay(), most=2)
+
+    first = run(*(own.next(name) for name in "aab"))
+    later = run(own.next("b"))
+
+    assert first[:2] == [1, 1]
+    assert isinstance(first[2], RoomFullError)
+    assert later == [1]
