@@ -14,6 +14,7 @@ from grafana.rule import Alert, Recording
 from monitor.web import image_metrics as im
 from monitor.web import metrics as m
 
+_QUOTED = "'{{ $labels.table | reReplaceAll \"'\" \"'\\\\''\" }}'"  # as one word of a shell
 LAG = "sluice:lag_seconds"
 TABLES = "sluice:tables:count"
 CHANGES = "sluice:changes:rate5m"
@@ -185,7 +186,7 @@ def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Al
         severity,
         f"{kind}.md#{{{{ $labels.check }}}}",
         f"{{{{ $labels.table }}}} {{{{ $labels.check }}}}: {summary}",
-        "The keys, ranges or positions are in `sluice explain {{ $labels.table }}`.",
+        f"The keys, ranges or positions are in `sluice explain {_QUOTED}`.",
     )
 
 

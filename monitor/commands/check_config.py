@@ -7,8 +7,8 @@ import click
 
 from monitor.config.file import load, schema
 from monitor.config.plug_ins import mistaken, unbuilt
-from monitor.config.text import located, read_text, refusal
-from monitor.config.warnings import warnings
+from monitor.config.text import located, mapping, read_text, refusal
+from monitor.config.warnings import exposed_files, warnings
 from monitor.terminal import say
 from pipeline import jars
 
@@ -26,7 +26,8 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     text = read_text(config)
     if faults := list(mistaken(found)):
         raise refusal(config, faults, text)
-    doubts = [*located(config, warnings(found), text), *jars.lacking()]
+    told = [*warnings(found), *exposed_files(mapping(text, config), config)]
+    doubts = [*located(config, told, text), *jars.lacking()]
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

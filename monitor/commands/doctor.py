@@ -11,10 +11,12 @@ import click
 
 from monitor.config.file import load
 from monitor.config.plug_ins import unbuilt
+from monitor.config.text import mapping, read_text
+from monitor.config.warnings import exposed_files
 from monitor.options import Length
 from monitor.terminal import say
 from pipeline.errors import ConfigError
-from pipeline.finding import FindingSeverity
+from pipeline.finding import Finding, FindingSeverity
 
 if TYPE_CHECKING:
     from monitor.examination import Examination
@@ -58,6 +60,10 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
     from monitor.examination import Examination  # noqa: PLC0415  - seconds of imports
 
     examination = Examination(found, told, outage)
+    for warning in exposed_files(mapping(read_text(config), config), config):
+        what, _, fix = warning.rpartition("; run ")
+        finding = Finding(FindingSeverity.WARN, "exposed_file", str(config), what, fix)
+        examination.findings.append(finding)
     examination.run()
     if as_json:
         unasked = [asdict(one) for one in examination.unasked]

@@ -7,14 +7,18 @@ allows: always the same sample of them.
 import importlib
 import random
 import re
+import stat
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from pathlib import Path
+from shlex import quote
 from types import ModuleType
 from typing import Any
 
 from monitor.config.model import LOW, Config
+from monitor.config.text import placed
 from pipeline.settings import TableRule
 
 _parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
@@ -37,6 +41,41 @@ _CLASSES: Mapping[Any, str] = {
 def warnings(config: Config) -> list[str]:
     """Each as ``key: what; fix``, in the order of the file's sections."""
     return [*_rules(config), *_tiers(config), *_globs(config)]
+
+
+def exposed_files(raw: Mapping[str, Any], path: Path) -> list[str]:
+    """Files of secrets and private keys that others than their owner may read, as ``key: what``.
+
+    *raw* is what the config in *path* says.  A file that is not there is told elsewhere.
+    """
+    return [fault for at, file in _private(raw, "") for fault in _exposed(at, placed(file, path))]
+
+
+def _private(node: Any, at: str) -> Iterator[tuple[str, str]]:
+    """Each file that is to be private, by its key: ``{file: PATH}``, and a certificate's key."""
+    if isinstance(node, list):
+        for number, one in enumerate(node):
+            yield from _private(one, f"{at}[{number}]")
+    if not isinstance(node, Mapping):
+        return
+    if set(node) == {"file"} and isinstance(node["file"], str) and at != "openlineage":
+        yield at, node["file"]
+        return
+    for name, one in node.items():
+        below = f"{at}.{name}" if at else str(name)
+        if name == "key" and isinstance(one, str) and "certificate" in node:
+            yield below, one
+        yield from _private(one, below)
+
+
+def _exposed(at: str, file: str) -> Iterator[str]:
+    try:
+        mode = Path(file).stat().st_mode
+    except (OSError, ValueError):
+        return
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        said = f"{file} may be read by others than its owner (mode {stat.S_IMODE(mode):04o})"
+        yield f"{at}: {said}; run chmod 600 {quote(file)}"
 
 
 def _rules(config: Config) -> Iterator[str]:

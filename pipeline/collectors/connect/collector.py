@@ -62,7 +62,7 @@ class ConnectCollector:
     usual_kind: ClassVar[str] = "mysql"
     usual_format: ClassVar[str] = "debezium_json"
     rests_on: ClassVar[str] = ""
-    url: str
+    url: str = field(repr=False)  # it may hold a login
     connector: str
     timeout: timedelta = timedelta(seconds=3)
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from monitor.__main__ import sluice
 from monitor.config.file import parse
 from monitor.config.text import located
-from monitor.config.warnings import warnings
+from monitor.config.warnings import exposed_files, warnings
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_config import MINIMAL
 
@@ -175,3 +175,39 @@ def test_f190_check_config_tells_warnings_and_their_lines(
     assert words.exit_code == told.exit_code == 0
     assert words.stderr.startswith(f"warning: {path}:{line}: tables[0].tier: 9 is in neither")
     assert [one.split(": ")[1] for one in json.loads(told.stdout)["warnings"]] == ["tables[0].tier"]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o600, 0o400])
+def test_private_files_that_others_may_read_are_warned_of(tmp_path: Path, mode: int) -> None:
+    for name in ("token", "sluice.key", "sluice.crt", "lineage.jsonl"):
+        (tmp_path / name).write_text("x")
+        (tmp_path / name).chmod(0o644 if name in ("sluice.crt", "lineage.jsonl") else mode)
+    raw = {
+        "sources": [{"ca": "ca.pem", "certificate": "sluice.crt", "key": "sluice.key"}],
+        "http": {"auth": {"token": {"file": str(tmp_path / "token")}}},
+        "channels": {"slack": {"url": {"file": "gone"}}},
+        "tables": [{"shards": ".*", "key": ["id"]}],
+        "openlineage": {"file": "lineage.jsonl"},
+    }
+
+    found = exposed_files(raw, tmp_path / "sluice.yaml")
+
+    said = f"may be read by others than its owner (mode {mode:04o}); run chmod 600 {tmp_path}"
+    wanted = [
+        f"sources[0].key: {tmp_path}/sluice.key {said}/sluice.key",
+        f"http.auth.token: {tmp_path}/token {said}/token",
+    ]
+    assert found == (wanted if mode & 0o044 else [])
+
+
+def test_check_config_warns_of_a_token_that_others_may_read(tmp_path: Path) -> None:
+    config, token = tmp_path / "sluice.yaml", tmp_path / "token"
+    config.write_text(f"{MINIMAL}\nhttp: {{auth: {{token: {{file: token}}}}}}\n")
+    token.write_text("0123456789abcdef")
+    token.chmod(0o644)
+
+    done = CliRunner().invoke(sluice, ["check-config", "--config", str(config)])
+
+    assert done.exit_code == 0
+    assert f"http.auth.token: {token} may be read by others" in done.stderr
+    assert "0123456789abcdef" not in done.output

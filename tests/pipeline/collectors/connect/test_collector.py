@@ -377,3 +377,11 @@ def test_no_login_of_a_wrong_address_is_shown(url: str) -> None:
     assert "hunter2" not in repr(settings)
     assert "connector='shop'" in repr(settings)
     assert "key='/k.pem'" in repr(settings)
+
+
+def test_a_collector_shows_no_login_of_its_address() -> None:
+    collector = ConnectCollector("https://bob:hunter2@c:8083", "shop")
+
+    assert "hunter2" not in repr(collector)
+    assert "connector='shop'" in repr(collector)
+    collector.close()
