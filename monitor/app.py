@@ -186,7 +186,11 @@ class App:
         self.store.close()
 
     def _deliver(self) -> None:
-        """Take to people what waits for them; that the watching round hangs is told here."""
+        """Take to people what waits for them; that the watching round hangs is told here.
+
+        Every two seconds, so what checks remembered is written here where nothing else is.
+        """
+        self.store.memory.flush()
         now = clock()
         self.stalled.tell(now)
         with suppress(UnreachableError):

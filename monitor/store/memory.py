@@ -1,10 +1,10 @@
 """What a check asked to be remembered between its rounds.
 
 Thousands of tables are looked at every few seconds, and each look is remembered; a transaction for
-each would cost more than the looks.  So what is remembered waits in memory, a second at most, and
-is written in one transaction: the next of the store, whatever it is about, or one of its own.  A
-verdict is therefore never on the disk before what its check remembered.  What was written stays at
-hand: nobody else writes it.
+each would cost more than the looks.  So what is remembered waits in memory, some seconds at most,
+and is written in one transaction: the next of the store, whatever it is about, or one of its own.
+A verdict is therefore never on the disk before what its check remembered.  What was written stays
+at hand: nobody else writes it.
 """
 
 import json
@@ -93,6 +93,11 @@ class CheckMemory:
             with self.database.write() as connection:
                 self.write(connection)
         elif due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, though nobody writes anything else; later, if the store takes none."""
+        if self.waits:
             with suppress(UnreachableError), self.database.write():
                 pass
 

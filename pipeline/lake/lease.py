@@ -160,6 +160,8 @@ class Lease:
         if self.number:
             self.holder = replace(self.holder, released=True)
             self.renew()
+            if self._newest().holder != self.holder:  # that was an earlier one without an answer
+                self.renew()
 
     def _made(self, number: int) -> bool:
         """Whether *number* was made here and is the newest; older ones are removed."""

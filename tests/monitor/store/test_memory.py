@@ -42,6 +42,15 @@ def test_it_waits_for_a_second_at_most(store: ServiceStore) -> None:
     assert on_disk(store.database)["shop.orders"] == {"n": 4}
 
 
+def test_it_is_written_though_nobody_writes_anything_else(store: ServiceStore) -> None:
+    store.memory.remember("shop.orders", "max_id", {"n": 1}, NOW)
+
+    store.memory.flush()
+
+    assert on_disk(store.database) == {"shop.orders": {"n": 1}}
+    assert not store.memory.waits
+
+
 def test_it_outlives_the_end_of_the_service(store: ServiceStore) -> None:
     store.memory.remember("shop.orders", "max_id", {"n": 1}, NOW)
     store.close()

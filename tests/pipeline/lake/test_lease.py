@@ -222,6 +222,24 @@ def test_f166_a_renewal_whose_answer_was_lost_is_ones_own(store: Store) -> None:
     assert len(store.after("_lease/main", "")) == 1
 
 
+def test_f166_who_stops_after_a_renewal_whose_answer_was_lost_blocks_nobody(
+    store: Store,
+) -> None:
+    hours = Hours()
+    lossy = Lossy(store)
+    first = Lease(cast("Store", lossy), "main", elsewhere("a"), hours)
+    assert first.take(hours.wait)
+    lossy.lost = True
+    with pytest.raises(UnreachableError):
+        first.renew()
+    lossy.lost = False
+
+    first.release()
+
+    assert Lease(store, "main", elsewhere("b"), hours).take(hours.wait)
+    assert hours.now == 0
+
+
 class Lossy:
     """A store that writes, and whose answers get lost."""
 
