@@ -4,13 +4,27 @@ A number never goes back: it is above every number known before, even if someone
 It skips none either, unless the row was reset: a lost answer is followed by the next number.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.clocks import ClockReading
+from pipeline.errors import UnreachableError
 from pipeline.model import Fence
 from pipeline.sources.source import Source
+
+
+@contextmanager
+def naming_heartbeat(table: str) -> Iterator[None]:
+    """Name the *table* where somebody else's lock keeps it from being written."""
+    try:
+        yield
+    except UnreachableError as error:
+        if re.search("lock|statement timeout", str(error), re.IGNORECASE):
+            error.args = (f"{error}; another session locks heartbeat table {table}: end it",)
+        raise
 
 
 @dataclass(eq=False)

@@ -6,8 +6,7 @@ Cannot see: what a session wrote with ``sql_log_bin=0`` is in the rows but in no
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar, cast
@@ -15,12 +14,13 @@ from typing import ClassVar, cast
 import pyarrow as pa
 
 from pipeline.capture import Capture
-from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
+from pipeline.sources.heartbeat import naming_heartbeat
 from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.column import MySqlColumn, described
 from pipeline.sources.mysql.description import description
@@ -95,7 +95,7 @@ class MySqlSource:
         time goes with it: UTC, whatever its time zone, and of the start of that statement.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
-        with self._naming_heartbeat(), self._session.bounded() as ask:
+        with naming_heartbeat(self.settings.heartbeat), self._session.bounded() as ask:
             ask("START TRANSACTION")
             ask(
                 f"INSERT INTO {self._heartbeat} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
@@ -108,17 +108,6 @@ class MySqlSource:
             )
             ask("COMMIT")
             return Beat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
-
-    @contextmanager
-    def _naming_heartbeat(self) -> Iterator[None]:
-        """Name the table where somebody else's lock keeps it from being written."""
-        try:
-            yield
-        except UnreachableError as error:
-            if "lock" in str(error).lower():
-                table = self.settings.heartbeat
-                error.args = (f"{error}; another session locks heartbeat table {table}: end it",)
-            raise
 
     def newest_heartbeat(self) -> int:
         """The highest number of its own that is committed now; -1 before there is one."""

@@ -19,6 +19,7 @@ from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
+from pipeline.sources.heartbeat import naming_heartbeat
 from pipeline.sources.limits import Limits
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, described
@@ -123,7 +124,8 @@ class PostgresSource:
             ConfigError: the server is a standby, or takes no writes.
         """
         table = addressed(self.settings.heartbeat)
-        with self._session.together() as ask:
+        naming = naming_heartbeat(self.settings.heartbeat)
+        with naming, self._session.together() as ask:
             (row,) = ask(
                 f"INSERT INTO {table} AS own (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
                 " ON CONFLICT (source) DO UPDATE"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Head
-from pipeline.sources.heartbeat import Heart
+from pipeline.sources.heartbeat import Heart, naming_heartbeat
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.session import Row
@@ -114,3 +114,20 @@ def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:
 
     with pytest.raises(ConfigError, match=r"have these run: CREATE DATABASE .*; CREATE TABLE"):
         prepare(ask, "sluice.heartbeat", "shop")
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ("source:shop: down: Lock wait timeout exceeded; try restarting transaction (1205)", True),
+        ("source:shop: slow: canceling statement due to lock timeout (55P03)", True),
+        ("source:shop: slow: canceling statement due to statement timeout (57014)", True),
+        ("source:shop: down: connection refused", False),
+    ],
+)
+def test_f198_a_lock_names_the_heartbeat_table(said: str, named: bool) -> None:
+    with pytest.raises(UnreachableError) as told, naming_heartbeat("sluice.heartbeat"):
+        raise UnreachableError(said)
+
+    assert str(told.value).startswith(said)
+    assert ("another session locks heartbeat table sluice.heartbeat" in str(told.value)) is named

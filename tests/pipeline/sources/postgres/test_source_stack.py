@@ -101,6 +101,19 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(
     assert rows == [("shop", 43, NOON)]
 
 
+def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(asked: Postgres) -> None:
+    limits = replace(PATIENT, statement=timedelta(seconds=1))
+    with source(asked) as other, source(asked, limits) as shop:
+        shop.prepare_heartbeat()
+        with other._session.together() as ask:
+            ask("BEGIN")
+            ask("LOCK TABLE sluice.beats IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(UnreachableError, match=r"locks heartbeat table sluice\.beats: end"):
+                shop.beat(1, NOON)
+            ask("ROLLBACK")
+        assert shop.beat(1, NOON).number > 0
+
+
 def test_its_own_clock_is_told_in_utc_whatever_its_time_zone(asked: Postgres) -> None:
     asked.execute("ALTER DATABASE asked SET timezone = 'Asia/Karachi'")
     with source(asked) as shop:
