@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from checks.model import Outcome, Ruling
 
@@ -192,5 +193,6 @@ class Message:
     acknowledged: str = ""
 
 
+@lru_cache(maxsize=50_000)  # each verdict asks for those of all open incidents several times
 def _digest(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()

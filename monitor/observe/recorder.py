@@ -52,6 +52,7 @@ class VerdictRecorder:
     deciding: threading.RLock = field(default_factory=threading.RLock)
     starting: frozenset[str] = frozenset()
     _open: tuple[Incident, ...] | None = None  # what the store says, read again after each write
+    _waiting: tuple[tuple[Incident, ...] | None, frozenset[Member]] = (None, frozenset())
     _kept: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     _stored: tuple[Incident, ...] = ()  # what was open when the store was last read
     _silences: tuple[Silence, ...] = ()
@@ -63,13 +64,14 @@ class VerdictRecorder:
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
         """Let *verdicts* open and close incidents; write *kept* (all, by default) to history.
 
-        The store is left alone by what changes nothing in it.
+        The store is left alone by what changes nothing in it.  A storm is looked at by who tells
+        none, as a round without news: not for each PASS of thousands of probes.
         """
         kept = verdicts if kept is None else kept
         with self.deciding:
             now, telling = self.clock(), self.news(verdicts)
             settled = Round()
-            if telling or any(one.cause.check == STORM for one in self._standing()):
+            if telling or (not verdicts and self._is_storm()):
                 silences, standing = self._silent(now), self._standing()
                 settled = settle(
                     self.settings, standing, telling, silences, now, starting=self.starting
@@ -86,7 +88,7 @@ class VerdictRecorder:
     def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
         """All but one more PASS after a PASS, where no open incident waits for it."""
         with self.deciding:  # and no longer: jobs at the gate wait for it
-            waiting = {member for one in self._standing() for member in one.members}
+            waiting = self._members()
         return tuple(
             one
             for one in verdicts
@@ -124,9 +126,19 @@ class VerdictRecorder:
                 log.warning("open incidents are those read last", why=str(error))
             known = {one.id: one for one in self._stored} | self._owed
             found = (one for one in known.values() if one is not None)
-            left = [one for one in found if one.state is not IncidentState.RESOLVED]
-            self._open = tuple(sorted(left, key=lambda one: (one.opened, one.id)))
+            self._open = _oldest_first(found)
         return self._open
+
+    def _is_storm(self) -> bool:
+        return any(one.cause.check == STORM for one in self._standing())
+
+    def _members(self) -> frozenset[Member]:
+        """Of all open incidents; gathered when one of these has changed."""
+        standing = self._standing()
+        if self._waiting[0] is not standing:
+            members = frozenset(member for one in standing for member in one.members)
+            self._waiting = standing, members
+        return self._waiting[1]
 
     def _silent(self, now: datetime) -> tuple[Silence, ...]:
         try:
@@ -151,11 +163,13 @@ class VerdictRecorder:
         """Write a round, and before it what is owed; keep it in memory if the store fails."""
         try:
             self._settle_debts(now)
+            before = self._standing()
             with self._writing():
                 self.records.record(settled, kept, now)
                 self.records.verdicts.end_fails(ended)
                 for verdict in failed:
                     self._revoke(verdict, self._spared_by(verdict))
+            self._open = _after(before, settled)
         except UnreachableError as error:
             log.warning("the store takes nothing; incidents are kept in memory", why=str(error))
             self._owe(settled, kept, failed, now)
@@ -231,7 +245,7 @@ class VerdictRecorder:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction; whatever becomes of it, what is open is read again."""
+        """One transaction; unless what it made of them is known, open incidents are read again."""
         try:
             with self.records.write():
                 yield
@@ -285,3 +299,16 @@ class VerdictRecorder:
             if before is None or before.ruling.outcome is not outcome:
                 facts = {"table": verdict.table, "check": verdict.check, "code": code}
                 log.warning("verdict", outcome=outcome.value, **facts)
+
+
+def _after(standing: Iterable[Incident], settled: Round) -> tuple[Incident, ...]:
+    """What is open once *settled* is stored."""
+    known = {one.id: one for one in standing} | {one.id: one for one in settled.changed}
+    for one in settled.dropped:
+        known.pop(one.id, None)
+    return _oldest_first(known.values())
+
+
+def _oldest_first(found: Iterable[Incident]) -> tuple[Incident, ...]:
+    left = [one for one in found if one.state is not IncidentState.RESOLVED]
+    return tuple(sorted(left, key=lambda one: (one.opened, one.id)))

@@ -26,6 +26,7 @@ class Standstills:
     _gaps: tuple[Gap, ...] = ()
     _tables: Mapping[str, Hold] = field(default_factory=dict)
     _named: dict[str, dict[str, Hold]] = field(default_factory=dict)
+    _kept: tuple[tuple[Gap, ...], tuple[Hold, ...]] | None = None  # what the store has
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> None:
@@ -83,4 +84,9 @@ class Standstills:
         return known[hold.reason]
 
     def _keep(self, at: datetime) -> None:
-        self.store.replace(self._gaps, self.holds(), at)
+        """Store what is new: of each landing and each turn most is as it was."""
+        now = self._gaps, self.holds()
+        if now != self._kept or self.store.database.unreadable:  # that row may be one of these
+            self._kept = None
+            self.store.replace(*now, at)
+            self._kept = now

@@ -43,8 +43,8 @@ class Holds:
         with self.database.write() as connection:
             since = {(one.kind, one.id): one.since for one in self.list()}
             connection.execute(delete(standstills))
-            for key, one in now.items():
-                connection.execute(insert(standstills).values(_row(one, since.get(key, at))))
+            if rows := [_row(one, since.get(key, at)) for key, one in now.items()]:
+                connection.execute(insert(standstills), rows)
 
     def list(self) -> tuple[Standstill, ...]:
         """All of them, oldest first; one that cannot be read still holds its subject."""

@@ -18,6 +18,7 @@ from monitor.store.schema import incidents
 from monitor.store.thin import forget
 
 _KEPT = timedelta(days=180)
+_OPEN = [state.value for state in IncidentState if state is not IncidentState.RESOLVED]
 
 
 @dataclass(eq=False)
@@ -28,7 +29,7 @@ class Incidents:
 
     def open(self) -> tuple[Incident, ...]:
         """All that are not resolved, oldest first."""
-        query = select(incidents).where(incidents.c.state != IncidentState.RESOLVED.value)
+        query = select(incidents).where(incidents.c.state.in_(_OPEN))  # `!=` goes by no index
         return self._all(query.order_by(incidents.c.opened, incidents.c.id))
 
     def list(self, states: Sequence[IncidentState] = (), limit: int = 100) -> tuple[Incident, ...]:

@@ -96,8 +96,8 @@ class Lake:
         if found is None:
             raise ProofError(f"{table.name} has no mirror at {uri} yet")
         if about is not None and found.version == about[1]:  # it may have moved on meanwhile
-            while len(self._readers) >= READERS:
-                self._readers.pop(next(iter(self._readers)), None)
+            while len(self._readers) >= READERS:  # the last: who asks for all in turn finds most
+                self._readers.pop(next(reversed(self._readers)), None)
             self._readers[table.name] = (about, found)
         return found
 

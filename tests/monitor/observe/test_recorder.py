@@ -330,6 +330,39 @@ def test_f113_a_storm_ends_though_nothing_new_is_said(tmp_path: Path) -> None:
     desk.store.close()
 
 
+def test_in_a_storm_a_pass_of_a_good_table_asks_the_store_for_nothing(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, storm=1)
+    for check in ("a", "b", "c"):
+        desk.tell(FAIL, check=check)
+    desk.tell(PASS, check="good")
+    asked = list[str]()
+    listen(desk.store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+
+    for _ in range(3):
+        desk.tell(PASS, check="good", kept=False)
+
+    assert STORM in {one.cause.check for one in desk.recorder._standing()}
+    assert asked == []
+    desk.store.close()
+
+
+def test_what_a_verdict_made_of_incidents_is_known_without_reading_them_again(desk: Desk) -> None:
+    desk.tell(FAIL, check="a")
+    read = list[str]()
+
+    def note(*said: Any) -> None:
+        read.extend(["read"] if said[2].startswith("SELECT incidents") else [])
+
+    listen(desk.store.database.engine, "before_cursor_execute", note)
+    for outcome in (FAIL, FAIL, PASS, PASS):
+        desk.tell(outcome, check="a")
+    desk.tell(FAIL, check="b")
+
+    assert read == []
+    assert desk.states() == ["firing"]
+    assert desk.stored() == ["firing", "resolved"]
+
+
 def test_f113_what_changes_nothing_leaves_the_store_alone(desk: Desk) -> None:
     waive(desk, "other", "3")
     desk.tell(FAIL)

@@ -1,9 +1,11 @@
 """A hold has a name of its own for as long as it stands, and a waiver ends with it."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.event import listen
 
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
@@ -53,6 +55,26 @@ def test_a_restart_renames_no_hold_and_its_words_stay_fresh(tmp_path: Path) -> N
 
     assert told(later, "s", start=5) == ["0"]
     assert later.holds()[0].detail == "detail 5"
+    store.close()
+
+
+def test_what_stands_as_it_stood_is_not_written_again(tmp_path: Path) -> None:
+    store, hold = ServiceStore.open(tmp_path / "s.db"), Hold("x:1", T, "schema", "detail")
+    standstills, written = Standstills(store.holds), list[str]()
+    listen(store.database.engine, "before_cursor_execute", lambda *said: written.append(said[2]))
+
+    def tell(number: int, hold: Hold | None) -> None:
+        at = NOW + number * SECOND
+        standstills.applied([Applied(T, 1, 1, Account(), at, timedelta(), hold)], at)
+
+    for number in range(3):
+        tell(number, hold)
+    first = len([text for text in written if text.startswith("INSERT")])
+    tell(3, replace(hold, detail="another"))
+    details = [one.detail for one in store.holds.list()]
+    tell(4, None)
+
+    assert (first, details, store.holds.list()) == (1, ["another"], ())
     store.close()
 
 

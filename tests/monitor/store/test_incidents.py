@@ -1,6 +1,8 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from alerts.model import IncidentState, Member
 from alerts.round import AlertSettings, Round, settle
@@ -37,6 +39,28 @@ def test_nothing_is_kept_of_a_round_that_fails_half_way(store: ServiceStore) -> 
 
     assert store.incidents.open() == ()
     assert store.verdicts.latest() == ()
+
+
+def test_open_incidents_are_found_without_going_through_those_that_ended(
+    store: ServiceStore,
+) -> None:
+    plans, asked = list[str](), list[tuple[str, Any]]()
+    engine = store.database.engine
+
+    def note(*said: Any) -> None:
+        asked.append((str(said[2]), said[3]))
+
+    event.listen(engine, "before_cursor_execute", note)
+    store.incidents.open()
+    event.remove(engine, "before_cursor_execute", note)
+    with store.database.read() as connection:
+        for text, values in asked:
+            if text.startswith("SELECT"):
+                found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+                plans += [str(row[-1]) for row in found]
+
+    assert any("incidents_by_state" in plan for plan in plans)
+    assert not any(plan.startswith("SCAN incidents") for plan in plans)
 
 
 def test_a_whole_episode_over_restarts_of_the_store(store: ServiceStore) -> None:

@@ -20,6 +20,7 @@ from pipeline.lake.seen import LogKey
 from pipeline.mark import Mark
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
 from pipeline.settings import PipelineSettings
+from pipeline.tables import lake as tables_lake
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.lakes import APP, change, commit_properties, meta, write_changes, write_mirror
@@ -163,6 +164,21 @@ def test_f146_a_table_with_another_key_gets_another_reader(lake: Lake) -> None:
     first = lake.mirror(TABLE)
 
     assert lake.mirror(replace(TABLE, key=("other",))) is not first
+
+
+def test_where_mirrors_are_more_than_kept_readers_most_are_still_found(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables_lake, "READERS", 4)
+    tables = [replace(TABLE, name=f"shop.orders_{number}") for number in range(5)]
+    for one in tables:
+        write_mirror(mirror(lake, one.name), [row(1)], 2, TYPES)
+    first = [lake.mirror(one) for one in tables]
+
+    again = [lake.mirror(one) for one in tables]
+
+    assert [one is other for one, other in zip(first, again, strict=True)].count(True) == 3
+    assert [one.rows() for one in again] == [1] * 5
 
 
 def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
