@@ -161,10 +161,9 @@ def with_partner(rows: pa.Table, others: pa.Table) -> Mask:
     found = np.zeros(len(rows), np.bool_)
     ours, theirs = (pc.struct_field(one["order"], "pos") for one in (rows, others))
     there = set(_places(others.filter(pc.is_in(theirs, value_set=pc.unique(ours)))))
-    if there:
-        near = np.flatnonzero(pc.is_in(ours, value_set=pc.unique(theirs)).to_numpy())
-        met = (one in there for one in _places(rows.take(pa.array(near))))
-        found[near] = np.fromiter(met, np.bool_, len(near))
+    near = np.flatnonzero(pc.is_in(ours, value_set=pc.unique(theirs)).to_numpy())
+    met = (one in there for one in _places(rows.take(pa.array(near))))
+    found[near] = np.fromiter(met, np.bool_, len(near))
     return found
 
 

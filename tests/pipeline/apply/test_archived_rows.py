@@ -474,7 +474,8 @@ def test_f113_rows_below_the_bound_and_with_a_value_are_old(
 @pytest.mark.parametrize(
     ("column", "before", "said"),
     [
-        pytest.param("y", "1", "speaks of column 'y'; there are id, x; correct it", id="no column"),
+        pytest.param("y", "1", "of column 'y'; there are id, x, day; correct it", id="no column"),
+        pytest.param("day", "2026-01-02T12:00:00", "which is no date32", id="a moment for a day"),
         pytest.param("x", "soon", "before: 'soon', which is no timestamp", id="no moment"),
         pytest.param("id", "soon", "before: 'soon', which is no int64, as id is", id="no number"),
     ],
@@ -482,7 +483,8 @@ def test_f113_rows_below_the_bound_and_with_a_value_are_old(
 def test_f113_a_window_that_cannot_be_held_against_rows_says_so(
     column: str, before: str, said: str
 ) -> None:
-    rows = pa.table({"id": [1], "x": pa.array([NOW], pa.timestamp("us", "UTC")), SLUICE: [1]})
+    moments = pa.array([NOW], pa.timestamp("us", "UTC"))
+    rows = pa.table({"id": [1], "x": moments, "day": [NOW.date()], SLUICE: [1]})
 
     with pytest.raises(HeldError) as held:
         meets(rows, replace(WINDOW, column=column, before=before))

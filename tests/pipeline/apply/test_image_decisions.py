@@ -296,6 +296,7 @@ def test_f113_changes_without_places_are_not_cut(desk: Desk) -> None:
 
 
 def test_f113_an_image_that_is_refused_is_given_up_in_time(desk: Desk) -> None:
+    desk.images.told([*desk.images.cuts, DueCut(CUT + 9 * MINUTE)])  # another is still to come
     assert isinstance(desk.after(1), Image)
     desk.images.refused("db.t")
 
