@@ -199,14 +199,13 @@ def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
     rows = turn.rows.take(pa.array(places))
     if there.any():
         rows = _peeked(turn, rows, found, np.flatnonzero(there))
-    if told.any():
-        at = np.flatnonzero(told)
-        lasting = turn.changes.take(pa.array(last[told]))
-        own = some.take(pa.array(at))
-        for name in ("after", "changed"):
-            if name in own.column_names:
-                own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
-        rows = _put(rows, at, _told(turn, own, _taken(found, at)))
+    at = np.flatnonzero(told)
+    lasting = turn.changes.take(pa.array(last[told]))
+    own = some.take(pa.array(at))
+    for name in ("after", "changed"):
+        if name in own.column_names:
+            own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
+    rows = _put(rows, at, _told(turn, own, _taken(found, at)))
     return known, rows.filter(pa.array(known))
 
 
@@ -235,8 +234,6 @@ def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Intege
     )
     at = np.flatnonzero(near.to_numpy())
     last = np.full(len(deletes), -1, np.int64)
-    if not len(at):
-        return last
     numbered = changes.take(pa.array(at)).append_column("number", pa.array(at))
     newest = fold(numbered).rows
     place = pc.index_in(keys, value_set=plain(newest["key"]).combine_chunks())
@@ -275,8 +272,6 @@ def _put(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
 def _with(
     turn: ArchiveTurn, verdicts: Verdicts, places: Integers, rows: pa.Table
 ) -> tuple[pa.Table, Verdicts]:
-    if not len(places):
-        return turn.rows, verdicts
     verdicts = verdicts.copy()
     takes = verdicts[places] == RowVerdict.DELETE
     verdicts[places] = np.where(takes, RowVerdict.ARCHIVE, RowVerdict.INSERT)

@@ -66,6 +66,7 @@ class Slice:
     unread: bool = False  # nobody can read the mirror
     broken: str = ""  # why values that are lacking are not to be had
     spanning: bool = False
+    narrow: bool = False  # no change tells which columns it changed
     asked: list[list[int]] = field(default_factory=list)  # ids, by those that know more
 
     def decided(
@@ -73,6 +74,7 @@ class Slice:
     ) -> dict[int, tuple[RowVerdict, str | None, int]]:
         """Id -> verdict, name, and the place that the row would have, of all that fold."""
         changes = table(*(map(unique, rows) if self.spanning else rows))
+        changes = changes.drop_columns(["changed"]) if self.narrow else changes
         folded = fold(changes)
         found = self._found(folded.rows)
         verdicts = decide(folded, found, {}, self.raised)
@@ -384,6 +386,14 @@ def test_f113_values_that_an_update_left_out_are_those_of_before() -> None:
     made = Slice(THREE).decided(ArchiveEvidence(AGED), part, change(D, 20, 1, NEW))
 
     assert made[1] == (ARCHIVE, OLD, 20)
+
+
+def test_f113_changes_that_tell_no_changed_columns_keep_their_rows_too() -> None:
+    made = Slice(THREE, narrow=True).decided(
+        ArchiveEvidence(AGED), change(U, 19, 3, OLD), change(D, 20, 3, NEW), change(D, 21, 1)
+    )
+
+    assert made == {3: (ARCHIVE, OLD, 20), 1: (ARCHIVE, OLD, 21)}
 
 
 @pytest.mark.parametrize(
