@@ -1,5 +1,6 @@
 """What is wrong with a config file?  One line each: path in the file, fault, way out."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -53,7 +54,7 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
         close = get_close_matches(str(fault["loc"][-1]), known, n=1)
         near = f"the nearest is {close[0]}; " if close else ""
         return f"unknown key; {near}known: {', '.join(known)}"
-    if fault["input"] is None and kind != "missing":
+    if (fault["input"] is None and kind != "missing") or kind == "string_too_short":
         way_out = "" if _is_required(schema, fault["loc"]) else ", or remove the line"
         return f"is empty; write its value{way_out}"
     if kind.startswith("time_delta"):
@@ -62,12 +63,28 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
         return "is no moment; write it with its offset, such as 2026-03-28T01:00:00Z"
     if kind == "zoneinfo_str":
         return no_zone(fault["input"])
-    return WORDS.get(kind) or _in_the_librarys_words(fault)
+    return WORDS.get(kind) or _of_type(kind, fault["input"]) or _in_the_librarys_words(fault)
+
+
+def _of_type(kind: str, value: Any) -> str:
+    """What a plain value must be; empty if *kind* is another fault."""
+    section = {"dict": "a mapping", "list": "a list"}.get(type(value).__name__)
+    shown = section or json.dumps(value, default=str)
+    if kind == "string_type":
+        return f"must be a text, not {shown}{'' if section else '; write it in quotes'}"
+    if kind == "bool_type":
+        return f"must be true or false without quotes, not {shown}"
+    if kind in ("int_type", "int_from_float", "float_type"):
+        must = "a number" if kind == "float_type" else "a whole number"
+        is_one = isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value.strip())
+        return f"must be {must}, not {shown}{'; remove the quotes' if is_one else ''}"
+    return ""
 
 
 def _in_the_librarys_words(fault: Any) -> str:
     message = str(fault["msg"]).removeprefix("Value error, ")
     message = re.sub(r"^input should be", "must be", message[:1].lower() + message[1:])
+    message = re.sub(r"\b(\d+)000 microseconds", r"\1 milliseconds", message)
     return f"{message}, not {fault['input']!r}" if fault["type"] in CHOICES else message
 
 

@@ -27,7 +27,7 @@ from checks.day_tallies import (
 )
 from checks.fences import Fences, passed
 from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import OneOrMore, Span
+from checks.numbers import Days, OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ProofError, UnreachableError
@@ -70,7 +70,7 @@ class DayCounts:
 
     columns: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    days: OneOrMore = 7
+    days: Days = 7
     zone: str = ""
     wall: str = ""
     tries: OneOrMore = 3

@@ -9,15 +9,19 @@ from datetime import timedelta
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from monitor.config.model import Config, HttpSettings
 from pipeline.authorities import is_loopback, without_login
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule, TlsSettings
+from pipeline.sources.limits import limits_of
 from pipeline.tls import tls_faults
 from pipeline.transports.security import contradictions
 
 TRANSPORT: str = Config.model_fields["transport"].default
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
+_SHORTEST_PACE, _SHORTEST_DEADLINE = timedelta(milliseconds=100), timedelta(seconds=10)
 _SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours
 _LONGEST_HOST = 253
 _BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
@@ -36,6 +40,7 @@ def mistakes(config: Config) -> list[str]:
         *_of_bases(config),
         *_of_sources(config),
         *_of_servers(config),
+        *_of_limits(config),
         *_of_numbers(config),
         *_places(config),
         *(
@@ -45,6 +50,7 @@ def mistakes(config: Config) -> list[str]:
         ),
         *(f"{at}.{fault}" for at, client in tls_clients(config) for fault in tls_faults(client)),
         *_of_tiers(config),
+        *_of_paces(config),
     ]
 
 
@@ -193,6 +199,17 @@ def _of_servers(config: Config) -> Iterator[str]:
                 yield f"{at}.follow_hosts[{number}]: {fault}"
 
 
+def _of_limits(config: Config) -> Iterator[str]:
+    for i, source in enumerate(config.sources):
+        try:
+            limits = limits_of(source.options)
+        except ValidationError:  # told where the source is made, which knows its options
+            continue
+        if limits.call < limits.statement:
+            told = f"{limits.call} is below limits.statement, {limits.statement}; raise it"
+            yield f"sources[{i}].options.limits.call: {told}"
+
+
 def _of_numbers(config: Config) -> Iterator[str]:
     tuning, upkeep = config.pipeline, config.pipeline.upkeep
     least = {
@@ -288,6 +305,26 @@ def _no_brokers(text: str) -> str:
         if not is_host(host.removeprefix("[").removesuffix("]")) or not port_is_one:
             return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
     return ""
+
+
+def _of_paces(config: Config) -> Iterator[str]:
+    """Durations that contradict each other: no table could ever be ready, or no job end."""
+    schedule, readiness = config.schedule, config.readiness
+    for name in ("land", "merge", "watch", "probe", "deliver", "upkeep", "prune"):
+        if getattr(schedule, name) < _SHORTEST_PACE:
+            yield f"schedule.{name}: must be 100ms at least"
+    for name in ("land", "merge", "upkeep"):
+        deadline = getattr(schedule, f"{name}_deadline")
+        if deadline < _SHORTEST_DEADLINE:
+            yield f"schedule.{name}_deadline: must be 10s at least; Spark needs as long to begin"
+        elif deadline < (pace := getattr(schedule, name)):
+            yield f"schedule.{name}_deadline: {deadline} is below schedule.{name}, {pace}"
+    if readiness.heartbeat_age <= config.heartbeat:
+        told = f"{readiness.heartbeat_age} is not above heartbeat, {config.heartbeat}"
+        yield f"readiness.heartbeat_age: {told}; no table would be READY: raise it"
+    if readiness.sample_age <= schedule.watch:
+        told = f"{readiness.sample_age} is not above schedule.watch, {schedule.watch}"
+        yield f"readiness.sample_age: {told}; no table would be READY: raise it"
 
 
 def _of_tiers(config: Config) -> Iterator[str]:

@@ -77,8 +77,8 @@ class ReadinessSettings:
 
     def budget(self, tier: int) -> timedelta:
         """The longest lag that is not late for a table of *tier*."""
-        known = {int(name): lag for name, lag in self.lag_budget.items()}
-        return known.get(tier, known[max(known)])
+        known = _by_tier(self.lag_budget)
+        return known.get(tier, known[max(known)] if known else timedelta())
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class Config(BaseModel):
     def _cycles(self) -> Mapping[int, timedelta]:
         if self.schedule.cycles is None:
             return {LOW: self.readiness.budget(LOW) / 3}
-        return {int(tier): cycle for tier, cycle in self.schedule.cycles.items()}
+        return _by_tier(self.schedule.cycles)
 
     @property
     def policy(self) -> ReadinessPolicy:
@@ -229,3 +229,8 @@ class Config(BaseModel):
     def plans(self) -> tuple[CheckPlan, ...]:
         """The probes that run."""
         return self.probes
+
+
+def _by_tier(told: Mapping[str, timedelta]) -> dict[int, timedelta]:
+    """Without names that are no tiers: those are refused, once the rest is judged, too."""
+    return {int(name): length for name, length in told.items() if name.isdecimal()}

@@ -15,6 +15,7 @@ from yaml.reader import ReaderError
 
 from pipeline.errors import ConfigError
 
+_DEEPEST = 100
 _INDEX = re.compile(r"\[(\d+)\]")
 _Step = tuple[yaml.Mark, yaml.Node, str]
 """Where a part of a key stands, what is below it, and the rest of the key."""
@@ -130,7 +131,23 @@ def _into_mapping(node: yaml.Node, rest: str) -> _Step | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's own rule for a key that stands twice is that the last one wins, silently."""
+    """YAML's own rule for a key that stands twice is that the last one wins, silently.
+
+    Neither does it bound how deep a file is nested, which each reader of it follows.
+    """
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse what is nested deeper than anything that a config says."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            what = f"is nested deeper than {_DEEPEST} levels"
+            raise yaml.composer.ComposerError(None, None, what, mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a mapping that names one key twice."""

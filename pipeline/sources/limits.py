@@ -4,14 +4,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from pipeline.durations import with_durations
 from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
 
 RUNNING, LAG, RATE, TIME = "running", "lag", "rate", "time"
 """Brakes of a re-reading, by the limit that they keep: as in metrics."""
+_Time = Annotated[timedelta, Field(ge=timedelta(milliseconds=100))]
+"""Servers count milliseconds, and take 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,13 @@ class Limits:
     that is ``lag`` behind.
     """
 
-    statement: timedelta = timedelta(seconds=5)
-    call: timedelta = timedelta(seconds=20)
-    connect: timedelta = timedelta(seconds=5)
-    rows: int = 5_000_000
-    running: int = 64
-    rate: int = 0
-    lag: timedelta = timedelta(seconds=30)
+    statement: _Time = timedelta(seconds=5)
+    call: _Time = timedelta(seconds=20)
+    connect: _Time = timedelta(seconds=5)
+    rows: Annotated[int, Field(ge=1)] = 5_000_000
+    running: Annotated[int, Field(ge=1)] = 64
+    rate: Annotated[int, Field(ge=0)] = 0
+    lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)
 
     @property
     def answer(self) -> timedelta:
@@ -68,5 +71,4 @@ class Limits:
 
 def limits_of(options: Mapping[str, Any]) -> Limits:
     """Those that a source's *options* set, which are checked where the source is made."""
-    made: Limits = TypeAdapter(Limits).validate_python(options.get("limits", {}))
-    return made
+    return with_durations(TypeAdapter[Limits](Limits).validate_python, options.get("limits", {}))

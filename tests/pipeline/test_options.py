@@ -106,7 +106,7 @@ def test_what_stands_in_a_section_of_its_own_is_no_option(name: str) -> None:
         pytest.param({"folder": 3}, "options.folder: must be", id="a number for a path"),
         pytest.param(
             {"limits": {"rows": "many"}},
-            "options.limits.rows: must be a valid integer",
+            'options.limits.rows: must be a whole number, not "many"',
             id="inside a section",
         ),
         pytest.param(

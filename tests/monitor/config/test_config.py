@@ -199,7 +199,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             "alerts.routes[0].table: unknown key; the nearest is tables; known: ",
             id="an unknown key of a route",
         ),
-        pytest.param("http: {port: '80'}", "http.port: must be a valid int", id="a text"),
+        pytest.param("http: {port: '80'}", "http.port: must be a whole number", id="a text"),
         pytest.param("http: {port: 99999}", "http.port: 99999 is no port; write", id="a port"),
         pytest.param(
             "store: mysql://u:p@h/x", "store: must be the path of a file, of SQLite", id="a store"

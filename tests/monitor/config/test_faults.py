@@ -87,3 +87,60 @@ def test_what_is_of_another_kind_is_told_without_a_librarys_words(more: str, lin
 )
 def test_what_is_no_yaml_is_told_with_its_line(text: str, line: str) -> None:
     assert faults(text) == [line]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        pytest.param(
+            "port: 3306",
+            "port: '3306'",
+            'sources[0].port: must be a whole number, not "3306"; remove the quotes',
+            id="a number in quotes",
+        ),
+        pytest.param(
+            "port: 3306",
+            "port: many",
+            'sources[0].port: must be a whole number, not "many"',
+            id="a word",
+        ),
+        pytest.param(
+            "port: 3306",
+            "port: 33.5",
+            "sources[0].port: must be a whole number, not 33.5",
+            id="a fraction",
+        ),
+        pytest.param(
+            "user: sluice",
+            "user: sluice\n    follow_collector: 'no'",
+            'sources[0].follow_collector: must be true or false without quotes, not "no"',
+            id="a truth in quotes",
+        ),
+        pytest.param(
+            "lake: lake",
+            "lake: lake\ndisks: {free_share: '0.2'}",
+            'disks.free_share: must be a number, not "0.2"; remove the quotes',
+            id="a fraction in quotes",
+        ),
+        pytest.param(
+            "user: sluice",
+            "user: true",
+            "sources[0].user: must be a text, not true; write it in quotes",
+            id="a truth for a text",
+        ),
+        pytest.param(
+            "user: sluice",
+            "user: [a]",
+            "sources[0].user: must be a text, not a list",
+            id="a list for a text",
+        ),
+        pytest.param(
+            "lake: lake", "lake: ''", "lake: is empty; write its value", id="an empty text"
+        ),
+        pytest.param(
+            "lake: lake", "lake: lake\nstore: ''", f"store: {REMOVE}", id="one with a default"
+        ),
+    ],
+)
+def test_a_value_of_another_type_is_shown_with_the_way_out(old: str, new: str, line: str) -> None:
+    assert faults(MINIMAL.replace(old, new)) == [line]

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load, parse
+from monitor.config.file import Faults, load, parse
+from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
@@ -16,9 +17,13 @@ SECOND = """
     prefix: """
 
 
-def faults(text: str) -> list[str]:
+def built_faults(text: str) -> list[str]:
+    return faults(text, unbuilt)
+
+
+def faults(text: str, also: Faults = lambda _: ()) -> list[str]:
     try:
-        parse(text, PLACE)
+        parse(text, PLACE, also)
     except ConfigError as error:
         return [without_place(line) for line in str(error).splitlines()]
     return []
@@ -182,6 +187,27 @@ def test_a_mirror_answers_at_an_address(url: str) -> None:
             "schedule: {cycles: {2: PT15M}}",
             "schedule.cycles.2: 0:15:00 is not below its lag_budget",
         ),
+        ("schedule: {cycles: {x: 1h}}", "schedule.cycles.x: is no tier that can wait"),
+        ("schedule: {land: 99ms}", "schedule.land: must be 100ms at least"),
+        ("schedule: {prune: 1ms}", "schedule.prune: must be 100ms at least"),
+        ("schedule: {land_deadline: 1s}", "schedule.land_deadline: must be 10s at least"),
+        (
+            "schedule: {merge: 2h}",
+            "schedule.merge_deadline: 0:30:00 is below schedule.merge, 2:00:00",
+        ),
+        (
+            "readiness: {heartbeat_age: 1s}",
+            "readiness.heartbeat_age: 0:00:01 is not above heartbeat, 0:00:01; no table would be",
+        ),
+        ("heartbeat: 15s", "readiness.heartbeat_age: 0:00:15 is not above heartbeat, 0:00:15"),
+        (
+            "schedule: {watch: 1m}",
+            "readiness.sample_age: 0:01:00 is not above schedule.watch, 0:01:00",
+        ),
+        (
+            "probes: {day_counts: {days: 3661}}",
+            "probes.day_counts.days: must be less than or equal to 3660",
+        ),
         ("pipeline: {urgent_rows: 0}", "pipeline.urgent_rows: must be 1 at least"),
         ("pipeline: {batch_rows: 0}", "pipeline.batch_rows: must be 1 at least"),
         ("pipeline: {small_batch_rows: -1}", "pipeline.small_batch_rows: must be 0 at least"),
@@ -302,7 +328,7 @@ def test_a_file_of_another_encoding_is_told(tmp_path: Path) -> None:
 
 def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> None:
     assert faults(MINIMAL.replace("port: 3306", "port: x")) == [
-        "sources[0].port: must be a valid integer"
+        'sources[0].port: must be a whole number, not "x"'
     ]
     assert faults("lake: l\nkafka: k:1\nsources: []") == ["sources: needs one at least"]
 
@@ -403,3 +429,46 @@ def test_f160_a_server_to_follow_is_a_host_or_a_host_and_a_port(listed: str, *, 
         if fine
         else [f"sources[0].follow_hosts[0]: {listed!r} is no server; write host or host:port"]
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("running: -1", ".running: must be greater than or equal to 1"),
+        ("running: 0", ".running: must be greater than or equal to 1"),
+        ("rows: 0", ".rows: must be greater than or equal to 1"),
+        ("rate: -5", ".rate: must be greater than or equal to 0"),
+        ("statement: 0s", ".statement: must be greater than or equal to 100 milliseconds"),
+        ("call: -PT1S", ".call: must be greater than or equal to 100 milliseconds"),
+        ("connect: 0s", ".connect: must be greater than or equal to 100 milliseconds"),
+        ("lag: -PT1S", ".lag: must be greater than or equal to 0 seconds"),
+        ("statement: 10s, call: 5s", ".call: 0:00:05 is below limits.statement, 0:00:10"),
+    ],
+)
+def test_limits_that_ask_nothing_or_without_end_are_refused(said: str, line: str) -> None:
+    (told,) = built_faults(MINIMAL + f"    options: {{limits: {{{said}}}}}\n")
+
+    assert told.startswith(f"sources[0].options.limits{line}")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["schedule: {cycles: {x: 1h}}", "readiness: {lag_budget: {x: 1h}}"]
+)
+@pytest.mark.parametrize("kafka", ["kafka: 127.0.0.1:9092", ""])
+def test_a_tier_that_is_none_is_told_beside_what_else_is_wrong(wrong: str, kafka: str) -> None:
+    text = MINIMAL.replace("kafka: 127.0.0.1:9092", kafka) + f"    kind: nosuch\n{wrong}"
+
+    told = built_faults(text)
+
+    assert any(
+        line.startswith(("schedule.cycles.x: is no", "readiness.lag_budget: ")) for line in told
+    )
+    assert any(line.startswith("sources[0].kind: ") for line in told)
+    assert any(line.startswith("kafka: is required") for line in told) == (not kafka)
+
+
+@pytest.mark.parametrize("deep", [101, 3_000])
+def test_a_file_that_is_nested_without_end_is_told_with_its_line(deep: int) -> None:
+    (told,) = faults("lake: l\nkafka: " + "[" * deep + "]" * deep)
+
+    assert told == "is not YAML: is nested deeper than 100 levels (line 2, column 107)"

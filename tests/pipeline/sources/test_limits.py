@@ -54,3 +54,4 @@ def test_limits_are_those_of_the_sources_options() -> None:
 
     assert limits_of(told) == Limits(running=200, rate=5_000, lag=timedelta(seconds=10))
     assert limits_of({}) == Limits()
+    assert limits_of({"limits": {"lag": "10s"}}) == Limits(lag=timedelta(seconds=10))
