@@ -301,6 +301,7 @@ class App:
             self.clocks.ailment,
             self.census.rows,
             copies=self._copy_ailments,
+            brokers=self.retention.trouble,
             disks=Disks(places(self.config.store, self.config.lake), self.config.disks).look,
         )
         return Cycle(

@@ -343,8 +343,8 @@ def _needed(retentions: Mapping[str, Sequence[Retention]]) -> dict[tuple[str, st
 
 
 def _concerns(part: Component, table: Table) -> bool:
-    """Whether the table's changes pass the part: its own sources and collectors, or Spark."""
+    """Whether the table's changes pass the part: its own sources and collectors, brokers, Spark."""
     kind, _, name = part.name.partition(":")
     if kind in ("source", "collector", "clock"):
         return name in table.sources
-    return kind == "worker"
+    return kind in ("worker", own.KAFKA)

@@ -11,7 +11,7 @@ from monitor.schedule import Job
 
 Work = Callable[[], object]
 CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
-RETENTION = timedelta(minutes=2)
+RETENTION = timedelta(seconds=30)  # after which it is known that the brokers do not answer
 PUBLISH = timedelta(seconds=30)
 LINEAGE = timedelta(seconds=5)
 

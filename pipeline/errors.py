@@ -9,6 +9,12 @@ def worded(text: str, what: str) -> str:
     return text if text.strip() else f"{what}, without a word why; see the log"
 
 
+def class_and_text(error: Exception) -> str:
+    """What another's *error* says, with its class once: texts of kafka-python begin with it."""
+    name, text = type(error).__name__, str(error)
+    return text if text.startswith(f"{name}: ") else f"{name}: {text}"
+
+
 class SluiceError(Exception):
     """Root of every error Sluice raises on purpose; its text is never empty."""
 

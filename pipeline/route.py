@@ -9,7 +9,7 @@ from pipeline.settings import TableRule
 
 T = TypeVar("T")
 _KNOWN = 100_000  # shards whose rule, and table, is remembered
-PARTS = ("merging", "worker", "lake", "store", "storm")
+PARTS = ("kafka", "merging", "worker", "lake", "store", "storm")
 """What holds tables up, or is a part of their way, and is called so in incidents."""
 KINDS_OF_PARTS = (*("source", "collector", "clock", "retention", "channel", "job", "rule", "disk"),)
 """The same where there are several: ``source:shop``."""

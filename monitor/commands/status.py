@@ -76,7 +76,8 @@ def _incident(one: dict[str, Any]) -> str:
     about = f"{one['about']} {one['check']}".strip()
     held = f", in the hands of {one['acknowledged']}" if one.get("acknowledged") else ""
     named = f" (incident {one['id']}{held})" if one.get("id") else ""
-    return f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}{named}"
+    reason = one["reason"].removeprefix(f"{one['about']}: ")  # a part's begins with its name
+    return f"{one['severity']} {one['state']} {one['kind']} {about}: {reason}{named}"
 
 
 def _tables(rows: list[dict[str, Any]]) -> "Table":

@@ -24,7 +24,7 @@ CHECKS = frozenset({*KINDS, "collected"})
 """What the service itself rules on, beside the probes."""
 OF_COPIES = "copy:"
 OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
-ALONE = ("worker", "store")  # parts of the way whose names have no dot and no colon
+ALONE = ("kafka", "worker", "store")  # parts of the way whose names have no dot and no colon
 
 
 def strangers(

@@ -186,13 +186,13 @@ class HeartbeatWriter:
         if self._heart is None or address != self._address:
             self.close()
             host, port = address
-            log.info("heartbeats go to", source=self.settings.name, host=host, port=port)
             server = self.connect(replace(self.settings, host=host, port=port))
             server.prepare_heartbeat()
             known = self.fences.of(self.settings.name)
             highest = max(self.newest(), known[-1].number if known else -1)
             self._server, self._heart = server, Heart(server, highest)
             self._address = address
+            log.info("heartbeats go to", source=self.settings.name, host=host, port=port)
         return self._heart
 
     def _where(self) -> tuple[str, int]:

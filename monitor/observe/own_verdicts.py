@@ -37,6 +37,7 @@ ANEW_TOLD = timedelta(
 SHOWN_ALONE = 5  # tables by name
 MERGING = "merging"
 STORE = "store"
+KAFKA = "kafka"
 CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
@@ -52,16 +53,18 @@ class Component:
 def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
     """One verdict on a part of the way; all that suffers from it shares its cause.
 
-    A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
-    fails because the store does shares the store's cause.
+    A collector whose source is down cannot read, and one whose brokers are down cannot write: while
+    that lasts, it suffers from it too.  What fails because store or brokers do shares their cause.
     """
     if not part.ailment:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
     read = source_of(part.name.removeprefix("collector:"))
-    down = next((one for one in parts if one.name == read and one.ailment), part)
-    store = next((one for one in parts if one.name == STORE and one.ailment), None)
-    if store is not None and f"{store.ailment.partition(': ')[0]}: " in part.ailment:
-        down = store
+    needed = (read, KAFKA) if part.name.startswith("collector:") else (read,)
+    down = next((one for one in parts if one.name in needed and one.ailment), part)
+    for one in parts:
+        first = one.ailment.partition(": ")[0]
+        if first and one.name in (KAFKA, STORE) and f"{first}: " in part.ailment:
+            down = one
     return _blaming(part.name, part.check, down, at)
 
 

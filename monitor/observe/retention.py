@@ -50,6 +50,7 @@ class RetentionWatch:
     clock: Callable[[], datetime]
     asking: SideBySide[None] = field(init=False)
     _topics: dict[str, Topics] = field(default_factory=dict)
+    _troubles: dict[str, str] = field(default_factory=dict)
     _emptied: dict[str, tuple[datetime]] = field(default_factory=dict)
     _backlogs: dict[str, tuple[BacklogSample, ...]] = field(default_factory=dict)
 
@@ -65,14 +66,29 @@ class RetentionWatch:
     def _ask(self, source: SourceSettings) -> None:
         transport = self.transport(source.name)
         try:
+            transport.topics(every_topic(source))
+        except SluiceError as error:
+            if self._troubles.get(source.name) != str(error):
+                log.warning("Kafka does not answer", source=source.name, why=str(error))
+            self._troubles[source.name] = str(error)
+            return
+        self._troubles.pop(source.name, None)
+        try:
             told = transport.settings(every_topic(source))
             at = self.clock()
             ends = transport.ends([topic.name for topic in told])
         except SluiceError as error:
-            log.info("topics were not described", source=source.name, why=str(error))
+            log.warning("topics were not described", source=source.name, why=str(error))
             return
         kept = {topic.name: retention.topic_kept(topic.settings) for topic in told}
         self._topics[source.name] = Topics(kept, at, ends)
+
+    def trouble(self) -> str:
+        """Why the brokers did not list the topics of a source when last asked; empty if they did.
+
+        That settings may not be read is no trouble of the brokers.
+        """
+        return next(iter(tuple(self._troubles.values())), "")
 
     def retentions(self, look: Sampling) -> Mapping[str, tuple[Retention, ...]]:
         """The retention of all that holds something for us, by source."""

@@ -10,7 +10,7 @@ from monitor.board import ChannelView, DiskView, JobView, RereadView
 from monitor.observe.channels import channel_views
 from monitor.observe.heartbeat import HeartbeatWriter
 from monitor.observe.lately import Lately
-from monitor.observe.own_verdicts import STORE, Component
+from monitor.observe.own_verdicts import KAFKA, STORE, Component
 from monitor.observe.reread_progress import Estimates, RereadProgress, progress
 from monitor.observe.sampler import Sampling
 from monitor.schedule import Schedule
@@ -41,17 +41,19 @@ class ServiceState:
     estimates: Estimates = lambda _: {}
     lately: Lately = field(default_factory=Lately)
     copies: Callable[[], Mapping[str, str]] = dict
+    brokers: Callable[[], str] = str  # why they do not answer; empty while they do
     disks: Callable[[], Sequence[DiskView]] = tuple
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
     ) -> tuple[Component, ...]:
-        """Sources, collectors, the Spark process, ways to people, jobs that report themselves."""
+        """Sources, brokers, collectors, the Spark process, ways to people, other jobs."""
         sources = [
             Component(f"source:{p.settings.name}", "service", p.ailment) for p in self.heartbeats
         ]
         names = [one.settings.name for one in self.heartbeats]
         sources += [Component(f"clock:{name}", "clock", self.doubts(name, now)) for name in names]
+        brokers = Component(KAFKA, "service", self.brokers())
         collectors = [
             Component(f"collector:{name}", "service", _ailment(look, name)) for name in look.sources
         ]
@@ -64,7 +66,7 @@ class ServiceState:
         copies = [self._copy(*one, look, now) for one in self.copies().items()]
         kept = [Component(STORE, STORE, self.store.database.ailment)]
         kept += [Component(f"disk:{one.name}", "disk", one.ailment) for one in self.disks()]
-        return (*sources, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
+        return (*sources, brokers, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
         """Every configured way to people, and any other that letters were meant for."""

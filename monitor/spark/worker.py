@@ -35,6 +35,7 @@ from monitor.spark.wire import (
 )
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import ArchiveWord
+from pipeline.errors import SluiceError
 from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed, SparkWork
@@ -193,6 +194,10 @@ class RequestServer:
     def _answer(self, request: Request) -> None:
         try:
             reply = self._with_jobs(self._do(request))
+        except SluiceError as error:  # foreseen: no traceback
+            if not self._silent:
+                log.warning("request failed", verb=request.verb.value, why=str(error))
+            reply = Reply(request.id, failure=as_failure(error))
         except Exception as error:  # the boundary of one job, in its own process
             if not self._silent:
                 log.exception("request failed", verb=request.verb.value)

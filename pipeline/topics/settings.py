@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
-from pipeline.errors import UnreachableError
+from pipeline.errors import UnreachableError, class_and_text
 from pipeline.finding import Demand, Effect, Finding, unmet
 
 COMPACTED = Demand(
@@ -105,7 +105,7 @@ def topic_facts(
         finally:
             admin.close()
     except (KafkaError, OSError) as error:
-        msg = f"Kafka at {','.join(cluster['bootstrap_servers'])}: {type(error).__name__}: {error}"
+        msg = f"Kafka at {','.join(cluster['bootstrap_servers'])}: {class_and_text(error)}"
         raise UnreachableError(msg) from error
 
 

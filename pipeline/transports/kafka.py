@@ -28,7 +28,7 @@ from kafka.errors import (
     for_code,
 )
 
-from pipeline.errors import UnreachableError
+from pipeline.errors import UnreachableError, class_and_text
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import KafkaSecurity
 from pipeline.topics.records import LastRecord, drain, newest
@@ -196,7 +196,7 @@ class KafkaTransport:
                 self.close()
                 if isinstance(error, UnreachableError):
                     raise
-                msg = f"Kafka at {self.bootstrap}: {type(error).__name__}: {error}"
+                msg = f"Kafka at {self.bootstrap}: {class_and_text(error)}"
                 if isinstance(error, KafkaTimeoutError) and self.security != KafkaSecurity():
                     msg += "; a login that the brokers refuse looks so, too: see kafka_security"
                 raise UnreachableError(msg) from error

@@ -194,10 +194,14 @@ class FakeKafka:
     end: int = 0
     silent: bool = False
 
-    def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Its retention."""
+    def topics(self, pattern: str) -> Mapping[str, str]:
+        """It, with no id."""
         if self.silent:
             raise UnreachableError("Kafka at k: timed out")
+        return {"shop.shop.users": ""}
+
+    def settings(self, pattern: str) -> Sequence[TopicFacts]:
+        """Its retention."""
         kept = {"retention.ms": str(self.retention // timedelta(milliseconds=1))}
         return (TopicFacts("shop.shop.users", settings=kept),)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,6 +18,7 @@ from monitor.schedule import Running
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from pipeline.errors import UnreachableError
+from pipeline.transports.kafka import KafkaTransport
 from tests.alerts.outboxes import ScriptedChannel
 from tests.monitor.rig import NOON, USERS
 
@@ -187,6 +189,22 @@ def test_the_spark_process_ails_when_a_merge_alone_is_overdue(start: Start, time
     time.now += timedelta(minutes=31)
 
     assert parts(app, time)["worker"].startswith("overdue, running since 2026-03-29T12:00")
+
+
+def test_brokers_that_do_not_answer_are_an_incident_with_their_address(
+    start: Start, time: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object, __: str) -> NoReturn:
+        raise UnreachableError("Kafka at 127.0.0.1:9: connection refused")
+
+    app = start()
+    monkeypatch.setattr(KafkaTransport, "topics", refuse)
+
+    app.retention.ask()
+    watched(app, time, 3)
+
+    found = {one.cause.subject: one.ruling.reason for one in app.store.incidents.open()}
+    assert found["kafka"] == "kafka: Kafka at 127.0.0.1:9: connection refused"
 
 
 def test_working_channels_are_on_the_board_and_alarm_nobody(start: Start, time: Clock) -> None:

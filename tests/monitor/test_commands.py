@@ -136,6 +136,15 @@ def test_status_shows_tables_and_incidents(rig: Rig, sluice: Callable[..., Resul
     assert "critical firing lost shop.orders range_counts" in result.output
 
 
+def test_status_names_a_part_that_is_down_once(rig: Rig, sluice: Callable[..., Result]) -> None:
+    rig.facts.broken["source:shop"] = "source:shop: down: connection refused"
+    rig.cycle.watch()
+
+    output = sluice(status.COMMAND).output
+
+    assert "critical firing service source:shop: down: connection refused" in output
+
+
 def test_status_begins_with_what_a_person_must_know_first(
     rig: Rig, sluice: Callable[..., Result]
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_route_that_would_never_be_taken_is_refused(text: str, line: str) -> N
         "tables: 'source:sh*'",
         "tables: 'collector:*'",
         "tables: worker",
+        "tables: kafka",
         "tables: 'channel:log'",
         "tables: 'job:*'",
         "tables: 'shop.*'",

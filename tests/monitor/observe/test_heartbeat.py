@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from monitor.observe.heartbeat import FOLLOW, FenceBook, HeartbeatWriter, thinned
 from monitor.store.store import ServiceStore
@@ -152,6 +153,27 @@ def test_f160_no_heartbeat_goes_to_a_server_that_the_config_does_not_name(
     assert "add it to follow_hosts of shop" in heartbeat.ailment
     assert heartbeat.followed().host == "a"
     assert set(way.servers) == {"a"}
+
+
+def test_where_heartbeats_go_is_logged_once_and_only_after_it_works(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> NoReturn:
+        raise UnreachableError("down: connection refused")
+
+    heartbeat = _pulse(store, Way())
+    with capture_logs() as logs:
+        with monkeypatch.context() as down:
+            down.setattr(FakeServer, "prepare_heartbeat", refuse)
+            for _ in range(3):
+                with pytest.raises(UnreachableError):
+                    heartbeat.beat()
+        before = list(logs)
+        heartbeat.beat()
+        heartbeat.beat()
+
+    assert before == []
+    assert [one["event"] for one in logs] == ["heartbeats go to"]
 
 
 def test_a_silent_collector_leaves_the_pulse_where_it_is(store: ServiceStore) -> None:

@@ -39,6 +39,28 @@ def test_a_part_that_is_down_is_named_once(ailment: str, told: str) -> None:
     assert (verdict.ruling.reason, verdict.cause) == (told, "source:shop")
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(Component("kafka", "service", "Kafka at k:9: refused"), id="themselves"),
+        pytest.param(Component("collector:shop", "service", "500: timed out"), id="a collector"),
+        pytest.param(Component("worker", "worker", "Kafka at k:9: timed out"), id="landing"),
+    ],
+)
+def test_what_fails_because_the_brokers_do_has_them_as_its_cause(part: Component) -> None:
+    brokers = Component("kafka", "service", "Kafka at k:9: refused")
+
+    verdict = of_part(part, NOON, (brokers, part))
+
+    assert (verdict.ruling.reason, verdict.cause) == ("kafka: Kafka at k:9: refused", "kafka")
+
+
+def test_a_disk_that_is_full_is_not_blamed_on_the_brokers() -> None:
+    brokers = Component("kafka", "service", "Kafka at k:9: refused")
+
+    assert of_part(Component("worker", "worker", "disk full"), NOON, (brokers,)).cause == "worker"
+
+
 def test_every_part_that_is_blamed_is_known_by_its_name_to_who_names_tables() -> None:
     """Whatever is called so must be no table, or their incidents would be one."""
     router = Router((TableRule(r"x\.(.*)", r"\1"),))
@@ -65,7 +87,7 @@ def _parts() -> list[str]:
     )
     look = cast(Any, SimpleNamespace(sources=["shop"], troubles={}))
     found = state.parts(look, [cast(Any, SimpleNamespace(name="log", ailment=""))], NOON)
-    assert len(found) == 7
+    assert len(found) == 8
     return [part.name for part in found]
 
 

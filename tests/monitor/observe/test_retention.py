@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from alerts.model import AlertKind, IncidentState
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.sampler import Sampling
+from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.sources.source import LogBacklog
 from pipeline.transports.transport import Transport
@@ -74,6 +76,35 @@ def test_kafka_that_stops_answering_is_believed_on_what_it_said(rig: Rig) -> Non
     rig.round()
 
     assert TOPIC in rig.current.board.headroom
+
+
+def test_brokers_that_do_not_answer_are_told_with_their_address_until_they_do(rig: Rig) -> None:
+    rig.kafka.silent = True
+    with capture_logs() as logs:
+        rig.retention.ask()
+        rig.retention.ask()
+    down = rig.retention.trouble()
+    rig.kafka.silent = False
+
+    rig.retention.ask()
+
+    told = [(one["log_level"], one["event"], one["why"]) for one in logs]
+    assert told == [("warning", "Kafka does not answer", "Kafka at k: timed out")]
+    assert down == "Kafka at k: timed out"
+    assert rig.retention.trouble() == ""
+
+
+def test_settings_that_may_not_be_read_are_no_trouble_of_the_brokers(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str) -> NoReturn:
+        raise UnreachableError("Kafka at k: may not describe settings")
+
+    monkeypatch.setattr(rig.kafka, "settings", refuse)
+
+    rig.retention.ask()
+
+    assert rig.retention.trouble() == ""
 
 
 def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are_described(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from demo.processes import wait_until
 from monitor.spark.wire import Reply, Request, Verb, load_reply
@@ -221,10 +222,13 @@ def test_a_failure_that_was_foreseen_ends_nothing(bench: Bench) -> None:
     bench.lane.error = HeldError("lane_taken", "another writer")
     bench.lane.gates["land"].set()
 
-    bench.take(_land(1), _land(2))
-    _wait_for(lambda: len(bench.ids()) == 2)
+    with capture_logs() as logs:
+        bench.take(_land(1), _land(2))
+        _wait_for(lambda: len(bench.ids()) == 2)
 
     assert not bench.crashed.is_set()
+    told = [(one["log_level"], one["event"], "exc_info" in one) for one in logs]
+    assert told == [("warning", "request failed", False)] * 2
 
 
 def test_a_stop_ends_what_runs_and_begins_nothing_that_waits(bench: Bench) -> None:
