@@ -39,7 +39,7 @@ CARRIED = {
     "starlette",
 }  # of fastapi, uvicorn, pydantic, pyspark
 BEHIND = {"crc32c"}  # kafka-python imports it where it is installed
-FILES = ("pyproject.toml", "README.md", "LICENSE", "jars.lock")
+FILES = ("pyproject.toml", "README.md", "LICENSE", "jars.lock", "MANIFEST.in", "clean_build.py")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(jars.ROOT / part, copy / part, ignore=ignored)
     for file in FILES:
         shutil.copy(jars.ROOT / file, copy)
+    stale = copy / "build/lib/monitor/commands/gone.py"  # of an earlier build
+    stale.parent.mkdir(parents=True)
+    stale.touch()
     _run(_uv(), "build", "--wheel", "--no-build-isolation", "--python", sys.executable, cwd=copy)
     (built,) = (copy / "dist").glob("*.whl")
     return built
@@ -63,6 +66,7 @@ def test_f180_the_wheel_has_what_the_service_reads_and_nothing_of_the_tests(whee
     data = {name.partition("/data/share/sluice/")[2] for name in names}
     assert tops == {"pipeline", "checks", "alerts", "monitor"}
     assert "monitor/web/status.html" in names
+    assert "monitor/commands/gone.py" not in names
     assert data >= {
         "jars.lock",
         "grafana/dashboards/overview.json",
