@@ -231,7 +231,7 @@ def test_a_position_waits_for_as_long_as_the_mirror_stands_still(
 ) -> None:
     found = [mirrored.acknowledged() for _ in range(3)]
 
-    assert all(isinstance(one, Missing) for one in found)
+    assert [type(one) for one in found] == [Missing] * 3
 
 
 def test_landing_believes_the_mirror_not_the_collector(world: World, mirrored: Mirrored) -> None:
@@ -285,4 +285,5 @@ def test_whatever_is_called_arrived_is_there(steps: list[str]) -> None:
             world.over[at] = world.over.get(at, -1) + 1
         elif verb == "ask" and isinstance(found := mirrored.acknowledged(), Acknowledged):
             needed = below[place(found.position)[1]]
+            assert needed.keys() == {USERS, BEATS}
             assert all(world.over.get(at, -1) >= end - 1 for at, end in needed.items())
