@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from monitor.config.whereabouts import whereabouts
 from pipeline.authorities import vouched
@@ -31,11 +32,30 @@ def address(server: str | None, config: Path) -> str:
     config has none that this user can read, it is the value of SLUICE_TOKEN.
     """
     if server:
-        return server.rstrip("/")
+        return _origin(server)
     known = whereabouts(config)
     found = ServiceAddress(known.address)
     found.token = known.token
     return found
+
+
+def _origin(server: str) -> str:
+    """*server* without a slash at its end.
+
+    Raises:
+        ConfigError: it is more or less than scheme, host and port.
+    """
+    try:
+        parts = urlsplit(server)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"--server {server}: {error}; write http://host:port") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigError(f"--server {server}: is no address; write http://host:port")
+    if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        msg = f"--server {server}: has more than an address"
+        raise ConfigError(f"{msg}; write {parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+    return server.rstrip("/")
 
 
 def listed(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:

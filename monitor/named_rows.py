@@ -170,7 +170,8 @@ def _range(text: str) -> WishedRange:
         first, last = int(found["first"]), int(found["last"])
         if first <= last:
             return WishedRange(first, last)
-    raise ConfigError(f"{text!r} is no range of ids; write 17..29, both of which are read")
+        raise ConfigError(f"range {text!r} ends before it begins; write {last}..{first}")
+    raise ConfigError(f"range {text!r} is not two ids; write 17..29, both of which are read")
 
 
 def _span(text: str, fail: Verdict) -> WishedRange:

@@ -3,15 +3,20 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+NEAR = 0.65  # of 1, so alike must a name be to be suggested
 MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
+
+
+def near(asked: str, known: Iterable[str]) -> str:
+    """The name most like *asked*; empty if none is near."""
+    return next(iter(get_close_matches(asked, sorted(known), n=1, cutoff=NEAR)), "")
 
 
 def nearest(asked: str, known: Iterable[str]) -> str:
     """The nearest, if one is near, and all there are; for few."""
     every = sorted(known)
-    close = get_close_matches(asked, every, n=1)
-    named = ", ".join(every) or "none yet"
-    return (f"the nearest is {close[0]}; " if close else "") + f"known: {named}"
+    close, named = near(asked, every), ", ".join(every) or "none yet"
+    return (f"the nearest is {close}; " if close else "") + f"known: {named}"
 
 
 def alike(asked: str, names: Sequence[str]) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 Verb = Callable[..., Any]
+UNKNOWN = 3
+"""Exit status of a verb that has nobody's answer."""
 CUT = (
     "Complete up to when: a date (its end, where `time_zone` is), an instant with its offset such "
     "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."

@@ -17,7 +17,7 @@ def refusal(
     *published* tells whether images are made of a table, *copies* the names of those it has.
     """
     if copy and stage is not Stage.COPY:
-        return f"stage {stage} is that of no copy; ask for stage copy"
+        return f"copy {copy!r} is asked for at stage {stage}; ask for stage copy, or name no copy"
     for name in tables:
         if stage is Stage.IMAGE and not published(name):
             return f"no images are made of {name}; name it in `publish`"

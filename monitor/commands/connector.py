@@ -1,14 +1,16 @@
 """`sluice connector`: what a source's collector is to be set to, and sets it."""
 
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from monitor.options import UNKNOWN
 from monitor.terminal import say
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
     from pipeline.collectors.registration import Registration
@@ -25,6 +27,8 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
     With --apply they are registered.  What is set to another value already stays, unless changes
     or values would get lost by it; only settings that weaken TLS are taken away.  Secrets are
     references, which the collector resolves itself.
+
+    Exit status 2: wrong usage; 3: the collector does not answer.
     """
     from monitor.config.file import load  # noqa: PLC0415  - help needs none of the three
     from monitor.config.plug_ins import unbuilt  # noqa: PLC0415
@@ -38,9 +42,14 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
         registration = asked.registration(collection_scope(found.settings, every[source]))
         if registration is None:
             raise ConfigError(f"the collector of source {source!r} is not set up from here")
-        say(
-            "\n".join(_applied(registration, as_json=as_json) if applies else _wanted(registration))
-        )
+        try:
+            lines = _applied(registration, as_json=as_json) if applies else _wanted(registration)
+        except UnreachableError as error:
+            say(str(error), err=True)
+            if as_json:
+                say(json.dumps({"error": str(error)}))
+            sys.exit(UNKNOWN)
+        say("\n".join(lines))
 
 
 def _wanted(registration: "Registration") -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REFUSED, UNASKED = 1, 3
 CENTURY = timedelta(days=36_525)
 TITLES = {
-    FindingSeverity.REFUSE: "REFUSED: changes or values would get lost",
+    FindingSeverity.REFUSE: "REFUSED: unless it is fixed, nothing runs or changes get lost",
     FindingSeverity.WARN: "WARNINGS: less can be proven",
     FindingSeverity.NOTE: "NOTES",
 }

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +12,7 @@ import click
 
 from monitor import copy_lines
 from monitor.client import address, listed, told
-from monitor.options import about_cut, asked_cut, asks_service
+from monitor.options import UNKNOWN, about_cut, asked_cut, asks_service
 from monitor.terminal import say
 
 
@@ -20,7 +21,10 @@ from monitor.terminal import say
 @about_cut
 @asks_service
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
-    """Show the answer for both stages with everything that it rests on."""
+    """Show the answer for both stages with everything that it rests on.
+
+    Exit status 0: it is known; 2: wrong usage, or no service answers; 3: an answer is unknown.
+    """
     base = address(server, config)
     question = {"table": table, **asked_cut(cut)}
     decisions = [
@@ -35,7 +39,20 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     if as_json:
         copies = {name: told for one in rows for name, told in one["copies"].items()}
         say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
-        return
+    else:
+        _show(table, answers, incidents, rows, history)
+    if any(answer["state"] == "unknown" for answer in answers):
+        sys.exit(UNKNOWN)
+
+
+def _show(
+    table: str,
+    answers: list[dict[str, Any]],
+    incidents: list[dict[str, Any]],
+    rows: list[dict[str, Any]],
+    history: list[dict[str, Any]],
+) -> None:
+    verdicts = _newest(history)
     for answer in answers:
         for line in _answer(answer, _repairs(incidents, table)):
             say(line)

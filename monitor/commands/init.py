@@ -29,19 +29,22 @@ TEMPLATE = Path(__file__).with_name("sluice.yaml")
     metavar="KIND://USER@HOST:PORT[/DATABASE]",
     help="Look at this server's catalogue and propose rules for its tables.",
 )
-@click.option("--name", default="shop", show_default=True, help="What the source is to be called.")
+@click.option("--name", show_default="shop", help="What the source is to be called.")
 @click.option(
     "--password-env",
     metavar="NAME",
     help="The environment variable that holds the user's password; by default NAME_PASSWORD.",
 )
-def init(config: Path, address: str | None, name: str, password_env: str | None) -> None:
+def init(config: Path, address: str | None, name: str | None, password_env: str | None) -> None:
     """Write a commented config; a file that is there is never overwritten."""
+    if address is None and (name is not None or password_env is not None):
+        said = "--name" if name is not None else "--password-env"
+        raise click.UsageError(f"{said} is about the server of --from-source; give that, too")
     if config.exists():
         raise ConfigError(f"{config} is there already; name another with --config")
     text = TEMPLATE.read_text(encoding="utf-8")
     if address is not None:
-        text = _proposed(text, address, name, password_env)
+        text = _proposed(text, address, name or "shop", password_env)
     try:
         with config.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,5 +1,6 @@
 """`sluice replay TABLE --where --reason`: rows that meet a condition, as the source has them."""
 
+from datetime import date
 from pathlib import Path
 
 import click
@@ -9,10 +10,19 @@ from monitor.options import asks_service, at_a_rate, reads_again, require_reason
 from monitor.rereading import ask, give_up
 
 
+def _day(_: click.Context, __: click.Parameter, told: str | None) -> str | None:
+    try:
+        return date.fromisoformat(told).isoformat() if told else None
+    except ValueError:
+        raise click.BadParameter(f"{told!r} is no day; write it as 2026-03-28") from None
+
+
 @click.command("replay")
 @click.argument("tables")
 @click.option("--where", default="", help="Columns compared with values: \"day >= '2026-03-01'\".")
-@click.option("--date", "day", help="The business day that the rows show, as 2026-03-28.")
+@click.option(
+    "--date", "day", callback=_day, help="The business day that the rows show, as 2026-03-28."
+)
 @click.option("--most", default=1_000_000, show_default=True, help="Refuse to read more rows.")
 @at_a_rate
 @reads_again

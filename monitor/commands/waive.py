@@ -14,7 +14,7 @@ from monitor.terminal import say
 @click.command("waive")
 @click.argument("id_", metavar="ID")
 @click.option("--reason", required=True, help="Why it is safe to go on; kept for ever.")
-@click.option("--until", metavar="TIME", help="End it at that time, such as 2026-03-29T12:00:00Z.")
+@click.option("--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or 4h from now.")
 @click.option(
     "--withdraw", is_flag=True, help="End the waiver of ID: what it covered blocks again."
 )

@@ -113,7 +113,7 @@ def _require(name: str, parts: ApiParts) -> None:
             return
     if parts.gate.roster.has_source_of(name):
         return
-    msg = f"no table {name!r} is known: nothing of it has landed, and no source tells of it now"
+    msg = f"no table {name!r}: none of its changes has landed, and no source has it now"
     raise UnknownNameError(f"{msg}; `sluice status` shows the tables")
 
 

@@ -1,12 +1,16 @@
 """How long may be what a question to the API says, and how much may it ask for?"""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
-from pipeline.durations import duration
+from pipeline.durations import PATTERN, duration
+from pipeline.errors import ConfigError
+
+_LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
 def seconds(told: Any) -> Any:
@@ -15,6 +19,28 @@ def seconds(told: Any) -> Any:
         return duration(told).total_seconds() if isinstance(told, str) else told
     except ValueError:
         return told
+
+
+def end_after(text: str, now: datetime) -> datetime:
+    """The end that *text* means: RFC 3339 with its offset, or a duration from now.
+
+    Raises:
+        ConfigError: it is neither, or it has passed.
+    """
+    try:
+        if _LENGTH.match(text):
+            found = now + duration(text)
+        else:
+            found = datetime.fromisoformat(text.upper())
+        found = found if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # also beyond the last year, but for the offset
+        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or 4h"
+        raise ConfigError(msg) from error
+    if found.tzinfo is None:
+        raise ConfigError(f"until {text!r} has no offset; write it with one, as in ...T12:00:00Z")
+    if found <= now:
+        raise ConfigError(f"until {text!r} has passed; nothing was recorded")
+    return found
 
 
 def _in_utc(at: datetime) -> datetime:

@@ -13,7 +13,7 @@ from monitor.nearest import alike
 from monitor.store.waivers import Waiver
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.bounds import Instant, Limit, Text
+from monitor.web.bounds import Limit, Text, end_after
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError, UnknownNameError
 
@@ -22,14 +22,14 @@ HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
 class WaiverRequest(BaseModel):
-    """Who closes what, and why."""
+    """Who closes what, why, and ``until`` when: an instant, or for how long."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Text
     reason: Text
     who: Text
-    until: Instant | None = None
+    until: Text | None = None
 
 
 class WithdrawalRequest(BaseModel):
@@ -167,12 +167,11 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
         msg = f"nothing is named {body.id} now; nothing was recorded"
         raise UnknownNameError(f"{msg}; `sluice explain TABLE` shows the ids")
     now = parts.clock()
-    if body.until is not None and body.until <= now:
-        raise ConfigError(f"until: {body.until.isoformat()} is over; give a later time")
-    if body.until is not None and is_closed_for_good(body.id):
+    until = None if body.until is None else end_after(body.until, now)
+    if until is not None and is_closed_for_good(body.id):
         msg = f"until: the next batch closes {body.id} for good, so its waiver cannot end"
         raise ConfigError(f"{msg}; waive it without until, or take a new base (sluice bootstrap)")
-    waiver = Waiver(body.id, body.reason, body.who, now, body.until)
+    waiver = Waiver(body.id, body.reason, body.who, now, until)
     added = parts.store.waivers.add(waiver)
     made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
     return render.Answer(made, 201 if added else 200)

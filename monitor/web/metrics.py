@@ -308,7 +308,7 @@ RESIDUAL = Metric(
 HEADROOM = Metric(
     "sluice_loss_headroom_seconds",
     ("kind", "name"),
-    "Time until what is not yet read would be deleted by its keeper.",
+    "Seconds until retention deletes changes that are not read yet; absent while unknown.",
     _headroom,
 )
 HEADROOM_NEEDED = Metric(
@@ -332,7 +332,7 @@ INCIDENTS = Metric(
 LETTERS = Metric(
     "sluice_channel_letters",
     ("channel", "state"),
-    "Letters that wait for the channel, and dead ones that nobody has waived.",
+    "Notifications of the channel that wait, and that were given up and are not waived.",
     _letters,
 )
 CHANNEL_FAILURES = Metric(

@@ -1,8 +1,5 @@
 """Tables whose merges stand still because somebody wants it: paused, looked at, resumed."""
 
-import re
-from datetime import UTC, datetime
-
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
@@ -12,13 +9,11 @@ from monitor.nearest import alike
 from monitor.store.pauses import PauseRecord
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.bounds import Limit, TableNames, Text
+from monitor.web.bounds import Limit, TableNames, Text, end_after
 from monitor.web.parts import Parts
-from pipeline.durations import PATTERN, duration
 from pipeline.errors import ConfigError
 
 PAUSE_ROUTES = APIRouter(prefix="/v1")
-_LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
 class PauseRequest(BaseModel):
@@ -52,7 +47,7 @@ def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
 def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
     """Merge nothing into tables until they are resumed: 201; 404 if there is no such table."""
     now = parts.clock()
-    until = None if body.until is None else _until(body.until, now)
+    until = None if body.until is None else end_after(body.until, now)
     for name in body.tables:
         parts.table(name)
     made = [
@@ -78,28 +73,6 @@ def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
     ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
     made: answers.Pauses = {"pauses": [_told(one) for one in ended]}
     return render.Answer(made)
-
-
-def _until(text: str, now: datetime) -> datetime:
-    """The instant that *text* means: RFC 3339 with its offset, or a duration from now.
-
-    Raises:
-        ConfigError: it is neither, or it has passed.
-    """
-    try:
-        if _LENGTH.match(text):
-            found = now + duration(text)
-        else:
-            found = datetime.fromisoformat(text.upper())
-        found = found if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError) as error:  # also beyond the last year, but for the offset
-        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or 4h"
-        raise ConfigError(msg) from error
-    if found.tzinfo is None:
-        raise ConfigError(f"until {text!r} has no offset; write it with one, as in ...T12:00:00Z")
-    if found <= now:
-        raise ConfigError(f"until {text!r} has passed; nothing was recorded")
-    return found
 
 
 def _told(one: PauseRecord) -> answers.Pause:

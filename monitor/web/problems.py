@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -17,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from monitor.nearest import nearest
+from monitor.nearest import near, nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
 from monitor.web.trusted import Access
 from monitor.web.waiting_room import RoomFullError
@@ -46,6 +45,8 @@ TOKEN = {
 }
 UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is sent instead
 RETRY_SECONDS = 10
+UNREAD = "There was an error parsing the body"  # FastAPI's own words
+BODY = "send a JSON object with content-type application/json"
 DEFECT = "internal error; look for its traceback in the service's log"
 
 
@@ -129,7 +130,26 @@ async def _bad_parameters(request: Request, error: Exception) -> JSONResponse:
 def _fault(one: Any, route: object) -> str:
     if one["type"] == "extra_forbidden":
         return unknown_key(route, one["loc"])
-    return f"{_parameter(one['loc'])}: {_must(one['msg'])}"
+    loc, kind = one["loc"], one["type"]
+    if kind == "missing" and loc[1:]:
+        return _missing(str(loc[0]), _parameter(loc))
+    if kind == "json_invalid":
+        why = f"{one['ctx']['error']} at character {loc[-1]}"
+        return f"the request's body is no JSON: {why}; {BODY}"
+    if loc == ("body",):
+        return f"the request's body is no JSON object; {BODY}"
+    return f"{_parameter(loc)}: {_WRONG.get(kind) or _must(one['msg'])}"
+
+
+def _missing(where: str, name: str) -> str:
+    if where == "body":
+        return f"key {name!r} is missing in the request's body; add it"
+    return f"parameter {name!r} is missing; add {name}=... to the query"
+
+
+def shown_path(template: str) -> str:
+    """A route's path as people write it: ``/v1/tables/TABLE/states``."""
+    return re.sub(r"\{([^:}]+)[^}]*\}", lambda found: found[1].strip("_").upper(), template)
 
 
 def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
@@ -146,8 +166,15 @@ def _parameter(loc: tuple[int | str, ...]) -> str:
     return ".".join(map(str, loc[1:] or loc)) or "request"
 
 
+_WRONG = {
+    "timezone_aware": "must have its offset from UTC, such as 2026-03-29T12:00:00Z",
+    "string_too_short": "must not be empty; write at least one character",
+}
+
+
 def _must(said: str) -> str:
-    return re.sub(r"^Input should be", "must be", said.removeprefix("Value error, "))
+    said = said.removeprefix("Value error, ").replace(" after validation", "")
+    return re.sub(r"^(Input|\w+) should (be|have|match)", r"must \2", said)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -159,13 +186,15 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         return refuse(500, DEFECT)
     if error.status_code == 404 and "endpoint" not in request.scope:
         paths = {route.path for route in request.app.routes if isinstance(route, APIRoute)}
-        near = get_close_matches(request.url.path, sorted(paths), n=1, cutoff=0.5)
-        fix = f"the nearest is {near[0]}" if near else "see /docs"
+        close = near(request.url.path, map(shown_path, paths))
+        fix = f"the nearest is {close}" if close else "see /docs"
         return refuse(400, f"no path {request.url.path}; {fix}")
     if error.status_code == 405:
         allowed = ", ".join(_methods(request))
         why = f"{request.url.path} takes no {request.method}; use {allowed}"
         return refuse(405, why, {"Allow": allowed})
+    if error.status_code == 400 and str(error.detail) == UNREAD:
+        return refuse(400, f"the request's body is no JSON text in UTF-8; {BODY}")
     return refuse(error.status_code, str(error.detail), error.headers)
 
 

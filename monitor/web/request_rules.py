@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.nearest import nearest
-from monitor.web.problems import certifies, refuse
+from monitor.web.problems import certifies, refuse, shown_path
 
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
@@ -95,7 +95,7 @@ def _limited(receive: Receive, most: int) -> Receive:
 def parameter_fault(route: BaseRoute, query: bytes) -> str:
     """The first parameter of *query* that *route* does not know, or takes once and has twice."""
     known = dict(_parameters(route.dependant)) if isinstance(route, APIRoute) else {}
-    path = getattr(route, "path", "")
+    path = shown_path(getattr(route, "path", ""))
     given = Counter(name for name, _ in QueryParams(query).multi_items())
     for name, count in given.items():
         if name not in known:

@@ -21,7 +21,9 @@ class ChangedAtMost:
     def __post_init__(self) -> None:
         """Refuse what is no share."""
         if not 0 <= self.share < 1:
-            raise ConfigError(f"share: {self.share} is none below 1; write 0.2 for a fifth")
+            raise ConfigError(
+                f"share: {self.share} must be from 0 to below 1; write 0.2 for a fifth"
+            )
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Of the slice as a whole."""

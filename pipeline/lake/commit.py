@@ -179,8 +179,8 @@ def _still_there(store: Store, snapshot: Snapshot) -> None:
     if not found or found != snapshot.entry:
         raise HeldError(
             "table_replaced",
-            f"{store.uri}: {name} is gone or another than the one read; was the folder replaced? "
-            "restore it, or point Sluice at another one",
+            f"{store.uri}: the table was deleted or replaced while Sluice wrote ({name} is missing"
+            " or differs); restore its folder, or set `lake` to another one",
         )
 
 

@@ -152,7 +152,10 @@ def _reasons(snapshot: Snapshot) -> Iterator[str]:
     protocol, metadata = snapshot.protocol, snapshot.metadata
     reader, writer = protocol["minReaderVersion"], protocol["minWriterVersion"]
     if reader > 3 or writer > 7:
-        yield f"its protocol is ({reader}, {writer}), and (3, 7) is the newest known"
+        yield (
+            f"its Delta protocol is reader {reader}, writer {writer}; Sluice reads and writes"
+            " tables of reader 3, writer 7 at most"
+        )
     listed = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
     for feature in sorted(listed - _KNOWN):
         yield f"it has the table feature {feature}"

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ from checks.ordering import SourceOrdering
 from monitor.__main__ import sluice as program
 from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
 from monitor.web.render import instant
-from pipeline.errors import ConfigError, UnreachableError
+from pipeline.errors import ConfigError
 from pipeline.model import Missing, Ordering
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -307,6 +308,25 @@ def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
     assert "checks: none has ruled yet" in result.output
 
 
+@pytest.mark.parametrize(
+    ("state", "status"), [("unknown", 3), ("blocked", 0), ("not_ready", 0), ("ready", 0)]
+)
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["text", "json"])
+def test_explain_ends_as_the_gate_does_where_nothing_is_known(
+    state: str, status: int, more: list[str]
+) -> None:
+    service = FastAPI()
+    about = {"table": "t", "stage": "mirror", "cut": "now", "state": state, "eta": None}
+    answer: dict[str, object] = {**about, "reasons": [], "hops": []}
+    service.get("/v1/gate")(lambda: {"state": state, "tables": [answer]})
+    for path in ("verdicts", "tables", "incidents"):
+        service.get(f"/v1/{path}")(lambda: [])
+    with serving(service) as address:
+        result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address, *more])
+
+    assert (result.exit_code, state in result.output) == (status, True)
+
+
 @pytest.mark.parametrize("more", ["#x", "?cut=now", "/x", "%23", "/../users"])
 def test_explain_never_tells_of_another_table_than_the_one_that_was_named(
     sluice: Callable[..., Result], more: str
@@ -392,16 +412,33 @@ def test_waive_of_what_nothing_is_named_is_refused_and_not_kept(
     assert rig.store.waivers.list() == ()
 
 
+def test_a_waiver_ends_after_a_length_as_a_pause_does(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    rig.intrude(USERS)
+    rig.second(2)
+    words = ("foreign_write:shop.users:2", "--reason", "x", "--until", "4h")
+
+    result = sluice(waive.COMMAND, *words)
+
+    (waiver,) = rig.store.waivers.list()
+    assert (result.exit_code, waiver.until) == (0, rig.now + timedelta(hours=4))
+
+
 def test_waive_without_a_reason_is_refused(sluice: Callable[..., Result]) -> None:
     result = sluice(waive.COMMAND, "schema:a.b@7", "--reason", " ")
 
     assert isinstance(result.exception, ConfigError)
 
 
-def test_what_answers_but_is_not_sluice_is_told(server: str) -> None:
+def test_an_address_with_a_path_is_refused(server: str) -> None:
     result = CliRunner().invoke(status.COMMAND, ["--server", f"{server}/docs#"])
 
-    assert isinstance(result.exception, UnreachableError)
+    assert isinstance(result.exception, ConfigError)
+    assert (
+        str(result.exception)
+        == f"--server {server}/docs#: has more than an address; write {server}"
+    )
 
 
 def test_init_writes_a_file_that_check_config_likes(

@@ -427,7 +427,7 @@ def doctor(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]
         pytest.param(
             site(skipped_operations="t"),
             1,
-            "REFUSED: changes or values would get lost (1)",
+            "REFUSED: unless it is fixed, nothing runs or changes get lost (1)",
             id="no",
         ),
         pytest.param(

@@ -8,6 +8,7 @@ from monitor.nearest import alike, nearest
     [
         ("statu", "the nearest is status; known: ack, gate, status"),
         ("xyzzy", "known: ack, gate, status"),
+        ("stage", "known: ack, gate, status"),
     ],
 )
 def test_of_few_the_nearest_is_named_and_all_there_are(asked: str, told: str) -> None:

@@ -79,6 +79,15 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["gate", USERS, "--wait", "nan"], "is no number", id="gate: no time"),
         pytest.param(["gate", USERS, "--wait", "inf"], "not in the range", id="gate: for ever"),
         pytest.param(["gate", USERS, "--server", "here"], "write http://host:port", id="a server"),
+        pytest.param(["gate", USERS, "--server", "http://h:99999"], "out of range", id="a port"),
+        pytest.param(
+            ["status", "--server", "http://h:1/v1"], "write http://h:1", id="a server with a path"
+        ),
+        pytest.param(
+            ["replay", USERS, "--reason", "x", "--date", "2026-02-30"], "'--date'", id="a day"
+        ),
+        pytest.param(["init", "--name", "foo"], "--from-source", id="init: a name alone"),
+        pytest.param(["init", "--password-env", "BAR"], "--from-source", id="init: a password"),
         pytest.param(["late", "--since", "x"], "bad cut 'x'", id="late: since when"),
         pytest.param(["lineage", "\udcff"], "is no text", id="lineage: bytes that are no text"),
         pytest.param(["explain", "no.such"], "no table 'no.such'; known: ", id="explain: a table"),
@@ -94,7 +103,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             "nothing is named schema:a.b@7 now; nothing was recorded",
             id="waive: an id that nothing bears",
         ),
-        pytest.param(["waive", "", "--reason", "x"], "at least 1 character", id="waive: no id"),
+        pytest.param(["waive", "", "--reason", "x"], "id: must not be empty", id="waive: no id"),
         pytest.param(["status", "--config", "/no/such"], "cannot read", id="status: a config"),
         pytest.param(["jars", "--from", "here"], "'here' is no URL", id="jars: a repository"),
         pytest.param(["run", "--config", "/no/such"], "cannot read", id="run: a config"),
@@ -106,7 +115,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["doctor", "--outage-days", "1e99"], "not in the range", id="doctor: ages"),
         pytest.param(
             ["bootstrap", "no.such", "--reason", "x"],
-            "no table 'no.such' is known: nothing of it has landed",
+            "no table 'no.such': none of its changes has landed",
             id="bootstrap: a table",
         ),
         pytest.param(

@@ -37,8 +37,17 @@ def require_problem(answer: httpx.Response, status: int) -> str:
     ("path", "status", "said"),
     [
         pytest.param("/v1/gates", 400, "the nearest is /v1/gate", id="unknown path"),
+        pytest.param("/etc/passwd", 400, "no path /etc/passwd; see /docs", id="a path near none"),
+        pytest.param(
+            "/v1/tables/a.b/states?limt=1",
+            400,
+            "unknown parameter 'limt' at /v1/tables/TABLE/states, it takes none",
+            id="no template of a route",
+        ),
         pytest.param("/livez?x=1", 400, "unknown parameter 'x'", id="unknown parameter"),
-        pytest.param("/v1/gate", 400, "table: Field required", id="no parameter"),
+        pytest.param(
+            "/v1/gate", 400, "parameter 'table' is missing; add table=...", id="no parameter"
+        ),
         pytest.param("/v1/gate?table=a&cut=x", 400, "'x'", id="no cut"),
         pytest.param("/v1/certificates/none", 404, "no certificate 'none'", id="unknown id"),
         pytest.param("/runbooks/none.md", 404, "no page 'none'", id="unknown page"),
@@ -173,6 +182,65 @@ def test_f185_odd_values_are_refused_and_no_defect(
     answer = full.client.post(path, content=sent, headers={"Content-Type": "application/json"})
 
     require_problem(answer, 400)
+
+
+JSON = {"Content-Type": "application/json"}
+A_BODY = "send a JSON object with content-type application/json"
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "said"),
+    [
+        pytest.param(JSON, b"{", "the request's body is no JSON: ", id="half an object"),
+        pytest.param(JSON, b"\xff", "the request's body is no JSON text in UTF-8; ", id="no text"),
+        pytest.param(JSON, b"[]", "the request's body is no JSON object; ", id="a list"),
+        pytest.param({}, b"{}", "the request's body is no JSON object; ", id="no content type"),
+        pytest.param(JSON, b"", "the request's body is no JSON object; ", id="nothing"),
+    ],
+)
+def test_a_body_that_is_no_object_is_told_with_what_to_send(
+    full: Furnished, headers: dict[str, str], content: bytes, said: str
+) -> None:
+    answer = full.client.post("/v1/waivers", content=content, headers=headers)
+
+    told = require_problem(answer, 400)
+    assert told.startswith(said)
+    assert told.endswith(A_BODY)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        pytest.param(
+            "/v1/waivers",
+            {"id": "a", "who": "ann"},
+            "key 'reason' is missing in the request's body; add it",
+            id="a key that is missing",
+        ),
+        pytest.param(
+            "/v1/waivers",
+            {**WHO, "id": ""},
+            "id: must not be empty; write at least one character",
+            id="an empty text",
+        ),
+        pytest.param(
+            "/v1/archives",
+            {**WHO, **WINDOW, "table": USERS, "since": "2026-03-28T05:00:00"},
+            "since: must have its offset from UTC, such as 2026-03-29T12:00:00Z",
+            id="no offset",
+        ),
+        pytest.param(
+            "/v1/pauses",
+            {**WHO, "tables": []},
+            "tables: must have at least 1 item, not 0",
+            id="an empty list",
+        ),
+    ],
+)
+def test_a_value_that_is_wrong_is_told_with_its_place_and_its_fix(
+    full: Furnished, path: str, body: dict[str, Any], said: str
+) -> None:
+    assert require_problem(full.client.post(path, json=body), 400) == said
 
 
 def test_f191_the_gate_alone_answers_400_for_it(full: Furnished) -> None:

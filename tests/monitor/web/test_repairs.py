@@ -74,7 +74,7 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
     [
         ((USERS,), "no rows are named"),
         (("shop.nobody", "--keys", "1"), "no table 'shop.nobody'; nothing was recorded"),
-        ((USERS, "--ranges", "5..1"), "write 17..29"),
+        ((USERS, "--ranges", "5..1"), "range '5..1' ends before it begins; write 1..5"),
         ((USERS, "--incident", "nobody"), "no incident 'nobody'"),
         ((USERS, "--keys", "1", "--cancel"), "is not being read now"),
         ((USERS, "--keys", "[17]", "--ranges", "1..2", "--keys", "x"), "'x' is no value of key"),
@@ -178,7 +178,6 @@ def test_a_replay_of_all_tables_that_begin_so(rig: Rig, server: str) -> None:
     [
         ((USERS, "--where", "sleep(9) = 0"), "the condition is not plain"),
         (("nobody.*",), "no table's name begins with"),
-        ((USERS, "--date", "yesterday"), "day"),
     ],
 )
 def test_a_replay_that_is_not_plain_is_refused(
@@ -345,8 +344,8 @@ def test_f189_an_error_is_json_where_that_is_asked_for(rig: Rig, server: str) ->
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ([], "body: must be a valid dictionary"),
-        (None, "body: "),
+        ([], "the request's body is no JSON object; send a JSON object"),
+        (None, "the request's body is no JSON object; "),
         ({"table": USERS, "who": "a", "reason": "x", "keys": 7}, "keys: must be a valid list"),
     ],
 )
