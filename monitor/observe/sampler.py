@@ -152,7 +152,7 @@ class Sampler:
             mark=self.mark(),
             mirrors={},
             copies=self._copies(),
-            troubles={name: one for name, (*_, one) in told.items() if one and not one.running},
+            troubles={name: one for name, (*_, one) in told.items() if not one.running},
         )
 
     def mark(self) -> Sample[Mark] | Missing:
@@ -178,7 +178,7 @@ class Sampler:
         found, unreadable = self.foreign.found(), dict(self._unreadable)
         return replace(look, mirrors=mirrors, intrusions=found, unreadable=unreadable)
 
-    def _told(self) -> dict[str, tuple[Any, Any, CollectorState | None]]:
+    def _told(self) -> dict[str, tuple[Any, Any, CollectorState]]:
         """What each source's collector, and its mirrored topics, say: what has come, how it is."""
         who = {name: f"the collector of {name}" for name in self.collectors}
         how = {name: f"the mirror of the topics of {name}" for name in self.synced}
@@ -187,7 +187,7 @@ class Sampler:
             **{how[name]: ask for name, ask in self.synced.items()},
         }
         said = self.upstreams.ask(asked)
-        found = dict[str, tuple[Any, Any, CollectorState | None]]()
+        found = dict[str, tuple[Any, Any, CollectorState]]()
         for name, one in who.items():
             carried = self._sample(said[how[name]]) if name in how else None
             told = said[one]
