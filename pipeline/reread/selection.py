@@ -34,7 +34,7 @@ def stretches(
     if not rows.some:
         cuts = tuple(bounds())
         return tuple(starmap(KeyStretch, zip((*cuts, None), (None, *cuts), strict=True)))
-    if rows.ranges and (table.id_column is None or table.key != (table.id_column,)):
+    if rows.ranges and table.key != (table.id_column,):
         msg = f"the key of {table.name} is not one integer column, so it has no ranges"
         raise ConfigError(f"{msg}; name the keys (--keys)")
     found = [KeyStretch((str(one.last),), (str(one.first - 1),)) for one in _ranges(rows, shard)]

@@ -18,7 +18,7 @@ from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synce
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.copy_position import CopyPosition
-from pipeline.errors import UnreachableError
+from pipeline.errors import HeldError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Shard, Table
@@ -326,6 +326,20 @@ def test_f113_batches_of_a_log_that_was_set_back_are_forgotten(desk: Desk) -> No
     desk.lake.newest = replace(mark(10, 5), lives={"0": 8})
     desk.look()
     assert [one.batch for one in desk.newest.steps] == [9, 10]
+
+
+def test_f113_a_damaged_mirror_is_missing_by_its_own_words(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(_: str) -> MirrorPosition:
+        raise HeldError("log_damaged", "its log has a hole")
+
+    monkeypatch.setattr(desk.lake, "applied", damaged)
+    desk.look()
+
+    said = "log_damaged: its log has a hole"
+    assert desk.newest.mirrors == dict.fromkeys(NAMES, Missing(said))
+    assert desk.newest.unreadable == dict.fromkeys(NAMES, said)
 
 
 def test_f113_what_copies_say_is_part_of_a_look(desk: Desk) -> None:
