@@ -47,6 +47,31 @@ from pipeline.settings import (
 from pipeline.tls import FILES, file_faults
 
 APART = ("probes", "channels", "invariants", "copies", "standards")  # of names of files
+_NAMING = ("columns", "fields", "key", "shards", "tables")
+_OF_PLUG_INS = ("options", "format_options", "transport_options", "table_format_options")
+_JUDGED_BY: Mapping[str, set[str]] = {  # a section -> those without which it is not
+    "readiness": {"heartbeat", "schedule"},
+    "schedule": {"heartbeat", "readiness"},
+    "store": {"lake"},
+    "publish": {"lake"},
+    "kafka": {"transport"},
+    "kafka_security": {"kafka", "transport"},
+    "sources": {"transport"},
+}
+_STAND_IN: Mapping[str, Any] = {
+    "lake": "lake",
+    "kafka": "localhost:9092",
+    "sources": [
+        {
+            "name": "any",
+            "host": "localhost",
+            "port": 1,
+            "user": "any",
+            "prefix": "any",
+            "collector": {"url": "http://localhost", "connector": "any"},
+        }
+    ],
+}
 Faults = Callable[[Config], Iterable[str]]
 
 
@@ -81,6 +106,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     plain, unset = expand(plain, "")
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
     faults += more + odd + bad + strange + hidden + unset
+    hollow = list(_hollow(raw))
     try:
         config = with_durations(
             lambda told: Config.model_validate_json(json.dumps(told)),
@@ -88,8 +114,11 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         )
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
-        wrong = beside(fault_lines(error, schema), unset)
-        raise refusal(path, wrong + faults, text) from None
+        wrong = beside(fault_lines(error, schema), unset) + faults
+        told = {fault.partition(": ")[0] for fault in wrong}
+        more = [*hollow, *_judged_beside(error, plain, path)]
+        wrong += dict.fromkeys(one for one in more if one.partition(": ")[0] not in told)
+        raise refusal(path, wrong, text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
     lineage = config.openlineage and with_placed_files(config.openlineage, path)
@@ -100,6 +129,8 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     wrong = strangers(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
     wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
     faults += dict.fromkeys(fault for fault in wrong if fault.partition(": ")[0] not in told)
+    told = {fault.partition(": ")[0] for fault in faults}
+    faults += [fault for fault in hollow if fault.partition(": ")[0] not in told]
     if faults:
         raise refusal(path, faults, text)
     return config.model_copy(
@@ -111,6 +142,44 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
             "publish": tuple(_written(rule, path) for rule in config.publish),
         }
     )
+
+
+def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path) -> Iterator[str]:
+    """What is wrong with the sections that *error* is not about, by themselves.
+
+    What refers to another section, and plug-ins, are judged once all types are right.
+    """
+    wrong = {str(fault["loc"][0]) for fault in error.errors() if fault["loc"]}
+    wrong |= {name for name, others in _JUDGED_BY.items() if others & wrong}
+    rest = {key: value for key, value in plain.items() if key not in wrong}
+    try:
+        config = with_durations(
+            lambda told: Config.model_validate_json(json.dumps(told)),
+            json.loads(json.dumps({**_STAND_IN, **rest}, default=str)),
+        )
+    except ValidationError:
+        return
+    for fault in [*mistakes(config), *misplaced(config, path)]:
+        if fault.partition(": ")[0].partition(".")[0].partition("[")[0] not in wrong:
+            yield fault
+
+
+def _hollow(told: Any, at: str = "") -> Iterator[str]:
+    """Lists and texts of names that name none, or one twice."""
+    if isinstance(told, list):
+        for number, one in enumerate(told):
+            yield from _hollow(one, f"{at}[{number}]")
+    for name, value in told.items() if isinstance(told, Mapping) else ():
+        place = f"{at}.{name}" if at else str(name)
+        if at and name in _NAMING and value in ("", []):
+            yield f"{place}: is empty; name one, or remove the line"
+        elif at and name in _NAMING and isinstance(value, list):
+            if not all(one is None or str(one).strip() for one in value):
+                yield f"{place}: holds an empty name; write the name, or remove it"
+            if twice := next((one for one in value if value.count(one) > 1), None):
+                yield f"{place}: {twice!r} stands there twice; remove one"
+        elif name not in _OF_PLUG_INS:
+            yield from _hollow(value, place)
 
 
 def schema() -> dict[str, Any]:

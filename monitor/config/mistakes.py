@@ -4,7 +4,7 @@ Better told here, with its place, than later by each client in words of its own.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -19,8 +19,13 @@ from pipeline.tls import tls_faults
 from pipeline.transports.security import contradictions
 
 TRANSPORT: str = Config.model_fields["transport"].default
+_WORKER = "worker"  # a part of the way, in alerts
+_SOURCE = re.compile(r"[A-Za-z0-9_.-]+")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
+_LEAST_MEMORY = 512  # MB; Spark refuses 450
+_SPARK = re.compile(r"spark[.][\w.-]+")
+_OURS = {"spark.master": "pipeline.master", "spark.driver.memory": "pipeline.driver_memory"}
 _SHORTEST_PACE, _SHORTEST_DEADLINE = timedelta(milliseconds=100), timedelta(seconds=10)
 _SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours
 _LONGEST_HOST = 253
@@ -153,6 +158,8 @@ def _no_table(rule: TableRule) -> str:
     named = bool(database.strip() and name.strip()) or "\\" in rule.table
     if "/" in rule.table or not (named and (dot or "\\" in rule.table)):
         return f"{rule.table!r} names no table; write database.table, without a slash"
+    if any(sign in rule.table for sign in "*?["):
+        return f"{rule.table!r} is a pattern; write one name, or a group of shards such as \\1"
     return ""
 
 
@@ -162,8 +169,9 @@ def _of_sources(config: Config) -> Iterator[str]:
         at = f"sources[{i}]"
         if fault := _no_pattern(source.topics):
             yield f"{at}.topics: {fault}"
-        if not source.name.strip() or "/" in source.name:
-            yield f"{at}.name: {source.name!r} names no source; write a word without a slash"
+        if not _SOURCE.fullmatch(source.name) or source.name == _WORKER:
+            legal = "a word of letters, digits, '_', '.' and '-', other than worker"
+            yield f"{at}.name: {source.name!r} names no source; write {legal}"
         if source.name in {other.name for other in before}:
             yield f"{at}.name: {source.name!r} is already the name of another source"
         if (source.transport or config.transport) == TRANSPORT and not _TOPIC.fullmatch(
@@ -186,6 +194,8 @@ def _of_servers(config: Config) -> Iterator[str]:
             yield f"{at}.name: is too long for the heartbeat table; at most {_LONGEST} letters"
         if not is_host(host):
             yield f"{at}.host: {host!r} is no host; write a name or an address, the port by `port`"
+        if not source.user.strip():
+            yield f"{at}.user: is empty; write the user that Sluice logs in as"
         if not source.port:
             yield f"{at}.port: 0 is no port; write one up to 65535"
         if not source.collector.kind and not source.collector.connector.strip():
@@ -227,10 +237,30 @@ def _of_numbers(config: Config) -> Iterator[str]:
     for name in ("keep_versions", "keep_changes"):
         if getattr(upkeep, name) < _SHORTEST_KEPT:
             yield f"pipeline.upkeep.{name}: must be 1h at least; readers lose their files before"
+    for name, most in {"landing_tasks": 10_000, "merge_workers": 256}.items():
+        if getattr(tuning, name) > most:
+            yield f"pipeline.{name}: must be {most} at most"
     if not _MEMORY.fullmatch(tuning.driver_memory):
         yield f"pipeline.driver_memory: {tuning.driver_memory!r} is no size; write 1500m or 4g"
+    elif _megabytes(tuning.driver_memory) < _LEAST_MEMORY:
+        told = f"{tuning.driver_memory!r} is too little for Spark"
+        yield f"pipeline.driver_memory: {told}; write {_LEAST_MEMORY}m at least"
+    yield from _of_spark(tuning.spark)
     if config.readiness.margin < timedelta():  # a gate that opens before the changes are in
         yield "readiness.margin: must not be below nothing"
+
+
+def _megabytes(size: str) -> float:
+    number, unit = size.lower().removesuffix("b")[:-1], size.lower().removesuffix("b")[-1]
+    return int(number) * {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}[unit]
+
+
+def _of_spark(settings: Mapping[str, str]) -> Iterator[str]:
+    for name in settings:
+        if instead := _OURS.get(name):
+            yield f"pipeline.spark.{name}: is set by {instead}; write it there"
+        elif not _SPARK.fullmatch(name):
+            yield f"pipeline.spark.{name}: is no setting of Spark; their names begin with spark."
 
 
 def _both(one: SourceSettings, other: SourceSettings) -> str:
@@ -260,6 +290,10 @@ def _places(config: Config) -> Iterator[str]:
             yield f"{at}: {fault}"
     if config.http.host and not is_host(config.http.host):
         yield f"http.host: {config.http.host!r} is no host; write a name or an address"
+    for i, name in enumerate(config.http.names):
+        if not is_host(name):
+            told = f"{name!r} is no host; write a name or an address, without scheme and port"
+            yield f"http.names[{i}]: {told}"
     yield from _of_token(config.http)
     if not config.kafka and config.transport == TRANSPORT and config.settings.carried:
         yield "kafka: is required; write host:port, with commas between several"

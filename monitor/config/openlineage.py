@@ -27,6 +27,9 @@ class OpenLineageSettings(TlsSettings):
         Raises:
             ValueError: says what.
         """
+        if self.timeout <= timedelta():
+            msg = "timeout must be longer than nothing"
+            raise ValueError(msg)
         there = urlsplit(self.url)
         if not self.url and not self.file:
             msg = "name a url or a file"

@@ -93,11 +93,18 @@ def _expanded(name: str, at: str) -> tuple[Any, list[str]]:
 def _read(reference: object, folder: Path) -> str:
     match reference:
         case {"env": str(name), **rest} if not rest:
-            return _from_environment(name)
+            return _full(_from_environment(name), f"environment variable {name}")
         case {"file": str(path), **rest} if not rest:
-            return _from_file(folder / path)
+            return _full(_from_file(folder / path), str(folder / path))
     msg = f"a secret is never written here; name where it is: {WAYS}"
     raise ValueError(msg)
+
+
+def _full(secret: str, where: str) -> str:
+    if not secret:
+        msg = f"{where} is empty; write the secret there, or remove the line"
+        raise ValueError(msg)
+    return secret
 
 
 def _from_environment(name: str) -> str:

@@ -161,3 +161,19 @@ def test_a_setting_of_spark_that_is_no_secret_may_be_written_down(name: str) -> 
 
     assert config.pipeline.spark == {name: "x"}
     assert may_be_spark_secret(name) == (name in ABOUT_SECRETS), "Spark needs it at its start"
+
+
+def test_a_secret_that_is_empty_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("\n")
+    monkeypatch.setenv("SLUICE_EMPTY", "")
+    told = []
+    for way in ("{env: SLUICE_EMPTY}", "{file: secret}"):
+        with pytest.raises(ConfigError) as refused:
+            parse(MINIMAL + f"    password: {way}\n", tmp_path / "sluice.yaml")
+        told.append(without_place(str(refused.value)))
+
+    write = "is empty; write the secret there, or remove the line"
+    assert told == [
+        f"sources[0].password: environment variable SLUICE_EMPTY {write}",
+        f"sources[0].password: {tmp_path}/secret {write}",
+    ]
