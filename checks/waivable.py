@@ -24,6 +24,7 @@ _FORMS = {
     "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
     "delay": r".+@[0-9a-f]{8}",
+    "outdated": _NOTICED,
     "setting": r".+@[0-9a-f]{8}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
     "torn": _NOTICED,

@@ -82,6 +82,7 @@ CLOSED = (
     "lists:",
     "log:",
     "again:",
+    "outdated:",
     "torn:",
     "unkept:",
     "hidden:",
