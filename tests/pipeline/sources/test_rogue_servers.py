@@ -29,6 +29,7 @@ SOURCE = SourceSettings(
     password=PASSWORD,
 )
 MYSQL_FLAGS = 0x0008_8200 | 0x1  # PLUGIN_AUTH, SECURE_CONNECTION, PROTOCOL_41
+SSL_REQUEST = bytes.fromhex("0000000804d2162f")  # of the PostgreSQL protocol
 
 
 def _mysql_packet(number: int, body: bytes) -> bytes:
@@ -196,9 +197,10 @@ def test_f160_a_server_without_tls_gets_nothing_where_tls_is_needed_and_the_fix_
 
 
 def _deaf(link: socket.socket) -> Iterator[bytes]:
-    """A server that has no TLS, as Postgres says it."""
-    yield link.recv(4096)
-    link.sendall(b"N")
+    """A server that has no TLS, as Postgres and Redis say it."""
+    asked = link.recv(4096)
+    yield asked
+    link.sendall(b"N" if asked == SSL_REQUEST else b"-ERR unknown command\r\n")
     with suppress(OSError):  # the client has hung up
         yield link.recv(4096)
 
