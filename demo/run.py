@@ -33,7 +33,7 @@ INTERRUPTED = 130  # what shells give for Ctrl-C
 @click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
 @click.option("--keep", is_flag=True, help="Stay up until Ctrl-C, writers at work.")
 @click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
-@click.option("--seconds", default=45.0, show_default=True, help="How long lag is measured.")
+@click.option("--seconds", default=28.0, show_default=True, help="How long lag is measured.")
 def run(home: Path, keep: bool, rate: float, seconds: float) -> None:
     """Show a pipeline run, a loss found and named, and the harm put right."""
     machine.require(home)

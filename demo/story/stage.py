@@ -43,7 +43,7 @@ class Plot:
     """How much is written, and how long lag is measured."""
 
     rate: float = 100
-    measure: timedelta = timedelta(seconds=45)
+    measure: timedelta = timedelta(seconds=28)
     rows: int = 400
 
 
