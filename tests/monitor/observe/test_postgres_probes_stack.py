@@ -4,7 +4,7 @@ Covers what completeness, offset_keys, max_id, range_counts and day_counts see o
 whose log tells rows and their transactions only, and the counts that volatility goes by.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -89,6 +89,9 @@ class Look:
 
     def holds(self, table: str, batch: int) -> bool:
         return True
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        return make()
 
 
 @dataclass
