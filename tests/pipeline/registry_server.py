@@ -51,7 +51,7 @@ def registry_server() -> Iterator[Answers]:
             """Stay silent."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         answers.url = f"http://127.0.0.1:{server.server_port}/apis/ccompat/v7/"
         yield answers
         answers.released.set()

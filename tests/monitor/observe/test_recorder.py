@@ -375,6 +375,7 @@ def test_f113_what_changes_nothing_leaves_the_store_alone(desk: Desk) -> None:
 
     for _ in range(3):
         desk.tell(PASS, kept=False)
+        desk.recorder.tell([])
         desk.recorder.withdraw(lambda member: False)
 
     assert asked == []
@@ -529,6 +530,18 @@ def test_f113_a_blip_while_the_store_is_full_is_forgotten(tmp_path: Path) -> Non
     desk.recorder.tell([])
 
     assert (pending, forgotten, desk.states(), desk.stored()) == (["pending"], [], [], [])
+    desk.store.close()
+
+
+def test_f113_a_fail_after_a_blip_is_held_back_from_its_own_beginning(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, route=Route(hold=timedelta(hours=1), keep=timedelta()))
+    desk.tell(FAIL)
+    desk.tell(PASS)
+    desk.now += timedelta(hours=1)
+
+    desk.tell(FAIL)
+
+    assert (desk.states(), desk.stored()) == (["pending"], ["pending"])
     desk.store.close()
 
 

@@ -3,6 +3,7 @@
 Covers monitor/observe/sampler.py: `Watcher`, and what proves that heartbeats came through a mirror.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -326,6 +327,26 @@ def test_f113_batches_of_a_log_that_was_set_back_are_forgotten(desk: Desk) -> No
     desk.lake.newest = replace(mark(10, 5), lives={"0": 8})
     desk.look()
     assert [one.batch for one in desk.newest.steps] == [9, 10]
+
+
+def test_f113_mirrors_are_looked_at_one_at_a_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, another = desk.lake.applied, threading.Event()
+    at_once = list[bool]()
+
+    def slow(table: str) -> MirrorPosition | None:
+        if desk.lake.asked:
+            another.set()
+            return answer(table)
+        found = answer(table)
+        at_once.append(another.wait(0.1))
+        return found
+
+    monkeypatch.setattr(desk.lake, "applied", slow)
+
+    assert desk.look() == sorted(NAMES)
+    assert at_once == [False]
 
 
 def test_f113_a_damaged_mirror_is_missing_by_its_own_words(

@@ -295,6 +295,87 @@ def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
     assert (waiting.refused, waiting.batch, state.batch) == (False, None, 1)
 
 
+def test_f113_one_that_tells_other_columns_than_those_in_force_is_refused(
+    desk: EventDesk, registry: Answers
+) -> None:
+    other = json.dumps(SCHEMA).replace('"note"', '"remark"')
+    registry.schemas[78] = other
+    value = fixed().value.replace(NUMBER.to_bytes(4, "big"), (78).to_bytes(4, "big"), 1)
+
+    (state,) = resend(desk, corrected(value))
+
+    assert state.refused
+    assert state.why == "its columns are not those that are known of db.t"
+
+
+def test_f113_a_statement_is_refused_and_waits_for_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.alter("a", GIB4, "name")
+    statement = desk.topics.held["a"][0][1]
+    desk.topics.held["a.db.t"] = [(b"{}", b"?")]
+    desk.land()
+
+    (state,) = resend(desk, corrected(statement, "a.db.t:0:0@0"))
+
+    assert state.refused
+    assert state.why.startswith("it is a statement, which is known in its place only")
+
+
+def test_f113_a_change_of_the_same_key_in_another_source_is_no_newer_one(
+    tmp_path: Path, registry: Answers
+) -> None:
+    registry.schemas = {NUMBER: json.dumps(SCHEMA)}
+    asked = SchemaRegistry("b", RegistrySettings(registry.url))
+    desk = EventDesk(tmp_path, registries={"a": asked, "b": asked})
+    part = Event("k1", 50, {"id": 1}, changed=[(50, ["id"])])
+    desk.topics.held["a.db.t"] = [(b"", part.value)]
+    desk.send(Event("k0", 10, {"id": 0}), ODD)
+
+    (state,) = resend(desk, corrected(fixed().value))
+
+    assert {row["source"] for row in desk.landed(Op.UPDATE)} == {"a", "b"}
+    assert (state.why, state.batch) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("subject", "change", "why"),
+    [
+        pytest.param(SUBJECT, f"{TOPIC}:0:1@0", "", id="its shard is known"),
+        pytest.param(
+            f"topic:{TOPIC}",
+            f"{TOPIC}:0:1@0",
+            f"no source of the config has topic '{TOPIC}' now",
+            id="only its topic is",
+        ),
+        pytest.param(
+            SUBJECT,
+            f"{TOPIC}:and 7 more@0",
+            f"{TOPIC}:and 7 more@0 is no name of a message",
+            id="of several under one name",
+        ),
+        pytest.param(
+            f"topic:{TOPIC}",
+            f"{TOPIC}:and 7 more@0",
+            "no source of the config has topic '' now",
+            id="of several of an unknown shard",
+        ),
+    ],
+)
+def test_f113_a_topic_that_is_gone_is_needed_only_where_its_shard_is_not_known(
+    desk: EventDesk, subject: str, change: str, why: str
+) -> None:
+    loop = desk.loop
+    listing = replace(loop.upstream.list(loop.mark.offsets), source_of={})
+    open_ = replace(loop.mark.quarantine[SUBJECT], ids=(change,))
+    mark = replace(loop.mark, quarantine={subject: open_})
+    resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
+
+    found = resubmitting.found(mark, listing, [corrected(fixed().value, change)], desk.now)
+
+    assert [(one.why, one.refused) for one in found.others] == ([(why, True)] if why else [])
+    assert bool(found.landed) is not bool(why)
+
+
 def test_f113_of_several_that_are_quarantined_only_the_corrected_were_counted(
     desk: EventDesk,
 ) -> None:

@@ -309,6 +309,21 @@ def test_f113_a_dry_run_ends_with_the_batch_that_it_speaks_of(looks: Looks) -> N
     assert looks.held.asked == [(3, 9), (3, 9)]  # for what is gone, and to compare
 
 
+def test_f113_what_was_looked_at_in_another_round_stays_told(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preview, "ROUND", -1.0)
+    table = replace(TABLE, shards=(Shard("a", "db.t"), Shard("b", "db.t")))
+
+    rounds = [looks.run(repair(WISHED), table=table) for _ in range(3)]
+
+    assert [{one.shard: one.done for one in told} for told in rounds] == [
+        {"a/db.t": 9, "b/db.t": None},
+        {"a/db.t": 9, "b/db.t": 9},
+        {"a/db.t": 9, "b/db.t": 9},
+    ]
+
+
 def test_f113_before_any_heartbeat_has_landed_the_fence_is_the_first(looks: Looks) -> None:
     looks.mark = replace(LANDED, heartbeats={})
     looks.look()
@@ -443,9 +458,12 @@ def test_f113_what_is_asked_for_no_more_is_forgotten(looks: Looks) -> None:
 
     looks.run(other)
     assert (len(looks.rows.reads), len(looks.rows.numbers)) == (reads, fences)
+    assert looks.held is not None
+    looks.held.asked.clear()
     looks.run(repair(WISHED), other)
     assert len(looks.rows.reads) > reads
     assert len(looks.rows.numbers) == fences + 1
+    assert looks.held.asked == [(3, 9), (3, 9)]  # for what is gone, and to compare
 
 
 def test_f113_a_fence_of_a_wish_that_is_gone_is_forgotten(looks: Looks) -> None:

@@ -241,6 +241,18 @@ def test_f113_a_mirror_is_waited_for_up_to_what_had_landed_when_it_was_first_ask
         ids.of(ANY, SHARD, TABLE, (20, 29), mark(6), fence=FENCE)
 
 
+def test_f113_who_waits_for_a_mirror_still_is_not_put_off_by_what_lands_meanwhile() -> None:
+    held = Held(batch=3)
+    ids = asking(held)
+    with pytest.raises(ProofError, match="is to hold 4 first"):
+        ids.of(ANY, SHARD, TABLE, (3, 8), mark(4), fence=FENCE)
+    held.batch = 4
+
+    ids.keep(frozenset({ANY.id}))
+
+    assert ids.of(ANY, SHARD, TABLE, (3, 8), mark(6), fence=FENCE) == (3, 5, 8)
+
+
 def test_f113_ids_of_all_ranges_and_shards_of_a_wish_count() -> None:
     ids, few = asking(Held()), wish(RowsWished(ranges=RANGES, most=6), "few")
     ids.of(ANY, SHARD, TABLE, (3, 8), mark(), fence=FENCE)  # another wish's count for that one
