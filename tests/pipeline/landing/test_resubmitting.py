@@ -21,7 +21,8 @@ from pipeline.model import Op, Order, TopicPartition
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
 from pipeline.resubmissions import Resubmission, ResubmissionState, place_of
-from pipeline.settings import RegistrySettings
+from pipeline.route import Router
+from pipeline.settings import RegistrySettings, TableRule
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
 from tests.pipeline.landing.desk import GIB4, Desk
 from tests.pipeline.registry_server import Answers
@@ -327,13 +328,15 @@ def test_f113_a_change_of_the_same_key_in_another_source_is_no_newer_one(
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
     desk = EventDesk(tmp_path, registries={"a": asked, "b": asked})
+    desk.loop.router = Router((TableRule(r"db\.t", "db.t", unique_across_shards=True),))
     part = Event("k1", 50, {"id": 1}, changed=[(50, ["id"])])
     desk.topics.held["a.db.t"] = [(b"", part.value)]
     desk.send(Event("k0", 10, {"id": 0}), ODD)
 
     (state,) = resend(desk, corrected(fixed().value))
 
-    assert {row["source"] for row in desk.landed(Op.UPDATE)} == {"a", "b"}
+    keys = {(row["source"], row["key"]) for row in desk.landed(Op.UPDATE)}
+    assert keys == {("a", '["k1"]'), ("b", '["k0"]'), ("b", '["k1"]')}
     assert (state.why, state.batch) == ("", 1)
 
 

@@ -458,12 +458,9 @@ def test_f113_what_is_asked_for_no_more_is_forgotten(looks: Looks) -> None:
 
     looks.run(other)
     assert (len(looks.rows.reads), len(looks.rows.numbers)) == (reads, fences)
-    assert looks.held is not None
-    looks.held.asked.clear()
     looks.run(repair(WISHED), other)
     assert len(looks.rows.reads) > reads
     assert len(looks.rows.numbers) == fences + 1
-    assert looks.held.asked == [(3, 9), (3, 9)]  # for what is gone, and to compare
 
 
 def test_f113_a_fence_of_a_wish_that_is_gone_is_forgotten(looks: Looks) -> None:
@@ -473,3 +470,15 @@ def test_f113_a_fence_of_a_wish_that_is_gone_is_forgotten(looks: Looks) -> None:
     looks.look()
 
     assert looks.rows.numbers == [42, 42]
+
+
+def test_f113_a_wish_that_comes_back_asks_its_mirror_anew(looks: Looks) -> None:
+    assert looks.held is not None
+    looks.look()
+    looks.run()
+    looks.held.asked.clear()
+    looks.rows.end -= 10  # nothing was written meanwhile: its fence is where the first was
+
+    looks.look()
+
+    assert looks.held.asked == [(3, 9), (3, 9)]  # for what is gone, and to compare
