@@ -175,6 +175,14 @@ def test_a_table_that_was_not_sampled_is_missing() -> None:
     assert Sampling.nothing().samples(TABLE).mirror == Missing("the mirror was not sampled")
 
 
+def test_f113_looks_that_saw_the_same_are_alike_whatever_was_worked_out_of_one() -> None:
+    one, other = Sampling.nothing(), Sampling.nothing()
+    one.once("key", lambda: 1)
+
+    assert one == other
+    assert repr(one) == repr(other)
+
+
 @pytest.mark.parametrize("state", ["failed", "paused", "stopped"])
 def test_a_collector_that_does_not_run_is_a_trouble(bench: Bench, state: str) -> None:
     bench.collector.trouble = CollectorState(state, "why")
