@@ -38,6 +38,7 @@ SHOWN_ALONE = 5  # tables by name
 MERGING = "merging"
 STORE = "store"
 KAFKA = "kafka"
+OF_BROKERS = ("kafka", "broker", "timed out", "timeout")  # words of a collector without brokers
 CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
@@ -53,13 +54,16 @@ class Component:
 def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
     """One verdict on a part of the way; all that suffers from it shares its cause.
 
-    A collector whose source is down cannot read, and one whose brokers are down cannot write: while
-    that lasts, it suffers from it too.  What fails because store or brokers do shares their cause.
+    A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
+    fails because store or brokers do shares their cause, and so does a collector that speaks of
+    brokers, or answers too late, while they are down.  What else ails it is its own incident.
     """
     if not part.ailment:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
     read = source_of(part.name.removeprefix("collector:"))
-    needed = (read, KAFKA) if part.name.startswith("collector:") else (read,)
+    needed = {read}
+    if part.name.startswith("collector:") and any(w in part.ailment.lower() for w in OF_BROKERS):
+        needed.add(KAFKA)
     down = next((one for one in parts if one.name in needed and one.ailment), part)
     for one in parts:
         first = one.ailment.partition(": ")[0]

@@ -55,6 +55,17 @@ def test_what_fails_because_the_brokers_do_has_them_as_its_cause(part: Component
     assert (verdict.ruling.reason, verdict.cause) == ("kafka: Kafka at k:9: refused", "kafka")
 
 
+@pytest.mark.parametrize("ailment", ["Connection refused", "FAILED: Access denied for user 'c'"])
+def test_what_else_ails_a_collector_is_not_blamed_on_the_brokers(ailment: str) -> None:
+    brokers = Component("kafka", "service", "Kafka at k:9: refused")
+    part = Component("collector:shop", "service", ailment)
+
+    verdict = of_part(part, NOON, (brokers, part))
+
+    assert verdict.ruling.reason == f"collector:shop: {ailment}"
+    assert verdict.cause == "collector:shop"
+
+
 def test_a_disk_that_is_full_is_not_blamed_on_the_brokers() -> None:
     brokers = Component("kafka", "service", "Kafka at k:9: refused")
 
