@@ -23,7 +23,7 @@ LIMIT := timeout --foreground --signal INT --kill-after 60
 # The fast tests took 6 minutes on two quiet cores, and 20 beside other work.
 FAST := $(LIMIT) 1800
 SPARK := $(LIMIT) 2400
-STACK := $(LIMIT) 3300
+STACK := $(LIMIT) 3900
 
 .PHONY: help setup demo test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
