@@ -7,6 +7,7 @@ Nothing is asked of a source or the lake here but by the gate and for waivers, w
 age.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -132,6 +133,7 @@ async def readiness(
     },
 )
 async def ask(
+    request: Request,
     parts: Parts,
     room: Room,
     table: Names,
@@ -149,7 +151,8 @@ async def ask(
     """
     question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
     try:
-        decision = await _decision(parts, room, question, timedelta(seconds=wait), patient=patient)
+        gone, patience = request.is_disconnected, timedelta(seconds=wait)
+        decision = await _decision(parts, room, question, patience, gone, patient=patient)
     except UnknownNameError as error:  # a sensor reads 404 as "not yet", and would wait
         raise ConfigError(str(error)) from error
     headers = {GATE_HEADER: decision.state.value}
@@ -157,9 +160,15 @@ async def ask(
 
 
 async def _decision(
-    parts: ApiParts, room: GateRoom, question: GateQuestion, patience: timedelta, *, patient: bool
+    parts: ApiParts,
+    room: GateRoom,
+    question: GateQuestion,
+    patience: timedelta,
+    gone: Callable[[], Awaitable[bool]],
+    *,
+    patient: bool,
 ) -> Decision:
-    """The first answer that ends the wait, or the last one in time."""
+    """The first answer that ends the wait, or the last one in time; who has *gone* keeps none."""
     began = parts.clock()
     with parts.way.first(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
@@ -167,7 +176,7 @@ async def _decision(
         now = parts.clock()
         if over(began, patience, now) or parts.stopping():
             break
-        later = await room.next(question, (began + patience - now).total_seconds())
+        later = await room.next(question, (began + patience - now).total_seconds(), gone)
         if later is None:
             break  # "not yet" is never wrong
         decision = later

@@ -6,7 +6,8 @@ as something else may have closed them.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -18,6 +19,7 @@ from monitor.right_of_way import RightOfWay
 from pipeline.errors import UnreachableError
 
 AGAIN = 1.0  # s from turn to turn
+SEEN = 1.0  # s after which whoever waits is looked for again
 GRACE = 1.0  # s that one whose time is over waits for its last answer
 MOST = 200  # asked a turn: with a millisecond of work each, a fifth of the time
 FEWEST, TURNS = 20, 30  # asked a turn whatever they hope for, so that all are in so many
@@ -26,6 +28,11 @@ AT_ONCE = 4  # one whose mirror does not answer must not keep the others from th
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
 log = structlog.get_logger(__name__)
+
+
+async def stays() -> bool:
+    """Nobody is known to have gone."""
+    return False
 
 
 class RoomFullError(UnreachableError):
@@ -51,10 +58,16 @@ class WaitingRoom(Generic[Q, A]):
     _turns: asyncio.Task[None] | None = None
     _limit: CapacityLimiter | None = None
 
-    async def next(self, question: Q, within: float | None = None) -> A | None:
+    async def next(
+        self,
+        question: Q,
+        within: float | None = None,
+        gone: Callable[[], Awaitable[bool]] = stays,
+    ) -> A | None:
         """The next answer to *question*, which all get who wait for it; in *within* seconds.
 
-        None if there is none by then, nor shortly after it was asked for the last time.
+        None if there is none by then, nor shortly after it was asked for the last time; and for one
+        who has *gone*, whose place is free.
 
         Raises:
             RoomFullError: ``most`` wait already.
@@ -65,17 +78,24 @@ class WaitingRoom(Generic[Q, A]):
             )
         self._waiters += 1
         try:
-            return await self._next(question, within)
+            return await self._next(question, within, gone)
         finally:
             self._waiters -= 1
 
-    async def _next(self, question: Q, within: float | None) -> A | None:
+    async def _next(
+        self, question: Q, within: float | None, gone: Callable[[], Awaitable[bool]]
+    ) -> A | None:
         if question not in self._waiting:
             self._waiting[question] = asyncio.get_running_loop().create_future()
         answer = self._waiting[question]
         if self._turns is None or self._turns.done():
             self._turns = asyncio.create_task(self._turn_by_turn())
-        await asyncio.wait({answer}, timeout=within)
+        clock = asyncio.get_running_loop().time
+        until = math.inf if within is None else clock() + within
+        while not answer.done() and (left := until - clock()) > 0:
+            await asyncio.wait({answer}, timeout=min(left, SEEN))
+            if not answer.done() and await gone():
+                return None
         if not answer.done():
             self._begin(question)
             await asyncio.wait({answer}, timeout=GRACE)

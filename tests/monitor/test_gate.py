@@ -1,9 +1,11 @@
 """The gate opens when all is proven, and closes for everything that could make it wrong."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -652,3 +654,42 @@ def test_where_too_many_wait_health_and_questions_without_a_wait_are_answered(
     assert client.get("/v1/gate", params=asked).status_code == 404
     assert client.get("/v1/gate", params={**asked, "cut": DAY, "wait": "290"}).status_code == 200
     assert client.get("/livez").status_code == 200
+
+
+def test_clients_that_have_gone_keep_no_place(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place ends with its connection, which the next job then gets."""
+    monkeypatch.setattr(waiting_room, "SEEN", 0.01)
+    app = healthy.api()
+    app.state.room.most = 1
+    later = (healthy.now + timedelta(hours=9)).isoformat()
+    query = urlencode({"table": USERS, "cut": later, "wait": 290})
+
+    async def gone() -> int:
+        told = [{"type": "http.request", "body": b""}]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return told.pop() if told else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": "/v1/gate",
+            "query_string": query.encode(),
+            "headers": [(b"host", b"127.0.0.1")],
+            "server": ("127.0.0.1", 80),
+        }
+        await asyncio.wait_for(app(scope, receive, send), 10)
+        return int(sent[0]["status"])
+
+    async def one_by_one() -> list[int]:
+        return [await gone(), await gone()]
+
+    assert asyncio.run(one_by_one()) == [404, 404]

@@ -202,3 +202,17 @@ def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
     assert first[:2] == [1, 1]
     assert isinstance(first[2], RoomFullError)
     assert later == [1]
+
+
+def test_who_has_gone_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_room, "AGAIN", 3600.0)
+    monkeypatch.setattr(waiting_room, "SEEN", 0.01)
+    own = WaitingRoom(Gate().ask, RightOfWay(), most=1)
+
+    async def gone() -> bool:
+        return True
+
+    async def both() -> list[int | None]:
+        return [await asyncio.wait_for(own.next("a", 300, gone), 5) for _ in "ab"]
+
+    assert asyncio.run(both()) == [None, None]
