@@ -17,6 +17,7 @@ from typing import Any, Self
 import httpx
 
 from alerts.outbox import BusyError, RefusedError
+from pipeline.authorities import is_loopback, vouched
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import TlsSettings
 from pipeline.tls import verification
@@ -60,7 +61,7 @@ def post(
     try:
         with (
             deadline,
-            httpx.Client(timeout=seconds, verify=verify) as client,
+            httpx.Client(timeout=seconds, verify=verify, trust_env=_by_proxy(url)) as client,
         ):
             # A hook sees the answer before httpx reads where a redirect leads: it may lead nowhere.
             client.event_hooks = {"response": [lambda answer: _judge(answer, host)]}
@@ -70,6 +71,11 @@ def post(
     except httpx.TransportError as error:
         why = "ReadTimeout" if deadline.over else type(error).__name__
         raise UnreachableError(f"{host} did not answer: {why}") from None
+
+
+def _by_proxy(url: str) -> bool:
+    """Whether a proxy of the environment may be used: it reads all that goes by plain http."""
+    return vouched(url) and not is_loopback(httpx.URL(url).host)
 
 
 @dataclass(eq=False)

@@ -189,3 +189,22 @@ def test_an_odd_pause_is_a_pause(told: str, pause: timedelta | None) -> None:
         post(url, b"{}", {}, timedelta(seconds=20))
 
     assert busy.value.after == pause
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.1:9/letters", "http://127.0.0.1:1/letters"])
+def test_what_goes_in_clear_text_goes_to_no_proxy_of_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy, another machine, would read its credentials."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.setblocking(False)
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+
+        with pytest.raises(UnreachableError, match="did not answer"):
+            post(url, b"{}", {"Authorization": "Bearer x"}, timedelta(seconds=0.5))
+
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
