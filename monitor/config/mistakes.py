@@ -24,7 +24,7 @@ _SOURCE = re.compile(r"[A-Za-z0-9_.-]+")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
 _LEAST_MEMORY = 512  # MB; Spark refuses 450
-_SPARK = re.compile(r"spark[.][\w.-]+")
+_SPARK = re.compile(r"spark[.][\w.-]+|spark[.](kubernetes|hadoop)[.][\w./-]+")
 _OURS = {"spark.master": "pipeline.master", "spark.driver.memory": "pipeline.driver_memory"}
 _SHORTEST_PACE, _SHORTEST_DEADLINE = timedelta(milliseconds=100), timedelta(seconds=10)
 _SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours

@@ -15,6 +15,7 @@ RUNNING, LAG, RATE, TIME = "running", "lag", "rate", "time"
 """Brakes of a re-reading, by the limit that they keep: as in metrics."""
 _Time = Annotated[timedelta, Field(ge=timedelta(milliseconds=100))]
 """Servers count milliseconds, and take 0 for no limit."""
+_CALL = timedelta(seconds=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +23,24 @@ class Limits:
     """What one source is spared: time per statement and call, rows read, and load.
 
     ``rows`` is compared with the server's own estimate before rows are counted.
+    ``call`` is as long as ``statement`` where only that is given, and longer.
     ``running`` is the number of statements at work there above which nothing is asked.
     A re-reading reads at most ``rate`` rows a second (0: as many as come), and none of a replica
     that is ``lag`` behind.
     """
 
     statement: _Time = timedelta(seconds=5)
-    call: _Time = timedelta(seconds=20)
+    call: _Time = _CALL
     connect: _Time = timedelta(seconds=5)
     rows: Annotated[int, Field(ge=1)] = 5_000_000
     running: Annotated[int, Field(ge=1)] = 64
     rate: Annotated[int, Field(ge=0)] = 0
     lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        """Let the default of a call follow its statements."""
+        if self.call == _CALL:
+            object.__setattr__(self, "call", max(_CALL, self.statement))
 
     @property
     def answer(self) -> timedelta:

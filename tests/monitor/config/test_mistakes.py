@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from monitor.config.file import Faults, load, parse
 from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
+from pipeline.sources.limits import limits_of
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
@@ -557,3 +559,16 @@ def test_what_is_wrong_beside_values_of_a_wrong_type_is_told_at_once() -> None:
 )
 def test_what_hangs_on_a_value_of_a_wrong_type_is_not_judged(text: str, at: list[str]) -> None:
     assert sorted(line.partition(": ")[0] for line in faults(text)) == sorted(at)
+
+
+def test_a_limit_of_statements_alone_lets_calls_take_as_long() -> None:
+    said = "    options: {limits: {statement: 1m}}\n"
+
+    assert built_faults(MINIMAL + said) == []
+    assert limits_of({"limits": {"statement": "1m"}}).call == timedelta(minutes=1)
+
+
+def test_labels_of_kubernetes_are_settings_of_spark() -> None:
+    name = "spark.kubernetes.driver.label.app.kubernetes.io/name"
+
+    assert built_faults(MINIMAL + f"pipeline: {{spark: {{{name}: x}}}}\n") == []
