@@ -3,7 +3,7 @@
 Covers pipeline/landing/hazards.py and what collectors and sources tell to it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -86,10 +86,18 @@ def test_f102_each_setting_of_a_topic_withholds_ready_within_a_minute(
     begin(pipe)
     admin = KafkaAdminClient(bootstrap_servers=pipe.servers.kafka.bootstrap)
     with closing(admin):
-        for name, value in TOPIC.items():
-            settings = ConfigResource(ConfigResourceType.TOPIC, "walked.walked.t", {name: value})
-            admin.alter_configs([settings])
-            until_unproven(pipe, f"topic walked.walked.t: {name}={value}")
+        try:
+            for name, value in TOPIC.items():
+                _set_topic(admin, {name: value})
+                until_unproven(pipe, f"topic walked.walked.t: {name}={value}")
+        finally:
+            _set_topic(admin, {"cleanup.policy": "delete"})  # other tests have this topic, too
+
+
+def _set_topic(admin: KafkaAdminClient, settings: Mapping[str, str]) -> None:
+    """Give the topic these *settings*, and the broker's defaults for all others."""
+    topic = ConfigResource(ConfigResourceType.TOPIC, "walked.walked.t", dict(settings))
+    admin.alter_configs([topic])
 
 
 @pytest.mark.spark
