@@ -36,6 +36,9 @@ pytestmark = [pytest.mark.stack]
 MINUTE = timedelta(minutes=1)
 
 
+HARMLESS = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
+
+
 @pytest.fixture
 def pipe(servers: Servers, tmp_path: Path) -> Iterator[Pipe]:
     found = Pipe(servers, tmp_path / "lake", "walked")
@@ -91,11 +94,11 @@ def test_f102_each_setting_of_a_topic_withholds_ready_within_a_minute(
                 _set_topic(admin, {name: value})
                 until_unproven(pipe, f"topic walked.walked.t: {name}={value}")
         finally:
-            _set_topic(admin, {"cleanup.policy": "delete"})  # other tests have this topic, too
+            _set_topic(admin, HARMLESS)  # other tests have this topic, too
 
 
 def _set_topic(admin: KafkaAdminClient, settings: Mapping[str, str]) -> None:
-    """Give the topic these *settings*, and the broker's defaults for all others."""
+    """Give the topic these *settings*; others stay."""
     topic = ConfigResource(ConfigResourceType.TOPIC, "walked.walked.t", dict(settings))
     admin.alter_configs([topic])
 
