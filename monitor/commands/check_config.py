@@ -26,7 +26,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     text = read_text(config)
     if faults := list(mistaken(found)):
         raise refusal(config, faults, text)
-    told = [*warnings(found), *exposed_files(mapping(text, config), config)]
+    told = [*warnings(found), *map(str, exposed_files(mapping(text, config), config))]
     doubts = [*located(config, told, text), *jars.lacking()]
     facts = {
         "config": str(config),

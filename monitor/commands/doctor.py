@@ -60,10 +60,10 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
     from monitor.examination import Examination  # noqa: PLC0415  - seconds of imports
 
     examination = Examination(found, told, outage)
-    for warning in exposed_files(mapping(read_text(config), config), config):
-        what, _, fix = warning.rpartition("; run ")
-        finding = Finding(FindingSeverity.WARN, "exposed_file", str(config), what, fix)
-        examination.findings.append(finding)
+    examination.findings += (
+        Finding(FindingSeverity.WARN, "exposed_file", str(config), file.what, file.fix)
+        for file in exposed_files(mapping(read_text(config), config), config)
+    )
     examination.run()
     if as_json:
         unasked = [asdict(one) for one in examination.unasked]

@@ -40,21 +40,20 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
         copies = {name: told for one in rows for name, told in one["copies"].items()}
         say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
     else:
-        _show(table, answers, incidents, rows, history)
+        _show(answers, _repairs(incidents, table), rows, verdicts, history)
     if any(answer["state"] == "unknown" for answer in answers):
         sys.exit(UNKNOWN)
 
 
 def _show(
-    table: str,
     answers: list[dict[str, Any]],
-    incidents: list[dict[str, Any]],
+    repairs: Mapping[str, str],
     rows: list[dict[str, Any]],
+    verdicts: list[dict[str, Any]],
     history: list[dict[str, Any]],
 ) -> None:
-    verdicts = _newest(history)
     for answer in answers:
-        for line in _answer(answer, _repairs(incidents, table)):
+        for line in _answer(answer, repairs):
             say(line)
     for line in (line for one in rows for line in copy_lines.of_table(one)):
         say(line)

@@ -108,16 +108,11 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     faults += more + odd + bad + strange + hidden + unset
     hollow = list(_hollow(raw))
     try:
-        config = with_durations(
-            lambda told: Config.model_validate_json(json.dumps(told)),
-            json.loads(json.dumps(plain, default=str)),
-        )
+        config = _validated(plain)
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         wrong = beside(fault_lines(error, schema), unset) + faults
-        told = {fault.partition(": ")[0] for fault in wrong}
-        more = [*hollow, *_judged_beside(error, plain, path)]
-        wrong += dict.fromkeys(one for one in more if one.partition(": ")[0] not in told)
+        wrong += _untold([*hollow, *_judged_beside(error, plain, path)], wrong)
         raise refusal(path, wrong, text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
@@ -125,12 +120,10 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     config = config.model_copy(
         update={"kafka_security": security, "sources": own, "openlineage": lineage}
     )
-    told = {fault.partition(": ")[0] for fault in faults}
     wrong = strangers(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
     wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
-    faults += dict.fromkeys(fault for fault in wrong if fault.partition(": ")[0] not in told)
-    told = {fault.partition(": ")[0] for fault in faults}
-    faults += [fault for fault in hollow if fault.partition(": ")[0] not in told]
+    faults += _untold(wrong, faults)
+    faults += _untold(hollow, faults)
     if faults:
         raise refusal(path, faults, text)
     return config.model_copy(
@@ -144,6 +137,23 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     )
 
 
+def _validated(plain: Mapping[str, Any]) -> Config:
+    return with_durations(
+        lambda told: Config.model_validate_json(json.dumps(told)),
+        json.loads(json.dumps(plain, default=str)),
+    )
+
+
+def _untold(more: Iterable[str], faults: Iterable[str]) -> list[str]:
+    """Those of *more* that are about keys of which no fault is told yet, each once."""
+    told = {_key(fault) for fault in faults}
+    return list(dict.fromkeys(fault for fault in more if _key(fault) not in told))
+
+
+def _key(fault: str) -> str:
+    return fault.partition(": ")[0]
+
+
 def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path) -> Iterator[str]:
     """What is wrong with the sections that *error* is not about, by themselves.
 
@@ -153,14 +163,11 @@ def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path)
     wrong |= {name for name, others in _JUDGED_BY.items() if others & wrong}
     rest = {key: value for key, value in plain.items() if key not in wrong}
     try:
-        config = with_durations(
-            lambda told: Config.model_validate_json(json.dumps(told)),
-            json.loads(json.dumps({**_STAND_IN, **rest}, default=str)),
-        )
+        config = _validated({**_STAND_IN, **rest})
     except ValidationError:
         return
     for fault in [*mistakes(config), *misplaced(config, path)]:
-        if fault.partition(": ")[0].partition(".")[0].partition("[")[0] not in wrong:
+        if _key(fault).partition(".")[0].partition("[")[0] not in wrong:
             yield fault
 
 

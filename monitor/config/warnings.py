@@ -10,6 +10,7 @@ import re
 import stat
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -43,8 +44,20 @@ def warnings(config: Config) -> list[str]:
     return [*_rules(config), *_tiers(config), *_globs(config)]
 
 
-def exposed_files(raw: Mapping[str, Any], path: Path) -> list[str]:
-    """Files of secrets and private keys that others than their owner may read, as ``key: what``.
+@dataclass(frozen=True, slots=True)
+class ExposedFile:
+    """A private file that others may read: ``key: what``, and the command that mends it."""
+
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        """Both in one line."""
+        return f"{self.what}; run {self.fix}"
+
+
+def exposed_files(raw: Mapping[str, Any], path: Path) -> list[ExposedFile]:
+    """Files of secrets and private keys that others than their owner may read.
 
     *raw* is what the config in *path* says.  A file that is not there is told elsewhere.
     """
@@ -68,14 +81,14 @@ def _private(node: Any, at: str) -> Iterator[tuple[str, str]]:
         yield from _private(one, below)
 
 
-def _exposed(at: str, file: str) -> Iterator[str]:
+def _exposed(at: str, file: str) -> Iterator[ExposedFile]:
     try:
         mode = Path(file).stat().st_mode
     except (OSError, ValueError):
         return
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         said = f"{file} may be read by others than its owner (mode {stat.S_IMODE(mode):04o})"
-        yield f"{at}: {said}; run chmod 600 {quote(file)}"
+        yield ExposedFile(f"{at}: {said}", f"chmod 600 {quote(file)}")
 
 
 def _rules(config: Config) -> Iterator[str]:

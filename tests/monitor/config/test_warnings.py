@@ -190,7 +190,7 @@ def test_private_files_that_others_may_read_are_warned_of(tmp_path: Path, mode: 
         "openlineage": {"file": "lineage.jsonl"},
     }
 
-    found = exposed_files(raw, tmp_path / "sluice.yaml")
+    found = [str(one) for one in exposed_files(raw, tmp_path / "sluice.yaml")]
 
     said = f"may be read by others than its owner (mode {mode:04o}); run chmod 600 {tmp_path}"
     wanted = [
