@@ -101,6 +101,11 @@ class Order:
         """All of it, as ``Order(*parts)`` takes them; compared alike."""
         return (self.epoch, self.log, self.pos, self.row)
 
+    @property
+    def event(self) -> "Order":
+        """That of the event whose row it is; of a snapshot's rows that of the snapshot."""
+        return Order(self.epoch, self.log, self.pos)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardId:

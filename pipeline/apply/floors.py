@@ -4,7 +4,8 @@ A shard's floor is the order of its highest truncate or settle, or of its base. 
 stands, and nothing is inserted, ever; a row at the floor's own place is not below it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +17,14 @@ from pipeline.mark import Mark
 from pipeline.model import Order, Origin, Shard, Table
 
 Floors = Mapping[Shard, Order]
+K = TypeVar("K", bound=Hashable)
 
 
-def highest(*floors: Floors) -> dict[Shard, Order]:
-    """The highest floor of each shard."""
-    found: dict[Shard, Order] = {}
-    for shard, order in (pair for some in floors for pair in some.items()):
-        found[shard] = max(order, found.get(shard, order))
+def highest(*orders: Mapping[K, Order]) -> dict[K, Order]:
+    """The highest order of each shard, or of whatever they are of."""
+    found: dict[K, Order] = {}
+    for of, order in (pair for some in orders for pair in some.items()):
+        found[of] = max(order, found.get(of, order))
     return found
 
 

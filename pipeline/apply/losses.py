@@ -14,7 +14,7 @@ from pipeline.changelog.slices import WantedBatches
 from pipeline.errors import HeldError
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
-from pipeline.model import Order, SnapshotAgain, Table
+from pipeline.model import SnapshotAgain, Table
 from pipeline.report import Hold
 from pipeline.row_standards import ALWAYS
 
@@ -138,8 +138,7 @@ def _taken_again(mark: Mark, shard: str) -> SnapshotAgain | None:
     own, whole = mark.again.get(shard), mark.again.get(source)
     if own is not None and own.order == base:
         return own
-    began = Order(base.epoch, base.log, base.pos)
-    return whole if whole is not None and whole.order == began else None
+    return whole if whole is not None and whole.order == base.event else None
 
 
 def _names(table: Table) -> set[str]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
 
+from pipeline.apply.floors import highest
 from pipeline.changelog.own_rows import Settle
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.highest import highest_by_source
@@ -96,11 +97,7 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
 
 def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     """Source -> order of its newest snapshot of all tables, whether or not rows of it landed."""
-    newer = {
-        source: max(order, mark.initial.get(source, order))
-        for source, order in facts.initial.items()
-    }
-    return {**mark.initial, **newer}
+    return highest(mark.initial, facts.initial)
 
 
 def _whole_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
@@ -115,8 +112,7 @@ def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
     first = ((source, order) for source, order in rows if source not in based)
     for source, order in (*first, *facts.wholes.items()):
-        began = Order(order.epoch, order.log, order.pos)
-        read[source] = max(began, read.get(source, began))
+        read[source] = max(order.event, read.get(source, order.event))
     return read
 
 

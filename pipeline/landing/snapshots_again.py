@@ -30,7 +30,7 @@ def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: dateti
     *wholes*: source -> order of a snapshot that read all of it.
     """
     for source, order in wholes.items():
-        above, known = Order(order.epoch, order.log, order.pos), before.again.get(source)
+        above, known = order.event, before.again.get(source)
         older = _older(source, before, above)
         if older and (known is None or known.order < above):
             asked = _is_asked_for(older, before)
@@ -53,7 +53,7 @@ def with_tables_again(
         if base is None or base not in {one.order for one in (snap, rows) if one is not None}:
             continue
         known, whole = before.bases.get(name), made.snapshots.get(source_of(name))
-        if known is None or known >= base or whole == Order(base.epoch, base.log, base.pos):
+        if known is None or known >= base or whole == base.event:
             continue
         asked = _is_asked_for(frozenset((name,)), before)
         found[name] = SnapshotAgain(base, at, made.batch, 1, asked)
