@@ -34,7 +34,7 @@ from pipeline.tables.lake import Lake
 WARM, SECONDS = 70, 120  # of the service: each probe has run, then each runs twice and more
 ROWS = 100
 PACE = 5  # seconds from look to look, from probe to probe, and from census to census
-RETENTION = 120  # seconds from look to look at what topics keep
+RETENTION = 30  # seconds from look to look at what topics keep
 LANE = "sluice:main"
 PROBES = ("max_id", "range_counts")  # those that compare mirrors with sources alone
 META = pa.struct([("source", pa.string()), ("shard", pa.string())])

@@ -13,6 +13,7 @@ import structlog
 from monitor.observe.census import CensusAnswer
 from monitor.observe.sampler import Sampling
 from pipeline.build import every_topic
+from pipeline.clocks import over
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
 from pipeline.lags.retention import BacklogSample, Limit, Retention
@@ -23,6 +24,7 @@ from pipeline.side_by_side import SideBySide
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
+DESCRIBED = timedelta(minutes=2)  # from look to look at the settings and ends of all topics
 SAMPLES = 6  # of a backlog, an hour or so
 ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, nobody knows what waits
 log = structlog.get_logger(__name__)
@@ -59,7 +61,10 @@ class RetentionWatch:
         self.asking = SideBySide(self.clock, timedelta())
 
     def ask(self) -> None:
-        """Ask for every source's topics; whoever does not answer keeps what was told before."""
+        """Ask for every source's topics; whoever does not answer keeps what was told before.
+
+        Whether the brokers answer is asked each time, what topics are set to more rarely.
+        """
         asked = {f"topics of {source.name}": partial(self._ask, source) for source in self.sources}
         self.asking.ask(asked)
 
@@ -73,6 +78,9 @@ class RetentionWatch:
             self._troubles[source.name] = str(error)
             return
         self._troubles.pop(source.name, None)
+        known = self._topics.get(source.name)
+        if known is not None and not over(known.at, DESCRIBED, self.clock()):
+            return
         try:
             told = transport.settings(every_topic(source))
             at = self.clock()

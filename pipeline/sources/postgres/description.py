@@ -102,11 +102,16 @@ def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name
     return _left_out(shard.published, publication)
 
 
+def filtered(sent: PublishedFacts, publication: str) -> str:
+    """What the row filter of a *publication* lets through."""
+    return f"publication {publication} sends only rows where {sent.rows}"
+
+
 def _left_out(sent: PublishedFacts, publication: PublicationFacts) -> str:
     """What of the table does not come, though it is published."""
     name = publication.name
     if sent.rows:
-        return f"publication {name} sends only rows where {sent.rows}"
+        return filtered(sent, name)
     if publication.lacks:
         return f"publication {name} leaves out each {', '.join(publication.lacks)}"
     if sent.left_out:

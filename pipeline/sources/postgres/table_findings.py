@@ -9,7 +9,7 @@ from re import escape
 
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding
 from pipeline.sources.findings import SHARD, Told, no_key, of_named_key, of_tables
-from pipeline.sources.postgres.description import INDEX, unidentified, unsent
+from pipeline.sources.postgres.description import INDEX, filtered, unidentified, unsent
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PublicationFacts
 from pipeline.sources.postgres.session import spelled
@@ -116,8 +116,7 @@ def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
         f"ALTER PUBLICATION {name} DROP TABLE {SHARD}; ALTER PUBLICATION {name} ADD TABLE {SHARD}"
     )
     if sent is not None and sent.rows:
-        what = f"publication {publication} sends only rows where {sent.rows}"
-        yield ROWS, (ROWS.severity, "unpublished", what, again)
+        yield ROWS, (ROWS.severity, "unpublished", filtered(sent, publication), again)
     if sent is not None and sent.left_out:
         what = f"publication {publication} leaves out {', '.join(sent.left_out)}"
         what += ": the mirror lacks these columns"

@@ -1,7 +1,8 @@
 """What is left until unread changes are deleted, as the watching round shows and tells it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -9,11 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from alerts.model import AlertKind, IncidentState
-from monitor.observe.retention import RetentionWatch
+from monitor.observe.retention import DESCRIBED, RetentionWatch
 from monitor.observe.sampler import Sampling
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.sources.source import LogBacklog
+from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
 from tests.monitor.rig import NOON, SOURCE, FakeKafka, Rig
 from tests.pipeline.hanging import Hanging
@@ -92,6 +94,27 @@ def test_brokers_that_do_not_answer_are_told_with_their_address_until_they_do(ri
     assert told == [("warning", "Kafka does not answer", "Kafka at k: timed out")]
     assert down == "Kafka at k: timed out"
     assert rig.retention.trouble() == ""
+
+
+def test_topics_are_described_far_less_often_than_brokers_are_asked(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described, settings = list[datetime](), rig.kafka.settings
+
+    def count(pattern: str) -> Sequence[TopicFacts]:
+        described.append(rig.clock())
+        return settings(pattern)
+
+    monkeypatch.setattr(rig.kafka, "settings", count)
+    rig.second(DESCRIBED.seconds)
+    rig.retention.ask()
+    for _ in range(8):
+        rig.second(30)
+        rig.retention.ask()
+
+    first, *_, last = described
+    assert len(described) == 3
+    assert last - first == 2 * DESCRIBED
 
 
 def test_settings_that_may_not_be_read_are_no_trouble_of_the_brokers(
