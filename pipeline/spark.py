@@ -122,7 +122,7 @@ class JobCounts:
     ) -> Iterator[None]:
         """Describe the job that runs inside as *work* and *what*, and count it if it ends well."""
         began = time.monotonic()
-        with described(session, f"{work} {what}, {rows} rows"):
+        with described(session, f"{work} {what}, {rows} rows read"):
             yield
         done = SparkWork(1, tasks, rows, time.monotonic() - began)
         with self._lock:

@@ -21,7 +21,7 @@ def told(number: int, what: str | None, status: str = "SUCCEEDED") -> dict[str, 
 def test_jobs_that_land_or_merge_have_rows_tasks_and_seconds_in_their_order() -> None:
     jobs = read_jobs(
         [
-            told(3, "merge slice of shop.visits, 300000 rows"),
+            told(3, "merge slice of shop.visits, 300000 rows read"),
             told(1, "land batch 0 of lane main, 301734 rows"),
             told(0, None),
             told(2, "look up shop.visits"),
@@ -31,7 +31,7 @@ def test_jobs_that_land_or_merge_have_rows_tasks_and_seconds_in_their_order() ->
 
     assert jobs == (
         SparkJob("land batch 0 of lane main, 301734 rows", 4, 301_734, 3.25),
-        SparkJob("merge slice of shop.visits, 300000 rows", 4, 300_000, 3.25),
+        SparkJob("merge slice of shop.visits, 300000 rows read", 4, 300_000, 3.25),
     )
     assert str(jobs[0]) == "land batch 0 of lane main, 301734 rows: 4 tasks, 3.2 s"
 

@@ -37,7 +37,7 @@ def test_jobs_are_added_up_by_work_until_they_are_taken() -> None:
     assert (found.jobs, found.tasks, found.rows) == (2, 8, 80_000)
     assert found.seconds > 0
     assert counts.take() == {}
-    assert context.described[:2] == ["land batch 4 of lane main, 30000 rows", ""]
+    assert context.described[:2] == ["land batch 4 of lane main, 30000 rows read", ""]
 
 
 def test_a_job_that_fails_is_not_counted() -> None:
