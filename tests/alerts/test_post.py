@@ -18,6 +18,13 @@ Speaks = Callable[[socket.socket, threading.Event], None]
 HEAD = b"HTTP/1.1 %d x\r\nContent-Type: text/plain\r\nContent-Length: 1000000\r\n\r\n"
 
 
+def _whole_request(there: socket.socket) -> None:
+    """Read a request with the body ``{}``: a socket closed over unread bytes resets its peer."""
+    read = b""
+    while not read.endswith(b"\r\n\r\n{}"):
+        read += there.recv(65_536)
+
+
 def _drip(there: socket.socket, over: threading.Event, text: bytes) -> None:
     for place in range(len(text)):
         there.sendall(text[place : place + 1])
@@ -31,13 +38,13 @@ def _heading(there: socket.socket, over: threading.Event) -> None:
 
 
 def _refusal(there: socket.socket, over: threading.Event) -> None:
-    there.recv(65_536)
+    _whole_request(there)
     there.sendall(HEAD % 400)
     _drip(there, over, b"no " * 1000)
 
 
 def _taken(there: socket.socket, over: threading.Event) -> None:
-    there.recv(65_536)
+    _whole_request(there)
     there.sendall(HEAD % 200)
     _drip(there, over, b"ok " * 1000)
 
@@ -48,7 +55,7 @@ def _deaf(there: socket.socket, over: threading.Event) -> None:
 
 
 def _flood(there: socket.socket, over: threading.Event) -> None:
-    there.recv(65_536)
+    _whole_request(there)
     there.sendall(b"HTTP/1.1 400 x\r\nConnection: close\r\n\r\n")
     while not over.is_set():
         there.sendall(b"no way " * 10_000)
@@ -72,7 +79,7 @@ def _receiver(speaks: Speaks) -> Iterator[str]:
             thread.join(5)
 
 
-@pytest.mark.parametrize("speaks", [_heading, _refusal, _deaf])
+@pytest.mark.parametrize("speaks", [_heading, _deaf])
 def test_a_receiver_that_drips_bytes_outlasts_no_deadline(speaks: Speaks) -> None:
     """Each byte came within the timeout, so that an answer could take for ever."""
     with _receiver(speaks) as url:
@@ -91,6 +98,16 @@ def test_what_was_taken_was_taken_whatever_is_said_of_it() -> None:
         post(url, b"{}", {}, timedelta(seconds=60))
 
         assert time.monotonic() - began < 30
+
+
+def test_a_refusal_that_drips_is_a_refusal_at_its_deadline() -> None:
+    with _receiver(_refusal) as url:
+        began = time.monotonic()
+
+        with pytest.raises(RefusedError, match=r"127\.0\.0\.1 answered 400: no"):
+            post(url, b"{}", {}, timedelta(seconds=0.7))
+
+        assert time.monotonic() - began < 30, "all of it would take minutes"
 
 
 def test_of_an_endless_refusal_the_beginning_is_told() -> None:
@@ -116,10 +133,21 @@ def _answering(head: str, body: bytes = b"no such room") -> Speaks:
     text = f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n".encode() + body
 
     def speaks(there: socket.socket, over: threading.Event) -> None:
-        there.recv(65_536)
+        _whole_request(there)
         there.sendall(text)
 
     return speaks
+
+
+def test_a_refusal_that_is_cut_short_is_a_refusal() -> None:
+    """A receiver may refuse a request, and close, before it has read all of it."""
+
+    def speaks(there: socket.socket, over: threading.Event) -> None:
+        _whole_request(there)
+        there.sendall(b"HTTP/1.1 413 x\r\nContent-Length: 99\r\n\r\ntoo large")
+
+    with _receiver(speaks) as url, pytest.raises(RefusedError, match="answered 413: too large"):
+        post(url, b"{}", {}, timedelta(seconds=20))
 
 
 @pytest.mark.parametrize(
