@@ -36,7 +36,8 @@ class Capture:
     ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
     values are changed, empty if by none; it is None where that is so of no column.
     ``hazards`` are settings by which changes may be dropped, rewritten or delayed; they are all
-    of which that may still be so once the looks are ``steady``.
+    of which that may still be so once the looks are ``steady``, but for those of whom is asked and
+    is ``unanswered``, named as a hazard's ``where``.
     """
 
     sends: Callable[[ShardId], bool]
@@ -51,6 +52,7 @@ class Capture:
     differs: Callable[[Mapping[str, str]], frozenset[ShardId]] = lambda _: frozenset()
     hazards: tuple[Finding, ...] = ()
     steady: bool = True
+    unanswered: frozenset[str] = frozenset()
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""

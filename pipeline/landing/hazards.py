@@ -13,7 +13,7 @@ Cannot see: a setting that was changed and changed back between two looks; where
 log positions, tables whose first rows land after the setting is gone.  Pure.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 
@@ -46,9 +46,10 @@ def with_hazards(
     for source, capture in told.items():
         gone = f"{DELAY}:{source}"
         gaps = {id_: text for id_, text in gaps.items() if read_gap(text).topic != gone}
-        now = {hazard_id(source, hazard): hazard for hazard in capture.hazards}
+        now = _by_id(source, capture.hazards)
         for id_, one in known.items():
-            over = one.above is None and capture.steady and source in ends
+            looked = capture.steady and one.hazard.where not in capture.unanswered
+            over = one.above is None and looked and source in ends
             if one.source == source and id_ not in now and over:
                 known[id_] = replace(one, above=ends[source])
         known |= {id_: ToldHazard(source, hazard, made.batch) for id_, hazard in now.items()}
@@ -67,6 +68,17 @@ def hazard_id(source: str, hazard: Finding) -> str:
     kind = DELAY if hazard.effect is Effect.DELAYS else SETTING
     digest = sha256(hazard.what.encode()).hexdigest()[:8]
     return f"{kind}:{source}:{hazard.code}@{digest}"
+
+
+def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
+    """A setting whose tables have just become others may be told twice: all of them count."""
+    found = dict[str, Finding]()
+    for one in hazards:
+        known = found.setdefault(hazard_id(source, one), one)
+        both = {known.shards, one.shards}
+        shards = "" if "" in both else "|".join(sorted(both))
+        found[hazard_id(source, one)] = replace(known, shards=shards)
+    return found
 
 
 def _gap(id_: str, one: ToldHazard, gaps: Mapping[str, str], made: Mark, router: Router) -> Gap:

@@ -24,7 +24,7 @@ from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled
-from pipeline.topics.settings import TopicFacts, hazards
+from pipeline.topics.settings import WHERE, TopicFacts, hazards
 
 LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
 TOPICS = 30.0  # seconds from one look at the settings of its topics to the next
@@ -63,6 +63,7 @@ class Feed:
     _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed mark yet
     _began: float | None = None  # of the looks of this life
     _described: float = -math.inf  # when the settings of its topics were asked for
+    _answering: float = math.inf  # since when each time with an answer
     _of_topics: frozenset[Finding] = frozenset()
 
     @property
@@ -121,8 +122,9 @@ class Feed:
             self._missed |= set(lists.hazards)  # also if its server does not answer
             told = both(lists, self.server().sends())
             found = self._lasting((*told.hazards, *self._topics_told()))
-            steady = self._is_steady()
-            self._last = replace(told, hazards=found, steady=steady)
+            self._last = replace(
+                told, hazards=found, steady=self._is_steady(), unanswered=self._unanswered()
+            )
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
             return Missing(str(error))
@@ -165,7 +167,9 @@ class Feed:
                 facts = [one for one in self.describe(self.topics) if self.claims(one.name)]
             except UnreachableError as error:
                 log.warning("topics_not_described", source=own.source, error=str(error))
+                self._answering = math.inf
                 return self._of_topics
+            self._answering = min(self._answering, at)
             found = hazards(facts, prefix, own.others, routed=own.routed)
             self._of_topics = frozenset(found)
         return self._of_topics
@@ -190,6 +194,11 @@ class Feed:
         at = self.clock()
         self._began = at if self._began is None else self._began
         return at - self._began > LINGER
+
+    def _unanswered(self) -> frozenset[str]:
+        """Kafka, until it has told of the topics for long enough; of others one look is whole."""
+        lately = self.clock() - self._answering <= LINGER
+        return frozenset({WHERE} if self.describe is not None and lately else ())
 
     def head(self) -> Head | None:
         """Head of the connected server's log; None when it does not answer."""

@@ -45,6 +45,7 @@ SKIPS = Finding(
     REFUSE, "errors.tolerance", "connector c", "errors.tolerance=all: x", "fix", Effect.DROPS
 )
 LATE = replace(SKIPS, code="replica", what="it is a replica", effect=Effect.DELAYS)
+COMPACT = replace(SKIPS, code="cleanup.policy", where="Kafka", what="cleanup.policy=compact: y")
 T, U = "shop/db.t", "shop/db.u"
 KNOWN = Mark("main", 5, shards={T: "db.t", U: "db.u", "till/db.t": "till.t", "shop/db.x": None})
 TOLD = {"shop": replace(ALL, hazards=(SKIPS,))}
@@ -123,6 +124,22 @@ def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
 
     assert gap.above is None
     assert not _heals(Settled(T, Order(1, 1, 900), 99), gap)
+
+
+def test_f102_only_settings_of_whom_does_not_answer_are_not_gone() -> None:
+    made = after(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, COMPACT))})
+    told = {"shop": replace(ALL, unanswered=frozenset({"Kafka"}))}
+
+    over = {one.hazard.where: one.above for one in after(made, told).hazards.values()}
+
+    assert over == {"connector c": END, "Kafka": None}
+
+
+def test_f102_tables_of_a_setting_that_is_told_twice_count_all() -> None:
+    few, more = (replace(SKIPS, shards=one) for one in (r"db\.t", r"db\.t|db\.u"))
+
+    assert gaps(KNOWN, more, few)[0].shards == gaps(KNOWN, few, more)[0].shards == (T, U)
+    assert gaps(KNOWN, SKIPS, few)[0].shards == gaps(KNOWN, few, SKIPS)[0].shards == (T, U)
 
 
 def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too() -> None:

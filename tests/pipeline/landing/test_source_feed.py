@@ -12,13 +12,14 @@ from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.landing.hazards import hazard_id
 from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Head, Missing, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
-from pipeline.topics.settings import TopicFacts, hazards
+from pipeline.topics.settings import UNCLEAN, TopicFacts, hazards
 
 SOURCE = SourceSettings(
     *("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop"),
@@ -289,11 +290,86 @@ def test_f102_a_topics_setting_concerns_the_tables_that_are_sent_into_it(
     assert {name for name in ALL_SHARDS if any(one.affects(name) for one in found)} == shards
 
 
-def test_f102_what_every_topic_has_is_told_once() -> None:
-    topics = [TopicFacts(f"shop.db.{name}", 1, COMPACT) for name in "tuv"]
-    others = frozenset({"shop.transaction"})
+def _default(*names: str, value: str = "true") -> list[TopicFacts]:
+    settings = {UNCLEAN.name: value}
+    return [TopicFacts(f"shop.db.{one}", 1, settings, frozenset(settings)) for one in names]
 
-    (found,) = hazards([*topics, TopicFacts("shop.transaction")], "shop", others, routed=False)
 
-    assert found.what.startswith("every topic of shop: cleanup.policy=compact: ")
+def _ids(topics: list[TopicFacts]) -> set[str]:
+    return {hazard_id("shop", one) for one in hazards(topics, "shop", OTHERS, routed=False)}
+
+
+OTHERS = frozenset({"shop.transaction"})
+
+
+def test_f102_what_is_the_default_of_the_brokers_is_told_once() -> None:
+    topics = [*_default("t", "u", "v"), TopicFacts("shop.transaction")]
+
+    (found,) = hazards(topics, "shop", OTHERS, routed=False)
+
+    assert found.what.startswith(f"default for topics of shop: {UNCLEAN.name}=true: ")
+    assert found.fix.endswith(f"--entity-default --add-config {UNCLEAN.name}=false")
     assert all(found.affects(name) for name in ALL_SHARDS)
+
+
+def test_f102_a_topic_with_a_setting_of_its_own_is_not_in_the_default() -> None:
+    topics = [*_default("t", "u"), TopicFacts("shop.db.a_b", 1, {UNCLEAN.name: "false"})]
+
+    (found,) = hazards(topics, "shop", OTHERS, routed=False)
+
+    assert {name for name in ALL_SHARDS if found.affects(name)} == {"db.t", "db.u"}
+
+
+@pytest.mark.parametrize("added", [{UNCLEAN.name: "false"}, {UNCLEAN.name: "true"}, COMPACT, {}])
+def test_f102_a_topic_that_is_added_gives_no_other_topic_a_new_id(added: dict[str, str]) -> None:
+    own = [TopicFacts(f"shop.db.{one}", 1, COMPACT) for one in "xy"]
+    before = [*_default("t", "u"), *own]
+
+    assert len(_ids(before)) == 3
+    assert _ids(before) < _ids([*before, TopicFacts("shop.db.a", 1, {**COMPACT, **added})])
+    assert _ids(before) == _ids([*before, *_default("a")])
+
+
+def test_f102_what_was_accepted_of_one_topic_covers_no_other() -> None:
+    one = TopicFacts("shop.db.junk", 1, COMPACT)
+
+    assert len(_ids([one])) == 1
+    assert len(_ids([one, TopicFacts("shop.db.money", 1, COMPACT)]) - _ids([one])) == 1
+
+
+def _since_restart(answers: dict[float, bool]) -> list[bool]:
+    """Whether Kafka is not answered for, after each of its *answers*, by when they come."""
+    cluster, feed = watched()
+    found = []
+    for cluster.now, answered in answers.items():
+        cluster.settings = {} if answered else None
+        told = feed.captures()
+        assert isinstance(told, Capture)
+        found.append(told.unanswered == {"Kafka"})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answers", "unanswered"),
+    [
+        pytest.param({0: False, 200: False}, [True, True], id="it never answers"),
+        pytest.param({0: True, 31: True, 62: True}, [True, True, False], id="it answers"),
+        pytest.param({200: False, 231: True, 262: True}, [True] * 3, id="it has just begun to"),
+        pytest.param(
+            {0: True, 62: True, 93: False, 124: True, 186: True},
+            [True, False, True, True, False],
+            id="it was silent in between",
+        ),
+    ],
+)
+def test_f102_only_topics_that_were_described_for_a_while_have_lost_a_setting(
+    answers: dict[float, bool], unanswered: list[bool]
+) -> None:
+    assert _since_restart(answers) == unanswered
+
+
+def test_f102_where_nobody_describes_topics_nobody_is_unanswered() -> None:
+    told = Site().feed().captures()
+
+    assert isinstance(told, Capture)
+    assert told.unanswered == frozenset()
