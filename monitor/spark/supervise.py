@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from monitor.spark.child import Child
 from monitor.spark.wire import LINES, OPENING, Failure, Reply, Request, Verb, as_error
 from monitor.store.memory import CheckMemory
-from pipeline.errors import SluiceError, UnreachableError
+from pipeline.errors import ProofError, SluiceError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.settings import PipelineSettings
 
@@ -43,23 +43,38 @@ class SeenHazards:
     memory: CheckMemory
     lane: str
     clock: Callable[[], datetime]
+    unread: bool = False  # nothing may land meanwhile: a cut could be proven past them
     _kept: Hazards | None = None
 
     def known(self) -> Hazards:
-        """What was kept last, by source; nothing where that cannot be read."""
+        """What was kept last, by source; nothing where that is ``unread``."""
         try:
-            kept = self.memory.recall(f"lane:{self.lane}", "hazards")
+            kept = self.memory.recall(self._subject, "hazards")
             self._kept = _HAZARDS.validate_python(kept or {})
         except (SluiceError, ValidationError) as error:
             log.warning("hazards_not_recalled", error=str(error))
+        self.unread = self._kept is None
         return self._kept or {}
 
     def keep(self, hazards: Hazards) -> None:
-        """Keep *hazards* in place of those before."""
-        if hazards != self._kept:
+        """Keep *hazards* in place of those before, unless these are unread: they still count."""
+        if hazards != self._kept and not self.unread:
             kept = _HAZARDS.dump_python(hazards, mode="json")
-            self.memory.remember(f"lane:{self.lane}", "hazards", kept, self.clock())
+            self.memory.remember(self._subject, "hazards", kept, self.clock())
             self._kept = hazards
+
+    @property
+    def why(self) -> str:
+        """What to do where they are unread."""
+        return (
+            f"lane {self.lane}: which harmful settings landing has seen cannot be read from the"
+            f" store; stop the service, delete row {self._subject} hazards of table memory in the"
+            " store, start it, and bootstrap what they may have harmed"
+        )
+
+    @property
+    def _subject(self) -> str:
+        return f"lane:{self.lane}"
 
 
 @dataclass(eq=False)
@@ -99,6 +114,7 @@ class Supervisor:
         Raises:
             SluiceError: what the pipeline raised; the process goes on.
             UnreachableError: no process, or it died or was late; it is started again.
+            ProofError: nothing may land, as the harmful settings seen before cannot be read.
         """
         turn, until = self._turns[request.verb], time.monotonic() + deadline.total_seconds()
         while not turn.acquire(timeout=0.5):
@@ -130,6 +146,8 @@ class Supervisor:
             told = f": {self.trouble.text}" if self.trouble else ""
             msg = f"the spark process is starting again{told}"
             raise UnreachableError(msg)
+        if request.verb is Verb.LAND:
+            self._remind(child)
         reply = child.wait(child.ask(request), deadline)
         if self.seen is not None and reply.hazards is not None:
             self.seen.keep(reply.hazards)
@@ -138,6 +156,15 @@ class Supervisor:
             raise as_error(reply.failure)
         self.trouble, self._failures = None, 0
         return reply
+
+    def _remind(self, child: Child) -> None:
+        """Where it could not be told what was seen before, only another one can."""
+        if self.seen is None or not self.seen.unread:
+            return
+        if self.seen.known():
+            child.kill()
+        if self.seen.unread:
+            raise ProofError(self.seen.why)
 
     def _keep(self) -> None:
         """Own the process from a thread that outlives it: its death signal follows this thread."""

@@ -6,20 +6,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pytest
 
 from monitor.spark.supervise import SeenHazards, Supervisor
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.store import ServiceStore
-from pipeline.errors import HeldError, UnreachableError
+from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.settings import PipelineSettings
 
@@ -407,11 +409,57 @@ def test_f102_harmful_settings_that_no_mark_has_outlive_the_service(store: Servi
     again.close()
 
 
-def test_what_cannot_be_recalled_keeps_no_process_from_its_start(store: ServiceStore) -> None:
-    at = datetime(2026, 1, 2, tzinfo=UTC)
-    store.memory.remember("lane:main", "hazards", {"shop": [{"code": "of another release"}]}, at)
+BROKEN = {"shop": [{"code": "of another release"}]}
 
-    assert _seen(store).known() == {}
+
+def _remember(store: ServiceStore, kept: object) -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    store.memory.remember("lane:main", "hazards", cast(Mapping[str, Any], kept), at)
+
+
+def test_f102_what_cannot_be_recalled_is_not_written_over(store: ServiceStore) -> None:
+    _remember(store, BROKEN)
+    seen = _seen(store)
+
+    assert (seen.known(), seen.unread) == ({}, True)
+    seen.keep({})
+    seen.keep(SEEN)
+
+    assert store.memory.recall("lane:main", "hazards") == BROKEN
+    assert (_seen(store).known(), seen.known(), seen.unread) == ({}, {}, True)
+
+
+def test_f102_what_was_kept_in_this_life_is_known_though_the_row_is_broken(
+    store: ServiceStore,
+) -> None:
+    seen = _seen(store)
+    seen.known()
+    seen.keep(SEEN)
+    _remember(store, BROKEN)
+
+    assert (seen.known(), seen.unread) == (SEEN, False)
+
+
+def test_f102_nothing_lands_while_what_was_seen_before_cannot_be_recalled(
+    lake: Path, store: ServiceStore
+) -> None:
+    _remember(store, BROKEN)
+    settings, seen = PipelineSettings(str(lake), "127.0.0.1:9", ()), _seen(store)
+    supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20), seen=seen)
+    supervisor.start()
+    try:
+        _wait_for(lambda: supervisor.pid is not None)
+        with pytest.raises(ProofError, match="delete row lane:main hazards of table memory"):
+            _land(supervisor)
+        assert supervisor.call(Request(0, Verb.APPLY), SOON).applied, "the rest goes on"
+
+        _remember(store, {"shop": [asdict(one) for one in SEEN["shop"]]})
+        with pytest.raises(UnreachableError, match="died"):
+            _land(supervisor)
+        assert _land_when_back(supervisor) == 0
+        assert supervisor.call(Request(0, Verb.LAND), SOON).hazards == SEEN
+    finally:
+        supervisor.stop(timedelta(seconds=5))
 
 
 @THOROUGH
