@@ -5,7 +5,7 @@ prints it, and the running service withholds READY for it.  Both use the same li
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,7 +41,8 @@ class Finding:
 
     ``code`` is a short name that stays; ``fix`` is the statement or setting that solves it.
     ``effect`` is what it does to changes of tables whose ``database.table`` matches the regular
-    expression ``shards``; empty: of all tables.
+    expression ``shards``; empty: of all tables.  ``but_keys``: none of those for which the config
+    names a key of these columns alone.
     """
 
     severity: FindingSeverity
@@ -51,11 +52,16 @@ class Finding:
     fix: str
     effect: Effect = Effect.NONE
     shards: str = ""
+    but_keys: tuple[str, ...] = ()
 
     def affects(self, shard: str) -> bool:
         """Whether changes of *shard*, ``database.table``, are affected."""
         known = not self.shards or re.fullmatch(self.shards, shard, re.DOTALL | re.IGNORECASE)
         return self.effect is not Effect.NONE and bool(known)
+
+    def spares(self, key: Collection[str]) -> bool:
+        """Whether a table for which the config names *key* is not affected; empty: it does not."""
+        return bool(key) and (self.effect is Effect.REKEYS or set(key) <= set(self.but_keys))
 
 
 @dataclass(frozen=True, slots=True)

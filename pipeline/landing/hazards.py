@@ -111,6 +111,8 @@ def _affected(made: Mark, source: str, hazard: Finding, router: Router) -> Itera
         if table is None or source_of(name) != source or not is_there(made, name):
             continue
         shard = Shard.parse(name).name
-        rule = router.rule(shard) if hazard.effect is Effect.REKEYS else None
-        if hazard.affects(shard) and not (rule and rule.key):
+        if not hazard.affects(shard):
+            continue
+        rule = router.rule(shard)
+        if rule is None or not hazard.spares(rule.key):
             yield name

@@ -47,7 +47,10 @@ Harm = tuple[Demand, Told]
 def hazards(
     shards: Iterable[PostgresShardFacts], publication: str, where: str
 ) -> tuple[Finding, ...]:
-    """What drops or rewrites changes of published *shards*; each table in one of its own."""
+    """What drops or rewrites changes of published *shards*; each table in one of its own.
+
+    Which keys the config names is not known here: a finding says which ones are well.
+    """
     found = {
         Finding(
             severity,
@@ -57,6 +60,7 @@ def hazards(
             fix.replace(SHARD, shard.shard.name),
             demand.effect,
             escape(shard.shard.name),
+            shard.identified if demand is OTHER_INDEX else (),
         )
         for shard in shards
         for demand, (severity, code, what, fix) in (

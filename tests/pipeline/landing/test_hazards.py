@@ -36,6 +36,10 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.server_findings import DEMANDS as SERVER_DEMANDS
 from pipeline.sources.mysql.server_findings import hazards as server_hazards
+from pipeline.sources.postgres.shard_facts import PostgresShardFacts
+from pipeline.sources.postgres.table_findings import _identity
+from pipeline.sources.postgres.table_findings import hazards as table_hazards
+from pipeline.sources.scope import FoldedTable
 from tests.checks.test_readiness import inputs
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_left_out import ALL
@@ -246,6 +250,28 @@ def test_f110_what_only_delays_ends_with_it() -> None:
     assert waivable(next(iter(made.gaps)))
     assert after(made, {}).gaps == made.gaps, "nobody answered"
     assert after(made, GONE).gaps == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "shards"),
+    [
+        pytest.param(("code",), [], id="its key is sent"),
+        pytest.param(("code", "id"), [(T,)], id="half of its key is sent"),
+        pytest.param((), [(T,)], id="the config names none: its first one counts"),
+    ],
+)
+def test_f102_an_index_as_replica_identity_is_well_with_the_key_of_the_config(
+    key: tuple[str, ...], shards: list[tuple[str, ...]]
+) -> None:
+    unique = (("id",), ("code",))
+    table = PostgresShardFacts(Shard("", "db.t"), identity="i", identified=("code",), unique=unique)
+    found = table_hazards([table], "sluice", "publication sluice")
+    router = Router((TableRule(r"db\.t", key=key),))
+
+    told = opened(KNOWN, {"shop": replace(ALL, hazards=found)}, router=router)
+
+    assert [gap.shards for gap in told] == shards
+    assert bool(_identity(table, FoldedTable("db.t", key))) == bool(shards), "as the doctor says"
 
 
 def test_f102_keys_of_the_connector_are_accepted_where_the_config_names_a_key() -> None:
