@@ -4,17 +4,16 @@ Changes may have been lost before they landed, may no longer be kept, or may hav
 other standards than those of today.  A new base is none where it read a part of the rows.  Pure.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from shlex import quote
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.moved_rows import RowMove
-from pipeline.apply.turn import Counts
-from pipeline.changelog.slices import WantedBatches
+from pipeline.apply.turn import Counts, Unread
 from pipeline.errors import HeldError
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
-from pipeline.model import SnapshotAgain, Table
+from pipeline.model import Order, Shard, SnapshotAgain, Table
 from pipeline.report import Hold
 from pipeline.row_standards import ALWAYS
 
@@ -95,39 +94,46 @@ def require_archived(table: Table, kept: int, waived: Collection[str]) -> None:
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
 
 
-def unread_rows(table: Table, mark: Mark, batches: WantedBatches, counts: Counts) -> Hold | None:
-    """The hold of a *table* of which a snapshot did not read rows that its mirror has.
+def read_again(table: Table, mark: Mark) -> dict[Shard, Order]:
+    """The base of each shard that had one before, where a collector's snapshot is its base now."""
+    names = {shard: str(shard) for shard in table.shards}
+    return {shard: mark.bases[n] for shard, n in names.items() if _taken_again(mark, n)}
 
-    A collector's snapshot may have been asked for with a condition on the rows, and no event shows
-    it.  A mirror that is short of nothing loses no row by a new snapshot but those of which a
-    delete tells; where something was lost before it, or unread, many rows are asked about.
-    *counts* are those of the turn that takes up *batches*.  Cannot see: rows that no turn had
-    applied before it, which the change log alone has.
+
+def unread_rows(table: str, mark: Mark, counts: Counts) -> Iterator[Hold]:
+    """The holds of a *table* of which a snapshot did not read rows that its mirror has.
+
+    One for each shard, for each snapshot is waived by itself.  A collector's snapshot may have
+    been asked for with a condition on the rows, and no event shows it.  A mirror that is short of
+    nothing loses no row by a new snapshot but those of which a change tells; where something was
+    lost before it, or unread, many rows are asked about.  *counts* are those of the turn that
+    takes the snapshot up.  Cannot see: rows that no turn had applied before it, which the change
+    log alone has.
     """
-    found = [
-        (str(shard), again)
-        for shard in table.shards
-        if batches.after < mark.complete.get(str(shard), -1) <= batches.until
-        and (again := _taken_again(mark, str(shard))) is not None
-    ]
-    healing = any(again.asked or name not in mark.again for name, again in found)
-    most = max(FEW_ROWS, FEW_OF_ALL * counts.floored) if healing else 0
-    if not found or counts.untold <= most:
-        return None
-    name, again = found[0]
-    rows = f"{counts.untold} of {counts.floored} rows that the mirror has from before it"
-    id_ = f"unread_rows:{table.name}@{again.batch}"
+    for shard, unread in sorted(counts.unread.items()):
+        name = str(shard)
+        again = _taken_again(mark, name)
+        if again is None:
+            continue
+        healing = again.asked or name not in mark.again
+        if unread.rows > (max(FEW_ROWS, FEW_OF_ALL * unread.of) if healing else 0):
+            yield _unread(table, mark, name, again, unread)
+
+
+def _unread(table: str, mark: Mark, name: str, again: SnapshotAgain, unread: Unread) -> Hold:
+    rows = f"{unread.rows} of {unread.of} rows that the mirror has from before it"
+    id_ = f"unread_rows:{name}@{again.batch}"
     advice = (
-        f"if it had a condition, or nobody knows: sluice bootstrap {quote(table.name)};"
+        f"if it had a condition, or nobody knows: sluice bootstrap {quote(table)};"
         f" if these rows are gone from the source, let it delete them: waive {id_}"
     )
     if mark.reached(source_of(name)) is not None and not mark.passed(source_of(name), again.order):
         detail = (
             f"the snapshot of {name} did not read {rows}, and their deletes may be on their way"
         )
-        return Hold(id_, table.name, "awaited", f"{detail}; {advice}")
+        return Hold(id_, table, "awaited", f"{detail}; {advice}")
     detail = f"the snapshot of {name} did not read {rows}, and no change tells that they are gone"
-    return Hold(id_, table.name, "unread_rows", f"{detail}; {advice}")
+    return Hold(id_, table, "unread_rows", f"{detail}; {advice}")
 
 
 def _taken_again(mark: Mark, shard: str) -> SnapshotAgain | None:

@@ -318,11 +318,14 @@ class Passes:
         if isinstance(result, Refusal):
             return self._failed(table, result.hold(table.name), landed, waived)
         reached, job = job.reached, self._with_late(job, outcome)
-        doubt = self.watch.below(table.name, job.snapshot, waived)
-        doubt = doubt or unexplained(table.name, reached, result.account)
-        doubt = doubt or unread_rows(table, landed.mark, job.wanted, result.counts)
-        if doubt is not None and doubt.id not in waived:
-            return self._failed(table, doubt, landed, waived)
+        doubts = (
+            self.watch.below(table.name, job.snapshot, waived),
+            unexplained(table.name, reached, result.account),
+            *unread_rows(table.name, landed.mark, result.counts),
+        )
+        for doubt in doubts:
+            if doubt is not None and doubt.id not in waived:
+                return self._failed(table, doubt, landed, waived)
         try:
             version = self._commit(job, result, landed.lives.at(reached))
         except LostRaceError:

@@ -54,8 +54,11 @@ class Settled:
 
 def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
     """What the bases that a batch completes add to it."""
-    shards = ((Shard.parse(done.name), done.order) for done in settled)
-    return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
+    shards = ((Shard.parse(done.name), done) for done in settled)
+    return [
+        Settle(one.source, one.name, router.table(one.name), done.order, done.born)
+        for one, done in shards
+    ]
 
 
 def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
