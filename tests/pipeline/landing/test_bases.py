@@ -1,12 +1,16 @@
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.landing.bases import advance, births, inherited, is_trimmed
+from pipeline.changelog.own_rows import settle_rows
+from pipeline.changelog.table import Stamp
+from pipeline.landing.bases import Settled, advance, births, inherited, is_trimmed, settles_of
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Epoch, Existence, Mark, Snap
-from pipeline.model import Acknowledged, Order
+from pipeline.model import Acknowledged, Order, Origin
+from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -466,3 +470,14 @@ def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
 
     assert inherited(mark, Facts(news=(told("alter", 90, shard="t<u"),))) == {}
     assert inherited(mark, Facts(news=(told("alter", 90, shard="x<u"),))) == {"shop/db.x": S1}
+
+
+def test_f102_the_log_tells_a_birth_from_a_snapshot() -> None:
+    at = Order(1, 1, 1)
+    settled = Settled("s/db.t", at, 0), Settled("s/db.u", at, 0, born=True)
+
+    rows = settle_rows(
+        settles_of(settled, Router(())), Stamp("main", 0, datetime(2026, 1, 1, tzinfo=UTC))
+    )
+
+    assert rows["origin"].to_pylist() == [Origin.SNAPSHOT, Origin.LIVE]
