@@ -107,6 +107,27 @@ class Order:
         return Order(self.epoch, self.log, self.pos)
 
 
+@dataclass(frozen=True, slots=True)
+class OrderSpan:
+    """From the lowest to the highest of some orders of one source."""
+
+    lowest: Order
+    highest: Order
+
+    def joined(self, other: "OrderSpan") -> "OrderSpan":
+        """Over all orders of both."""
+        return OrderSpan(min(self.lowest, other.lowest), max(self.highest, other.highest))
+
+    def within(self, epoch: int) -> "OrderSpan":
+        """As if none were of an epoch above that one."""
+        ends = (replace(one, epoch=min(one.epoch, epoch)) for one in (self.lowest, self.highest))
+        return OrderSpan(*ends)
+
+    def up_to(self, last: Order) -> "OrderSpan":
+        """Without what is above *last*."""
+        return OrderSpan(self.lowest, min(self.highest, last))
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ShardId:
     """A physical table by its two names, and the one text that stands for them everywhere.

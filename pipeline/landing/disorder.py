@@ -5,8 +5,9 @@ judged in each round.  What can end it is told without reading: another server o
 topic that is created anew.  For what nobody foresaw it is read again now and then all the same.
 
 A waiver lets rows pass that stand below what was landed.  Where a statement about their shard is
-newer, they land in the table as it was called before, which may be none by now: each table that a
-statement was about since is short of them, a gap, until it has a base from above them.
+newer, they land in the table as it was called before, which may be none by now, or another: each
+table that a statement was about since is short of them, a gap, until it has a base from above them,
+and what is called so now has rows that are not its own.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping
@@ -23,7 +24,7 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.living import is_outdated
 from pipeline.mark import Mark, source_of
-from pipeline.model import Order
+from pipeline.model import Order, OrderSpan
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Gap, Hold, tell_gap
 
@@ -49,19 +50,29 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Rows that a waiver lets pass: source -> shards with such a row -> the lowest order."""
+    """Rows that a waiver lets pass: source -> shards with such a row -> the orders that they had.
 
-    let_pass: Mapping[str, Mapping[str, Order]] = field(default_factory=dict)
+    Of the epochs that ``stood`` before: what is read again after a waiver is in a new one already.
+    """
+
+    stood: Epochs
+    let_pass: Mapping[str, Mapping[str, OrderSpan]] = field(default_factory=dict)
 
     def with_waived(self, strange: StrangeRows, before: Epochs, now: Epochs) -> "LateRows":
         """And the *strange* ones that are taken for a new log, as the epochs *now* say."""
-        passed = {n: one for n, one in strange.late.items() if now.number(n) > before.number(n)}
-        return LateRows({**self.let_pass, **passed})
+        found = {source: dict(one) for source, one in self.let_pass.items()}
+        for source, passed in strange.late.items():
+            if now.number(source) > before.number(source):
+                known, epoch = found.setdefault(source, {}), self.stood.number(source)
+                for name, span in passed.items():
+                    old = span.within(epoch)
+                    known[name] = old.joined(known.get(name, old))
+        return replace(self, let_pass=found)
 
     def noted(self, facts: Facts, explained: StrangeRows, held: Container[str]) -> Facts:
         """*facts* of the batch that lands them, and what is *explained*; not of sources *held*."""
         own = [one for source, one in self.let_pass.items() if source not in held]
-        let_pass = {name: order for one in own for name, order in one.items()}
+        let_pass = {name: span for one in own for name, span in one.items()}
         refused = (name for one in explained.late.values() for name in one)
         return replace(facts, late=frozenset((*refused, *let_pass)), let_pass=let_pass)
 
@@ -69,26 +80,28 @@ class LateRows:
 def with_late(made: Mark, facts: Facts) -> Mark:
     """*made*, which knows what older mirrors lack of *facts*, with gaps of what lands nowhere."""
     late = {table: made.batch for name in facts.late if (table := made.shards.get(name))}
-    outdated: dict[str, Order] = {}
-    for name, order in facts.let_pass.items():
-        if is_outdated(made, name, order):
-            source = source_of(name)
-            outdated[source] = min(order, outdated.get(source, order))
+    outdated: dict[str, OrderSpan] = {}
+    own: set[str] = set()
+    for name, span in facts.let_pass.items():
+        if is_outdated(made, name, span.lowest):
+            own.add(name)
+            source, its = source_of(name), span.up_to(made.existing[name].order)
+            outdated[source] = its.joined(outdated.get(source, its))
     gaps = dict(made.gaps)
-    for source, order in outdated.items():
+    for source, span in outdated.items():
+        above = Order(made.epochs[source].number, 0, 0)
         short = (
             name
             for name, told in made.existing.items()
-            if source_of(name) == source and told.there and told.order > order
+            if source_of(name) == source and told.there and told.order > span.lowest
             if made.shards.get(name) is not None
-            if name not in made.bases or made.bases[name] < order
+            if name not in made.bases or made.bases[name] < (above if name in own else span.highest)
         )
         why = (
             f"a waiver let rows of source {source} pass that are older than a statement about"
-            " their table, so that what it was renamed to may lack them; run `sluice bootstrap`"
-            " of each of these tables"
+            " their table, so that what it was renamed to may lack them, and what is called so now"
+            " may have them; run `sluice bootstrap` of each of these tables"
         )
-        above = Order(made.epochs[source].number, 0, 0)
         gap = Gap.noticed(f"outdated:{source}", made.batch, why, short, above=above)
         if gap.shards:
             gaps[gap.id] = tell_gap(gap)

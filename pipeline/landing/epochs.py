@@ -89,7 +89,7 @@ def explain(
 
     *strange*: partition -> lowest offset of a row that stands too low and is no repetition.
     *bounds*: partition -> what there was too much of to tell whether a broker had refused it.
-    A hold that a person has waived is taken for a new log.
+    A hold that a person has waived is taken for a new log, one for all that is waived of a source.
     """
     known, starts, held = dict(epochs.known), dict(epochs.starts), {}
     for partition, offset in strange.items():
@@ -97,7 +97,8 @@ def explain(
         hold = _hold(source, partition, offset, listing, epochs.number(source))
         if bound := bounds.get(partition):
             hold = replace(hold, detail=f"{hold.detail}; {bound}{_AS_REFUSED}")
-        if hold.id in waived and source in known:
+        as_before = source in known and known[source] == epochs.known[source]
+        if hold.id in waived and as_before:
             known[source] = replace(known[source], number=known[source].number + 1)
             starts |= _from_ends(source, known[source].number, listing)
         begun = EpochStart(source, Epochs(known, starts).number(source), partition)

@@ -13,7 +13,7 @@ from pipeline.landing.inversions import NO_FLOORS, order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
 from pipeline.landing.told_schemas import newest, unrepeated
 from pipeline.mark import ToldSchema
-from pipeline.model import Order, Shard, TopicPartition
+from pipeline.model import Order, OrderSpan, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
@@ -98,7 +98,8 @@ class Facts:
     ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
     ``late``        ``source/shard`` with rows that the broker refused when they came first, or that
                     a waiver lets pass below what was landed.
-    ``let_pass``    those of them with rows that a waiver lets pass -> their lowest order before.
+    ``let_pass``    those of them with rows that a waiver lets pass -> their lowest order before,
+                    and the highest of those behind them.
     """
 
     rows: int = 0
@@ -119,7 +120,7 @@ class Facts:
     doubted: frozenset[TopicPartition] = frozenset()
     hidden: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
-    let_pass: Mapping[str, Order] = field(default_factory=dict)
+    let_pass: Mapping[str, OrderSpan] = field(default_factory=dict)
     wholes: Mapping[str, Order] = field(default_factory=dict)
     beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)

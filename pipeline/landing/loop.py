@@ -285,7 +285,7 @@ class Landing:
         chosen = self._left_out(chosen, listing, held) if held else chosen
         read = {listing.source_of[at.topic] for at in chosen.spans}
         found: tuple[Plan, Epochs, Staged, Facts] | None = None
-        late = LateRows()
+        late = LateRows(epochs)
         while found is None and (not held or self._due(chosen, waived)):
             try:
                 staged = self._staged(chosen, listing, epochs, stamp)

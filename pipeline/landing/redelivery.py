@@ -22,7 +22,7 @@ What is asked of the change log follows the rows in question, never the log.  Pu
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Op, Order, Origin, Shard, TopicPartition
+from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.sources.positions import may_hold, place
 
 PLACE = ("source", "topic", "partition", "offset")
@@ -109,21 +109,24 @@ class StrangeRows(dict[TopicPartition, int]):
     """Partition -> lowest offset of a row that goes back and repeats nothing.
 
     ``bounds``: what there was too much of in a partition to tell whether the broker refused it.
-    ``late``: source -> its shards with such a row, also if the broker had refused it -> the lowest.
+    ``late``: source -> its shards with such a row, also if the broker had refused it -> the lowest,
+    and the highest row from the first such one on: a new epoch would have them all.
     """
 
     def __init__(self) -> None:
         """None yet."""
         super().__init__()
         self.bounds: dict[TopicPartition, str] = {}
-        self.late: dict[str, dict[str, Order]] = {}
+        self.late: dict[str, dict[str, OrderSpan]] = {}
 
-    def note(self, source: str, rows: pa.Table) -> None:
-        """Remember of which shards *rows* of *source* are."""
+    def note(self, source: str, rows: pa.Table, offsets: frozenset[int]) -> None:
+        """Remember of which shards those of *rows*, of one partition, at *offsets* are."""
         known = self.late.setdefault(source, {})
-        for shard, order in _lowest(rows).items():
-            name = str(Shard(source, shard))
-            known[name] = min(order, known.get(name, order))
+        strange = rows.filter(pc.is_in(rows["offset"], _offsets(offsets)))
+        highest = _ends(rows.filter(pc.greater_equal(rows["offset"], min(offsets))), "descending")
+        for shard, lowest in _ends(strange, "ascending").items():
+            name, span = str(Shard(source, shard)), OrderSpan(lowest, highest[shard])
+            known[name] = span.joined(known.get(name, span))
 
 
 def unexplained(
@@ -154,7 +157,7 @@ def unexplained(
         strange = _unequal(own, pa.concat_tables([_flat(log), _flat(beside)]))
         for at, offsets in _by_partition(strange).items():
             its = _of_partition(ordered, source, at)
-            found.note(source, its.filter(pc.is_in(its["offset"], _offsets(offsets))))
+            found.note(source, its, offsets)
             runs = [
                 r for r in _runs(its, offsets) if r.rises and not r.is_outdated(source, outdated)
             ]
@@ -169,11 +172,11 @@ def _offsets(offsets: frozenset[int]) -> pa.Array:
     return pa.array(sorted(offsets), pa.int64())
 
 
-def _lowest(rows: pa.Table) -> dict[str, Order]:
-    """Shard -> lowest order of its rows, all of which have one."""
+def _ends(rows: pa.Table, sense: Literal["ascending", "descending"]) -> dict[str, Order]:
+    """Shard -> the first order of its rows, all of which have one."""
     parts = {name: _part(rows["order"], name) for name in ORDER_TYPE.names}
     flat = pa.table({"shard": rows["shard"], **parts})
-    by_order = flat.sort_by([(name, "ascending") for name in parts])
+    by_order = flat.sort_by([(name, sense) for name in parts])
     firsts = by_order.group_by("shard", use_threads=False).aggregate(
         [(name, "first") for name in parts]
     )

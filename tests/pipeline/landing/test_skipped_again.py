@@ -361,3 +361,89 @@ def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Des
     renamed.land(hold.id)
 
     assert renamed.loop.mark.belated == {"db.t": renamed.loop.mark.batch}
+
+
+def land_waived(desk: Desk) -> None:
+    """Waive whatever is held until nothing is."""
+    waived: list[str] = []
+    for _ in range(4):
+        holds = desk.land(*waived).holds
+        if not holds:
+            return
+        waived += [hold.id for hold in holds]
+    raise AssertionError(f"still held: {waived}")
+
+
+def test_f140_a_base_from_between_the_rows_that_were_let_pass_lacks_the_later_ones(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 150, 1)
+    desk.topics.put("a", 200, "of this log", key=1)
+    desk.land()
+    desk.topics.held["a.db.t"] += snapshot_rows("t", 250, 2)
+    desk.topics.put("a", 400, "live", key=8)
+    desk.land()
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk.land()
+    desk.topics.put("a", 180, "refused, from before the base", key=6)
+    desk.topics.put("a", 300, "refused, from after the base", key=7)
+
+    land_waived(desk)
+
+    assert gaps(desk) == [("a/db.u",)]
+
+
+@pytest.mark.parametrize("late", [(300, 290), (300, 310)])
+def test_f140_rows_that_two_waivers_let_pass_are_judged_in_the_log_that_they_are_of(
+    tmp_path: Path, late: tuple[int, int]
+) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 350, 1)
+    desk.topics.put("a", 400, "live", key=8)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk.land()
+    for pos in late:
+        desk.topics.put("a", pos, "late", key=pos)
+
+    land_waived(desk)
+
+    assert gaps(desk) == [("a/db.u",)]
+
+
+def test_f140_a_table_that_was_created_anew_holds_a_row_of_the_one_that_was_renamed(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 350, 1)
+    desk.topics.put("a", 400, "live", key=8)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    statement(desk, 600, "CREATE TABLE t (id BIGINT)", "t")
+    desk.land()
+    desk.topics.put("a", 700, "live of the new one", key=9)
+    desk.land()
+    desk.topics.put("a", 300, "of the old one", key=7)
+
+    land_waived(desk)
+
+    assert gaps(desk) == [("a/db.t", "a/db.u")]
+
+
+def test_f140_two_partitions_that_go_back_at_once_can_be_waived(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 350, 1)
+    desk.topics.put("a", 400, "live", key=8)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk.land()
+    desk.topics.put("a", 300, "late", key=7)
+    row(desk, "v", 340, 2)
+
+    land_waived(desk)
+
+    assert gaps(desk) == [("a/db.u",)]
+    assert not rests(desk)
+    assert not rests(desk, "a.db.v")
