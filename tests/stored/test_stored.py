@@ -36,11 +36,23 @@ def test_a_version_is_there() -> None:
 
 
 @versions
-def test_each_checkpoint_is_read_and_written_as_it_was(version: Path) -> None:
+def test_each_checkpoint_is_read_and_written_with_all_that_it_held(version: Path) -> None:
     texts = (version / "marks.jsonl").read_text("utf-8").split("\n")[:-1]
 
     assert len(texts) > 20
-    assert [Mark.loads(text).dumps() for text in texts] == texts
+    for text in texts:
+        again = Mark.loads(text).dumps()
+        assert _kept(json.loads(again), json.loads(text)) == json.loads(text)
+        assert Mark.loads(again) == Mark.loads(text)
+
+
+def _kept(new: object, old: object) -> object:
+    """*new* without the fields that *old* lacks: a later version may add some."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {name: _kept(value, old[name]) for name, value in new.items() if name in old}
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        return [_kept(one, other) for one, other in zip(new, old, strict=True)]
+    return new
 
 
 @versions
