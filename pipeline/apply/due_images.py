@@ -177,12 +177,8 @@ def doubts(
 
     *based*: see :func:`pipeline.image.lacking`.
     """
-    return (
-        _lost(table, mark)
-        or _read_again(table, places, mark)
-        or _left_out(table, places, mark, based)
-        or lacking(table, places, mark, based)
-    )
+    again = _lost(table, mark) or _read_again(table, places, mark)
+    return again or lacking(table, places, mark, based)
 
 
 def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
@@ -191,22 +187,6 @@ def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
         one, cut = mark.rereads.get(str(shard)), places[shard.source]
         if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
             return f"{shard} was being read again over the cut"
-    return ""
-
-
-def _left_out(
-    table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
-) -> str:
-    """Which snapshot before the cut nobody compared with the mirror: it may have left rows out.
-
-    A turn that takes it up compares them; a base from after the cut makes that needless.
-    """
-    for shard in table.shards:
-        cut, base, floor = places[shard.source], mark.bases.get(str(shard)), based.get(shard)
-        for one in (mark.again.get(str(shard)), mark.again.get(shard.source)):
-            passed = one is not None and base is not None and one.order < cut <= base
-            if one is not None and passed and (floor is None or floor < one.order):
-                return f"a snapshot of {shard} before the cut may have left rows out ({one.batch})"
     return ""
 
 

@@ -16,7 +16,7 @@ from pipeline.apply import turn_jobs
 from pipeline.image import DueCut, lacking
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.mark import Mark, Quarantine
-from pipeline.model import Op, Order, Origin, Shard, SnapshotAgain, Table
+from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.report import Gap, tell_gap
 from pipeline.rereads import Reread
 from pipeline.settings import InvariantRule, PublishRule
@@ -75,58 +75,6 @@ def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
 
     assert images(lake) == 0
     assert lake.rows() == {1: "b", 2: "lost"}
-
-
-@pytest.fixture
-def based(tmp_path: Path) -> HandLake:
-    """Its mirror has had a base; all below 40 of the log has landed."""
-    lake = HandLake(tmp_path, publish=(PublishRule("db.*"),))
-    lake.cuts = (DueCut(CUT),)
-    lake.play([row(Op.CREATE, 10, 1, "a"), row(Op.SETTLE, 1, None)])
-    lake.prove(40)
-    return lake
-
-
-def snapshot_again(lake: HandLake, *keys: int) -> None:
-    """A collector's snapshot of *keys*, before the cut."""
-    again = SnapshotAgain(Order(1, 1, 30), NOW, lake.mark.batch + 1, 1, asked=False)
-    lake.mark = replace(lake.mark, bases={NAME: again.order}, again={NAME: again})
-    lake.land(*(row(Op.READ, 30, key, "b") for key in keys), row(Op.SETTLE, 30, None))
-
-
-def based_after_the_cut(lake: HandLake) -> None:
-    lake.now = CUT
-    lake.end_day(CUT, 50)
-    lake.mark = replace(lake.mark, bases={NAME: Order(1, 1, 90)})
-    lake.land(row(Op.READ, 90, 1, "c"), row(Op.READ, 90, 2, "c"), row(Op.SETTLE, 90, None))
-
-
-def test_f102_a_snapshot_that_left_rows_out_makes_no_image_once_a_base_has_followed(
-    based: HandLake,
-) -> None:
-    """It was held, and what it had left out would be missing in the image of the cut after it."""
-    snapshot_again(based, 2)
-    (turn,) = based.run()
-    assert turn.hold is not None
-    based_after_the_cut(based)
-
-    based.run()
-
-    assert images(based) == 0
-    assert based.rows() == {1: "c", 2: "c"}
-
-
-def test_f102_a_snapshot_that_a_turn_has_taken_up_leaves_the_image_of_a_later_cut(
-    based: HandLake,
-) -> None:
-    snapshot_again(based, 1)
-    (turn,) = based.run()
-    assert turn.hold is None
-    based_after_the_cut(based)
-
-    based.run()
-
-    assert images(based) == 1
 
 
 def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(lake: HandLake) -> None:
