@@ -150,19 +150,19 @@ def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     return inserts & (~live | behind)
 
 
-def outlived(changes: pa.Table, deletes: pa.Table) -> Mask:
-    """Which of *changes*, one of each key, are not above a delete of it, by their own shard.
+def outlived(folded: Folded, deletes: pa.Table) -> Mask:
+    """Which rows of *folded* are not above a delete of their key, by their own shard.
 
-    In: key, source, shard, order, origin of both; any number of deletes of a key, in any order.
+    In: *deletes* key, source, shard, order, origin; any number of a key, in any order.
     """
-    gone = np.zeros(len(changes), np.bool_)
+    gone = np.zeros(len(folded.rows), np.bool_)
     if not len(deletes):
         return gone
-    keys = plain(changes["key"]).combine_chunks()
+    keys = plain(folded.rows["key"]).combine_chunks()
     at = pc.index_in(plain(deletes["key"]), value_set=keys)
     deletes = deletes.filter(at.is_valid())
     rows = at.drop_null().to_numpy().astype(np.int64)
-    theirs, ours = owned(deletes), owned(changes).take(rows)
+    theirs, ours = owned(deletes), owned(folded.rows).take(rows)
     own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
     gone[rows[own & ~above(ours.rank, theirs.rank)]] = True
     return gone

@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from shlex import quote
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.floors import Floors
 from pipeline.apply.moved_rows import RowMove
-from pipeline.apply.turn import BaseAgain, Counts, Unread
+from pipeline.apply.turn import Counts, Unread
 from pipeline.errors import HeldError
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
-from pipeline.model import Shard, SnapshotAgain, Table
+from pipeline.model import Order, Shard, SnapshotAgain, Table
 from pipeline.report import Hold
 from pipeline.row_standards import ALWAYS
 
@@ -95,18 +94,10 @@ def require_archived(table: Table, kept: int, waived: Collection[str]) -> None:
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
 
 
-def read_again(table: Table, mark: Mark, floors: Floors) -> dict[Shard, BaseAgain]:
-    """The shards that had a base before, where a collector's snapshot is their base now.
-
-    *floors* are those that the mirror remembers; one that it took from that base tells nothing.
-    """
-    found = {}
-    for shard in table.shards:
-        if _taken_again(mark, str(shard)) is not None:
-            base, floor = mark.bases[str(shard)], floors.get(shard)
-            before = floor is not None and floor < base
-            found[shard] = BaseAgain(base, floor if before else None)
-    return found
+def read_again(table: Table, mark: Mark) -> dict[Shard, Order]:
+    """The base of each shard that had one before, where a collector's snapshot is its base now."""
+    names = {shard: str(shard) for shard in table.shards}
+    return {shard: mark.bases[n] for shard, n in names.items() if _taken_again(mark, n)}
 
 
 def unread_rows(table: str, mark: Mark, counts: Counts) -> Iterator[Hold]:
@@ -116,8 +107,8 @@ def unread_rows(table: str, mark: Mark, counts: Counts) -> Iterator[Hold]:
     been asked for with a condition on the rows, and no event shows it.  A mirror that is short of
     nothing loses no row by a new snapshot but those of which a change tells; where something was
     lost before it, or unread, many rows are asked about.  *counts* are those of the turn that
-    takes the snapshot up.  Cannot see: rows of a mirror that is made anew by several turns, or of
-    which the change log has forgotten the changes.
+    takes the snapshot up.  Cannot see: rows that no turn had applied before it, which the change
+    log alone has.
     """
     for shard, unread in sorted(counts.unread.items()):
         name = str(shard)
@@ -130,7 +121,7 @@ def unread_rows(table: str, mark: Mark, counts: Counts) -> Iterator[Hold]:
 
 
 def _unread(table: str, mark: Mark, name: str, again: SnapshotAgain, unread: Unread) -> Hold:
-    rows = f"{unread.rows} of {unread.of} rows from before it"
+    rows = f"{unread.rows} of {unread.of} rows that the mirror has from before it"
     id_ = f"unread_rows:{name}@{again.batch}"
     advice = (
         f"if it had a condition, or nobody knows: sluice bootstrap {quote(table)};"

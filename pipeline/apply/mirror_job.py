@@ -22,7 +22,7 @@ from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.rest_of_bases import BaseRest
-from pipeline.apply.turn import BaseAgain, Turn, TurnTask, Written
+from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
@@ -30,7 +30,7 @@ from pipeline.changelog.table import CHANGES
 from pipeline.errors import SluiceError
 from pipeline.image import Image, LateChanges
 from pipeline.lake.store import Store, open_store
-from pipeline.model import Op, Order, Shard, Table
+from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
 
 S = TypeVar("S")  # a mirror as of one version, as its format tells it
@@ -73,7 +73,7 @@ class MirrorJob(Generic[S]):
     takes all of the batches.  ``images`` are those that were made before, to each of which a
     change may be late; ``day`` is the column by which such changes are counted.  ``archive`` tells
     which deletes only move rows to an archive, ``rest`` what a base tells in later batches;
-    ``again`` has bases by a snapshot that may not have read all rows.
+    ``again`` are bases by a snapshot that may not have read all rows.
     """
 
     table: Table
@@ -103,7 +103,7 @@ class MirrorJob(Generic[S]):
     others: tuple[ReferredTable[S], ...] = ()
     archive: LandedArchives | None = None
     rest: BaseRest | None = None
-    again: Mapping[Shard, BaseAgain] = field(default_factory=dict)
+    again: Floors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

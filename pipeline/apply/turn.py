@@ -66,14 +66,6 @@ Look = Callable[[pa.Table, Owned | None], Found]
 
 
 @dataclass(frozen=True, slots=True)
-class BaseAgain:
-    """A shard's base by a snapshot that followed another; rows below ``floor`` went before it."""
-
-    base: Order
-    floor: Order | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TurnTask(Generic[S]):
     """What one mirror is to be brought to, and from what.
 
@@ -81,8 +73,8 @@ class TurnTask(Generic[S]):
     remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
     forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded;
     ``others`` are the tables that these speak of.  ``archive`` tells which deletes only move a
-    row to an archive; None where nothing does.  ``again`` has the shards whose base is a snapshot
-    that may not have read all rows.
+    row to an archive; None where nothing does.  ``again`` are bases of shards by a snapshot that
+    may not have read all rows.
     """
 
     table: Table
@@ -98,7 +90,7 @@ class TurnTask(Generic[S]):
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
     archive: ArchiveEvidence | None = None
-    again: Mapping[Shard, BaseAgain] = field(default_factory=dict)
+    again: Floors = field(default_factory=dict)
 
     @property
     def adoption(self) -> Adoption:
@@ -136,16 +128,14 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Retaken:
-    """A shard's base by another snapshot, and what the slice tells of rows that go below it.
+    """A shard's base by another snapshot, and how many rows that go below it the slice tells of.
 
-    Of all that stand below ``since`` a truncate or a birth tells; they do not count.  ``told`` of
-    the mirror's rows are explained.  ``unapplied`` are explained by nothing, and in no mirror yet.
+    Of all that stand below ``since`` a truncate or a birth tells; they do not count.
     """
 
     base: Order
     since: Order | None
     told: int
-    unapplied: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +186,7 @@ def decided(
     Raises:
         HeldError: the table must stand still; the reason says why.
     """
-    raised = _raised(task)
+    raised = _raised(task.changes)
     floors = highest(task.floors or {}, raised)
     changes, told, outlived_rows = _acting(task, floors)
     folded = fold(changes)
@@ -227,30 +217,20 @@ def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
     return changes.filter(pc.is_in(plain(changes["op"]), value_set=names))
 
 
-def _raised(task: TurnTask[Any]) -> dict[Shard, Order]:
-    """The floors that truncates and settles of the slice set; a few rows.
-
-    Where a shard's base is to be compared with what the mirror had, a snapshot before it is none:
-    the slice may end between both, and the rows that neither has read would go without a word.
-    """
-    marks = _rows_of(task.changes, Op.TRUNCATE, Op.SETTLE)
-    read = _snapshots_settles(marks)
-    later = {shard: one.base for shard, one in task.again.items()}
-    passed = pc.and_(read, pa.array(below(owned(marks), later)))
-    return _highest_of(marks.filter(pc.invert(passed)))
+def _raised(changes: pa.Table) -> dict[Shard, Order]:
+    """The floors that truncates and settles of the slice set; a few rows."""
+    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE)
+    return _highest_of(marks)
 
 
 def _emptied(changes: pa.Table) -> dict[Shard, Order]:
     """Those of them by which a shard had no row: a snapshot's settle tells of none."""
     marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE)
-    return _highest_of(marks.filter(pc.invert(_snapshots_settles(marks))))
-
-
-def _snapshots_settles(marks: pa.Table) -> pa.ChunkedArray:
-    return pc.and_(
+    read = pc.and_(
         pc.equal(plain(marks["op"]), str(Op.SETTLE)),
         pc.not_equal(marks["origin"], int(Origin.LIVE)),
     )
+    return _highest_of(marks.filter(pc.invert(read)))
 
 
 def _highest_of(marks: pa.Table) -> dict[Shard, Order]:
@@ -376,49 +356,43 @@ def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verd
     if not doubts.any():
         return verdicts
     keys = plain(folded.rows["key"]).filter(pa.array(doubts)).combine_chunks()
-    gone = doubts & outlived(folded.rows, task.deletes(keys))
+    gone = doubts & outlived(folded, task.deletes(keys))
     return withdrawn(verdicts, gone, found.there & found.owned.archived)
 
 
-_TOLD = ("source", "shard", "key", "op", "before", "after", "order", "origin")
+_TOLD = ("source", "shard", "key", "op", "before", "order", "origin")
 
 
 def _retaken(
     task: TurnTask[Any], raised: Floors, folded: Folded, found: Found, look: Look
 ) -> dict[Shard, Retaken]:
-    """The shards that get another base in the slice, and what that tells of the rows below it.
+    """The shards that get another base in the slice, and of how many rows below it that tells.
 
-    A row is explained where a newer one has its key, or where it was deleted: it, and no older row
-    of that key.
+    Either a newer row has their key, or they were deleted: they, and no older row of that key.
     """
-    agains = {s: one for s, one in task.again.items() if s in raised and one.base <= raised[s]}
-    if not agains:
+    bases = {s: base for s, base in task.again.items() if s in raised and base <= raised[s]}
+    if not bases:
         return {}
-    emptied = {s: order for s, order in _emptied(task.changes).items() if s in agains}
-    bases = {s: one.base for s, one in agains.items()}
+    emptied = {s: order for s, order in _emptied(task.changes).items() if s in bases}
     bases = {s: base for s, base in bases.items() if s not in emptied or emptied[s] < base}
     ours, theirs = owned(folded.rows), found.owned
     own = same(ours.source, theirs.source) & same(ours.shard, theirs.shard)
-    newer = theirs.take(np.flatnonzero(found.there & (own | ~_deletes(folded.rows))))
-    deleted, unapplied = _told_below(task, _last_below(task, bases, folded), look)
+    stay: Mask = pc.not_equal(plain(folded.rows["op"]), str(Op.DELETE)).to_numpy()
+    newer = theirs.take(np.flatnonzero(found.there & (own | stay)))
+    deleted = _deleted_below(task, bases, folded, look)
     told = {}
     for shard, base in bases.items():
-        own_base = {shard: base}
         since = {shard: emptied[shard]} if shard in emptied else {}
-        floor = agains[shard].floor
-        gone = since if floor is None else highest(since, {shard: floor})
-        number = _between(newer, since, own_base) + _between(deleted, since, own_base)
-        left = _between(unapplied, gone, own_base)
-        told[shard] = Retaken(base, emptied.get(shard), number, left)
+        number = 0
+        for rows in (newer, deleted):
+            counted = below(rows, {shard: base}) & ~below(rows, since) & ~rows.archived
+            number += int(counted.sum())
+        told[shard] = Retaken(base, emptied.get(shard), number)
     return told
 
 
-def _between(rows: Owned, since: Floors, until: Floors) -> int:
-    return int((below(rows, until) & ~below(rows, since) & ~rows.archived).sum())
-
-
-def _last_below(task: TurnTask[Any], bases: Floors, folded: Folded) -> pa.Table:
-    """The last change below *bases* of each key that nothing newer has."""
+def _deleted_below(task: TurnTask[Any], bases: Floors, folded: Folded, look: Look) -> Owned:
+    """Rows of the mirror that were deleted below *bases*, and whose keys nothing newer has."""
     rows = _rows_of(task.changes.select(list(_TOLD)), *ROW_OPS)
     rows = rows.filter(pa.array(below(owned(rows), bases)))
     rows = rows.filter(pc.invert(pc.is_in(plain(rows["key"]), value_set=_keys(folded.rows))))
@@ -426,38 +400,21 @@ def _last_below(task: TurnTask[Any], bases: Floors, folded: Folded) -> pa.Table:
     owners = pa.table([plain(rows[name]) for name in _TOLD[:3]], list(_TOLD[:3]))
     places = owners.append_column("at", pa.array(np.arange(len(rows))))
     last = places.group_by(list(_TOLD[:3]), use_threads=False).aggregate([("at", "max")])
-    return rows.take(last["at_max"])
-
-
-def _told_below(task: TurnTask[Any], last: pa.Table, look: Look) -> tuple[Owned, Owned]:
-    """Rows of the mirror that the *last* change of their key deletes, and rows not applied yet.
-
-    Of those it is no delete.  One that is sent again, and was deleted in an applied batch, is none.
-    """
+    rows = _rows_of(rows.take(last["at_max"]), Op.DELETE)
     columns = [column for column in task.columns if column.name in task.table.key]
-    keys = typed(pc.coalesce(plain(last["after"]), plain(last["before"])), columns)
+    keys = typed(plain(rows["before"]), columns)
     known = pc.invert(keys.misread)
     for name in task.table.key:
         known = pc.and_(known, pc.is_valid(keys.rows[name]))
-    last, sought = last.filter(known), keys.rows.select(list(task.table.key)).filter(known)
-    if not len(last):
-        return NOBODY, NOBODY
-    changes = owned(last)
-    found = look(sought, None if task.table.unique_across_shards else changes)
-    theirs, gone = found.owned, _deletes(last)
-    own = same(theirs.source, changes.source) & same(theirs.shard, changes.shard) & found.there
-    left = ~gone & ~own
-    if task.known is not None and left.any():
-        landed = task.deletes(plain(last["key"]).filter(pa.array(left)).combine_chunks())
-        left &= ~outlived(last, landed)
-    deleted = np.flatnonzero(gone & own)
-    deleted = deleted[above(changes.rank[:, deleted], theirs.rank[:, deleted])]
-    return theirs.take(deleted), changes.take(np.flatnonzero(left))
-
-
-def _deletes(rows: pa.Table) -> Mask:
-    found: Mask = pc.equal(plain(rows["op"]), str(Op.DELETE)).to_numpy()
-    return found
+    rows, sought = rows.filter(known), keys.rows.select(list(task.table.key)).filter(known)
+    if not len(rows):
+        return NOBODY
+    deletes = owned(rows)
+    found = look(sought, None if task.table.unique_across_shards else deletes)
+    there = np.flatnonzero(found.there)
+    theirs, ours = found.owned.take(there), deletes.take(there)
+    own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
+    return theirs.take(np.flatnonzero(own & above(ours.rank, theirs.rank)))
 
 
 def _keys(rows: pa.Table) -> pa.Array:
@@ -491,7 +448,6 @@ def _unread(
     since = {shard: one.since for shard, one in retaken.items() if one.since is not None}
     there = count({shard: one.base for shard, one in retaken.items()})
     there -= count(since) if since else 0
-    there += sum(one.unapplied for one in retaken.values())
     rows = there - sum(one.told for one in retaken.values())
     if rows <= 0:
         return {}

@@ -142,7 +142,7 @@ class TurnJobs:
             moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
             history=self._history(moves, pending, mark),
             dropped=self._dropped(),
-            again=read_again(table, mark, floors_of(snapshot)),
+            again=read_again(table, mark),
         )
         return self._imaged(self._with_rest(job, landed), image)
 

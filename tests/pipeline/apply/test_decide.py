@@ -277,7 +277,7 @@ def test_an_insert_is_measured_by_its_own_topics_partition_alone() -> None:
 def test_a_delete_outlives_what_is_not_above_it(deletes: list[Row], expected: bool) -> None:
     folded = fold(table(unique(change(C, 5, 1))))
 
-    gone = outlived(folded.rows, pa.Table.from_pylist([unique(row) for row in deletes], CHANGES))
+    gone = outlived(folded, pa.Table.from_pylist([unique(row) for row in deletes], CHANGES))
 
     assert gone.tolist() == [expected]
 

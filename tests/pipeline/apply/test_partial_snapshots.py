@@ -3,13 +3,12 @@
 Covers pipeline.apply.losses.unread_rows, on real Delta tables.
 """
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.apply import passes, turn_jobs
+from pipeline.apply import passes
 from pipeline.model import Op, Order, Origin, SnapshotAgain
 from pipeline.report import Applied, Hold
 from tests.pipeline.hand_lake import FIRST, NOW, HandLake, row
@@ -47,17 +46,6 @@ def snapshot(
         again={"s" if whole else "s/db.t": again},
     )
     lake.land(*(row(R, 50, key, "b") for key in keys), row(S, 50, None), *more)
-
-
-def again_at(lake: HandLake, base: Order) -> None:
-    """Let the next batch complete another snapshot."""
-    batch = lake.mark.batch + 1
-    lake.mark = replace(
-        lake.mark,
-        bases={"s/db.t": base},
-        complete={"s/db.t": batch},
-        again={"s/db.t": SnapshotAgain(base, NOW, batch, 1, asked=False)},
-    )
 
 
 def held(turn: Applied) -> str:
@@ -237,74 +225,17 @@ def test_f102_an_older_snapshot_in_the_same_turn_tells_of_no_row(lake: HandLake)
     snapshot(lake, 1, 2)
     held(lake.apply())
     lake.prove(80)
-    again_at(lake, Order(1, 1, 70))
+    base, batch = Order(1, 1, 70), lake.mark.batch + 1
+    lake.mark = replace(
+        lake.mark,
+        bases={"s/db.t": base},
+        complete={"s/db.t": batch},
+        again={"s/db.t": SnapshotAgain(base, NOW, batch, 1, asked=False)},
+    )
     lake.land(row(R, 70, 1, "c"), row(R, 70, 2, "c"), row(S, 70, None))
 
     held(lake.apply())
     assert lake.rows() == ALL
-
-
-def test_f102_rows_that_no_turn_has_applied_are_missed_too(lake: HandLake) -> None:
-    snapshot(lake, *ALL, more=(row(C, 40, 5, "a"), row(U, 41, 5, "b")))
-
-    turn = lake.apply()
-
-    assert held(turn)
-    assert turn.hold is not None
-    assert "1 of 5 rows" in turn.hold.detail
-
-
-def test_f102_a_row_that_is_sent_again_long_after_its_delete_is_not_missed(lake: HandLake) -> None:
-    lake.play([row(C, 30, 5, "a")], [row(D, 40, 5, "a")])
-    snapshot(lake, *ALL, more=(row(C, 30, 5, "a", offset=32),))
-
-    assert lake.apply().hold is None
-
-
-def test_f102_a_row_that_is_sent_again_from_before_the_base_is_not_missed(lake: HandLake) -> None:
-    """What the mirror's own base did not read was gone by then."""
-    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 20)})
-    lake.play([row(R, 20, key, "a") for key in ALL] + [row(S, 20, None)])
-    snapshot(lake, *ALL, more=(row(C, 10, 5, "a"),))
-
-    assert lake.apply().hold is None
-
-
-def test_f102_a_mirror_that_is_made_anew_while_it_is_held_forgets_nothing(lake: HandLake) -> None:
-    snapshot(lake, 1, 2)
-    first = held(lake.apply())
-    shutil.rmtree(lake.settings.mirror("db.t"))
-    lake.reopen()
-
-    assert held(lake.apply()) == first
-    assert lake.apply([first]).hold is None
-    assert lake.rows() == {1: "b", 2: "b"}
-
-
-def test_f102_a_mirror_may_be_made_anew_after_a_snapshot_of_all_rows(lake: HandLake) -> None:
-    lake.play([row(C, 10, 5, "a")], [row(D, 11, 5, "a")])
-    snapshot(lake, *ALL)
-    lake.play([row(D, 70, 4, "b")])
-    shutil.rmtree(lake.settings.mirror("db.t"))
-    lake.reopen()
-
-    assert lake.apply().hold is None
-    assert lake.rows() == dict.fromkeys((1, 2, 3), "b")
-
-
-def test_f102_a_turn_that_ends_before_the_newest_snapshot_takes_no_rows(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two snapshots with the same condition: what the first did not read, the second does not."""
-    snapshot(lake, 1, 2)
-    held(lake.apply())
-    lake.prove(80)
-    again_at(lake, Order(1, 1, 70))
-    lake.land(row(R, 70, 1, "c"), row(R, 70, 2, "c"), row(S, 70, None))
-    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 1)
-
-    held(lake.apply())
-    assert lake.rows().keys() == ALL.keys(), "nothing is deleted"
 
 
 FIRST_KEY = {"t": 1, "u": 11}
