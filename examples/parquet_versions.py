@@ -23,7 +23,7 @@ from pipeline.apply.adoption import Adoption
 from pipeline.apply.commits import Commit
 from pipeline.apply.decide import Found, leaves, stands
 from pipeline.apply.fills import filled
-from pipeline.apply.floors import Floors, below
+from pipeline.apply.floors import below
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_side import Range
 from pipeline.apply.mirror_snapshot import CommitStamp, following, note
@@ -238,17 +238,13 @@ class Rewrite:
         stay[made.found.position[leaves(made.verdicts)]] = False
         new = made.rows.filter(pa.array(stands(made.verdicts)))
         after = pa.concat_tables([rows.filter(pa.array(stay)), _fitting(new, rows.schema)])
-        counts = counts_of(made, floored, partial(_number_below, owners))
+        counts = counts_of(made.verdicts, floored)
         if len(after) != len(rows) + counts.inserted - counts.deleted - floored:
             raise HeldError("account", f"{task.snapshot.uri}: {counts}, but {len(after)} rows")
         file = write(task.snapshot.uri, after, self.compression)
         account = account_of(task, made, counts)
         new_file = NewFile(file, len(after))
         return Written(task.snapshot.version, new_file, counts, account, made.floors)
-
-
-def _number_below(rows: Owned, floors: Floors) -> int:
-    return int((below(rows, floors) & ~rows.archived).sum())
 
 
 def stand(rows: pa.Table, adoption: Adoption, keys: pa.Table, owners: Owned | None) -> Found:

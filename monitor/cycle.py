@@ -137,7 +137,7 @@ class Cycle:
         yield from own.of_declared(self.roster.declared(), now, landing)
         if not isinstance(look.mark, Missing):
             again = look.mark.value.again
-            yield from (own.of_snapshots(name, again, now) for name in look.sources)
+            yield from (own.of_snapshots(name, again.get(name), now) for name in look.sources)
 
     def _gone(self, look: Sampling) -> Mapping[str, Found]:
         """Tables that nothing is done for any more, with why."""

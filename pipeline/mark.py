@@ -200,7 +200,7 @@ class Mark:
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
     ``orderings``     source -> what the orders of its changes rest on.
-    ``again``         source, or shard of which alone it was, -> its newest snapshot but the first.
+    ``again``         source -> its newest snapshot that was not its first.
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``stores``        ``source/NAME`` -> what the source had behind its tables when that was looked
                       at, in its own words (`Capture.remembered`).

@@ -340,10 +340,9 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAgain:
-    """A snapshot of tables that had bases: its order, when it was seen, and where.
+    """A snapshot of a whole source whose tables had bases: its order, when it was seen, and where.
 
-    It was of the whole source, or of one table of it.  ``asked`` if something of them was lost, or
-    unread, by then: a snapshot heals that.
+    ``asked`` if something of the source was lost, or unread, by then: a snapshot heals that.
     """
 
     order: Order

@@ -15,7 +15,7 @@ from checks.readiness import Readiness
 from monitor.board import FirstLanding
 from pipeline.lags.lag import Lags
 from pipeline.lags.retention import Retention
-from pipeline.model import Hop, Missing, Shard, SnapshotAgain, Stage, Table
+from pipeline.model import Hop, Missing, SnapshotAgain, Stage, Table
 
 GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
 STANDSTILLS: Mapping[str, str] = {
@@ -34,7 +34,6 @@ SNAPSHOT_AGAIN = "snapshot_again"
 ANEW_TOLD = timedelta(
     days=1
 )  # so long it is an incident: a short snapshot is over before one fires
-SHOWN_ALONE = 5  # tables by name
 MERGING = "merging"
 STORE = "store"
 KAFKA = "kafka"
@@ -189,39 +188,18 @@ def snapshots_of(source: str) -> str:
     return f"snapshots:{source}"
 
 
-def of_snapshots(source: str, again: Mapping[str, SnapshotAgain], at: datetime) -> Verdict:
-    """Whether its collector has taken a snapshot by itself lately: somebody should know why.
-
-    *again* is the mark's: of whole sources, and of single tables.
-    """
-    late = {n: one for n, one in again.items() if not one.asked and at - one.at < ANEW_TOLD}
-    told = [_of_a_source(source, late[source])] if source in late else []
-    if alone := sorted(name for name in late if name.startswith(f"{source}/")):
-        told.append(_of_tables_alone(alone, late))
+def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verdict:
+    """Whether its collector has begun anew by itself lately: somebody should know why."""
     ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
-    if told:
-        ruling = Ruling(Outcome.FAIL, "; ".join(told), SNAPSHOT_AGAIN)
+    if again is not None and not again.asked and at - again.at < ANEW_TOLD:
+        told = (
+            f"at {again.at.isoformat(timespec='seconds')} the collector of {source} began anew,"
+            f" with a snapshot of {again.tables} tables that it had sent before: if nobody let it,"
+            " its stored offset was lost, or no longer in the log; what was committed before the"
+            " snapshot and not sent by then is in no change log and in no image"
+        )
+        ruling = Ruling(Outcome.FAIL, told, SNAPSHOT_AGAIN)
     return Verdict(snapshots_of(source), SNAPSHOT_AGAIN, ruling, at)
-
-
-def _of_a_source(source: str, again: SnapshotAgain) -> str:
-    return (
-        f"at {again.at.isoformat(timespec='seconds')} the collector of {source} began anew,"
-        f" with a snapshot of {again.tables} tables that it had sent before: if nobody let it,"
-        " its stored offset was lost, or no longer in the log; what was committed before the"
-        " snapshot and not sent by then is in no change log and in no image"
-    )
-
-
-def _of_tables_alone(alone: Sequence[str], late: Mapping[str, SnapshotAgain]) -> str:
-    since = max(late[name].at for name in alone).isoformat(timespec="seconds")
-    shown = ", ".join(Shard.parse(name).name for name in alone[:SHOWN_ALONE])
-    more = f" and {len(alone) - SHOWN_ALONE} more" if len(alone) > SHOWN_ALONE else ""
-    return (
-        f"up to {since} the collector took a snapshot of {shown}{more} alone; where it did not"
-        " read rows of the mirror, the table is held (unread_rows): if it had"
-        ' "additional-conditions", or if nobody asked for it, run "sluice bootstrap" for each'
-    )
 
 
 def retention_of(source: str) -> str:

@@ -72,8 +72,7 @@ class MirrorJob(Generic[S]):
     ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
     takes all of the batches.  ``images`` are those that were made before, to each of which a
     change may be late; ``day`` is the column by which such changes are counted.  ``archive`` tells
-    which deletes only move rows to an archive, ``rest`` what a base tells in later batches;
-    ``again`` are bases by a snapshot that may not have read all rows.
+    which deletes only move rows to an archive, ``rest`` what a base tells in later batches.
     """
 
     table: Table
@@ -103,7 +102,6 @@ class MirrorJob(Generic[S]):
     others: tuple[ReferredTable[S], ...] = ()
     archive: LandedArchives | None = None
     rest: BaseRest | None = None
-    again: Floors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +239,6 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         demands=job.demands,
         others=job.others,
         archive=None if job.archive is None else job.archive.evidence,
-        again=job.again,
     )
 
 

@@ -84,7 +84,7 @@ def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> p
     key = folded["key"].combine_chunks()
     before = "[" if move.unique else _before_key(move.shard)
     keys = pc.binary_join_element_wise(before, pc.utf8_slice_codeunits(key, 1), "")
-    settle = {**told, "op": str(Op.SETTLE), "batch": -1, "origin": int(Origin.LIVE)}
+    settle = {**told, "op": str(Op.SETTLE), "batch": -1}
     rows = _told(folded, {**told, "key": keys})
     return pa.concat_tables([rows, pa.Table.from_pylist([settle], rows.schema)])
 

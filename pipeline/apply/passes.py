@@ -20,7 +20,6 @@ from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.late_changes import marked
-from pipeline.apply.losses import unread_rows
 from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, run
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
@@ -318,14 +317,10 @@ class Passes:
         if isinstance(result, Refusal):
             return self._failed(table, result.hold(table.name), landed, waived)
         reached, job = job.reached, self._with_late(job, outcome)
-        doubts = (
-            self.watch.below(table.name, job.snapshot, waived),
-            unexplained(table.name, reached, result.account),
-            *unread_rows(table.name, landed.mark, result.counts),
-        )
-        for doubt in doubts:
-            if doubt is not None and doubt.id not in waived:
-                return self._failed(table, doubt, landed, waived)
+        doubt = self.watch.below(table.name, job.snapshot, waived)
+        doubt = doubt or unexplained(table.name, reached, result.account)
+        if doubt is not None and doubt.id not in waived:
+            return self._failed(table, doubt, landed, waived)
         try:
             version = self._commit(job, result, landed.lives.at(reached))
         except LostRaceError:

@@ -6,7 +6,7 @@ vain.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from shlex import quote
@@ -36,18 +36,7 @@ from pipeline.apply.floors import Floors, below, highest
 from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.made_whole import ValueSources, made_whole
 from pipeline.apply.partial_rows import Peek, is_partial
-from pipeline.apply.provenance import (
-    META,
-    NOBODY,
-    SLUICE,
-    Mask,
-    Owned,
-    above,
-    owned,
-    plain,
-    rank,
-    same,
-)
+from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
 from pipeline.apply.references import ReferredTable, Searches, standing
 from pipeline.apply.validation import DecidedSlice, Demands, require_valid
 from pipeline.errors import HeldError
@@ -73,8 +62,7 @@ class TurnTask(Generic[S]):
     remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
     forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded;
     ``others`` are the tables that these speak of.  ``archive`` tells which deletes only move a
-    row to an archive; None where nothing does.  ``again`` are bases of shards by a snapshot that
-    may not have read all rows.
+    row to an archive; None where nothing does.
     """
 
     table: Table
@@ -90,7 +78,6 @@ class TurnTask(Generic[S]):
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
     archive: ArchiveEvidence | None = None
-    again: Floors = field(default_factory=dict)
 
     @property
     def adoption(self) -> Adoption:
@@ -99,21 +86,10 @@ class TurnTask(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """Rows of a shard that its snapshot did not read, and no change tells of, and ``of`` how many.
-
-    Those that a truncate or a birth took before the snapshot are none of them.
-    """
-
-    rows: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True)
 class Counts:
     """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``.
 
-    Those of ``archived`` are still there, and were deleted.  ``unread`` has no shard without one.
+    Those of ``archived`` are still there, and were deleted.
     """
 
     inserted: int
@@ -123,19 +99,6 @@ class Counts:
     again: int
     floored: int
     archived: int = 0
-    unread: Mapping[Shard, Unread] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Retaken:
-    """A shard's base by another snapshot, and how many rows that go below it the slice tells of.
-
-    Of all that stand below ``since`` a truncate or a birth tells; they do not count.
-    """
-
-    base: Order
-    since: Order | None
-    told: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +117,6 @@ class Decided:
     raised: Floors
     floors: Mapping[Shard, Order]
     outlived: int = 0
-    retaken: Mapping[Shard, Retaken] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +167,7 @@ def decided(
     if (some := is_partial(folded.rows) & stands(verdicts)).any():
         known = _sources(task, changes, folded, look, peek)
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
-    again = _retaken(task, raised, folded, found, look)
-    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows, again)
+    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
         require_valid(task.demands, _slice(task, made, searches, peek))
     return made
@@ -219,22 +180,7 @@ def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
 
 def _raised(changes: pa.Table) -> dict[Shard, Order]:
     """The floors that truncates and settles of the slice set; a few rows."""
-    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE)
-    return _highest_of(marks)
-
-
-def _emptied(changes: pa.Table) -> dict[Shard, Order]:
-    """Those of them by which a shard had no row: a snapshot's settle tells of none."""
-    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE)
-    read = pc.and_(
-        pc.equal(plain(marks["op"]), str(Op.SETTLE)),
-        pc.not_equal(marks["origin"], int(Origin.LIVE)),
-    )
-    return _highest_of(marks.filter(pc.invert(read)))
-
-
-def _highest_of(marks: pa.Table) -> dict[Shard, Order]:
-    marks = marks.select(["source", "shard", "order"])
+    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
     return highest(
         *({Shard(row["source"], row["shard"]): Order(**row["order"])} for row in marks.to_pylist())
     )
@@ -360,73 +306,9 @@ def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verd
     return withdrawn(verdicts, gone, found.there & found.owned.archived)
 
 
-_TOLD = ("source", "shard", "key", "op", "before", "order", "origin")
-
-
-def _retaken(
-    task: TurnTask[Any], raised: Floors, folded: Folded, found: Found, look: Look
-) -> dict[Shard, Retaken]:
-    """The shards that get another base in the slice, and of how many rows below it that tells.
-
-    Either a newer row has their key, or they were deleted: they, and no older row of that key.
-    """
-    bases = {s: base for s, base in task.again.items() if s in raised and base <= raised[s]}
-    if not bases:
-        return {}
-    emptied = {s: order for s, order in _emptied(task.changes).items() if s in bases}
-    bases = {s: base for s, base in bases.items() if s not in emptied or emptied[s] < base}
-    ours, theirs = owned(folded.rows), found.owned
-    own = same(ours.source, theirs.source) & same(ours.shard, theirs.shard)
-    stay: Mask = pc.not_equal(plain(folded.rows["op"]), str(Op.DELETE)).to_numpy()
-    newer = theirs.take(np.flatnonzero(found.there & (own | stay)))
-    deleted = _deleted_below(task, bases, folded, look)
-    told = {}
-    for shard, base in bases.items():
-        since = {shard: emptied[shard]} if shard in emptied else {}
-        number = 0
-        for rows in (newer, deleted):
-            counted = below(rows, {shard: base}) & ~below(rows, since) & ~rows.archived
-            number += int(counted.sum())
-        told[shard] = Retaken(base, emptied.get(shard), number)
-    return told
-
-
-def _deleted_below(task: TurnTask[Any], bases: Floors, folded: Folded, look: Look) -> Owned:
-    """Rows of the mirror that were deleted below *bases*, and whose keys nothing newer has."""
-    rows = _rows_of(task.changes.select(list(_TOLD)), *ROW_OPS)
-    rows = rows.filter(pa.array(below(owned(rows), bases)))
-    rows = rows.filter(pc.invert(pc.is_in(plain(rows["key"]), value_set=_keys(folded.rows))))
-    rows = rows.take(pa.array(np.lexsort(rank(rows)[::-1])))
-    owners = pa.table([plain(rows[name]) for name in _TOLD[:3]], list(_TOLD[:3]))
-    places = owners.append_column("at", pa.array(np.arange(len(rows))))
-    last = places.group_by(list(_TOLD[:3]), use_threads=False).aggregate([("at", "max")])
-    rows = _rows_of(rows.take(last["at_max"]), Op.DELETE)
-    columns = [column for column in task.columns if column.name in task.table.key]
-    keys = typed(plain(rows["before"]), columns)
-    known = pc.invert(keys.misread)
-    for name in task.table.key:
-        known = pc.and_(known, pc.is_valid(keys.rows[name]))
-    rows, sought = rows.filter(known), keys.rows.select(list(task.table.key)).filter(known)
-    if not len(rows):
-        return NOBODY
-    deletes = owned(rows)
-    found = look(sought, None if task.table.unique_across_shards else deletes)
-    there = np.flatnonzero(found.there)
-    theirs, ours = found.owned.take(there), deletes.take(there)
-    own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
-    return theirs.take(np.flatnonzero(own & above(ours.rank, theirs.rank)))
-
-
-def _keys(rows: pa.Table) -> pa.Array:
-    return plain(rows["key"]).combine_chunks()
-
-
-def counts_of(made: Decided, floored: int, count: Callable[[Floors], int]) -> Counts:
-    """Count each verdict once; *floored*, and the *count* of rows below floors, are the mirror's.
-
-    Nothing is counted but where a snapshot was taken again.
-    """
-    number = np.bincount(made.verdicts, minlength=len(RowVerdict)).tolist()
+def counts_of(verdicts: Verdicts, floored: int) -> Counts:
+    """Count each verdict once; *floored* comes from the mirror."""
+    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
     return Counts(
         inserted=number[RowVerdict.INSERT],
         updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
@@ -435,29 +317,7 @@ def counts_of(made: Decided, floored: int, count: Callable[[Floors], int]) -> Co
         again=number[RowVerdict.AGAIN],
         floored=floored,
         archived=number[RowVerdict.ARCHIVE],
-        unread=_unread(made.retaken, count),
     )
-
-
-def _unread(
-    retaken: Mapping[Shard, Retaken], count: Callable[[Floors], int]
-) -> dict[Shard, Unread]:
-    """By halves, as of many shards few have any."""
-    if not retaken:
-        return {}
-    since = {shard: one.since for shard, one in retaken.items() if one.since is not None}
-    there = count({shard: one.base for shard, one in retaken.items()})
-    there -= count(since) if since else 0
-    rows = there - sum(one.told for one in retaken.values())
-    if rows <= 0:
-        return {}
-    shards = sorted(retaken)
-    if len(shards) == 1:
-        return {shards[0]: Unread(rows, there)}
-    middle = len(shards) // 2
-    halves = shards[:middle], shards[middle:]
-    first, second = ({shard: retaken[shard] for shard in half} for half in halves)
-    return _unread(first, count) | _unread(second, count)
 
 
 def _corrected(changes: pa.Table) -> int:

@@ -19,13 +19,7 @@ from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_archives import landed_archives
 from pipeline.apply.landed_day import LandedDays
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.losses import (
-    read_again,
-    require_alike,
-    require_archived,
-    require_kept,
-    require_landed,
-)
+from pipeline.apply.losses import require_alike, require_archived, require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import (
     CommitStamp,
@@ -142,7 +136,6 @@ class TurnJobs:
             moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
             history=self._history(moves, pending, mark),
             dropped=self._dropped(),
-            again=read_again(table, mark),
         )
         return self._imaged(self._with_rest(job, landed), image)
 

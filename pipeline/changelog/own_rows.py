@@ -16,16 +16,12 @@ from pipeline.model import Op, Order, Origin
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A shard's base is complete as of ``order``: rows of it that are older are gone.
-
-    One that was ``born`` had none then, as a change of its log tells.
-    """
+    """A shard's base is complete as of ``order``: rows of it that are older are gone."""
 
     source: str
     shard: str
     table: str | None
     order: Order
-    born: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +47,7 @@ def columns_rows(told: Sequence[ColumnsTold], stamp: Stamp) -> pa.RecordBatch:
 
 def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
     """One row of ``CHANGES`` for each."""
-    told = {True: {"origin": int(Origin.LIVE)}, False: {}}
-    return _rows([_row(one, Op.SETTLE) | told[one.born] for one in settles], stamp)
+    return _rows([_row(one, Op.SETTLE) for one in settles], stamp)
 
 
 def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:

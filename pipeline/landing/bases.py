@@ -6,12 +6,14 @@ A snapshot that was begun again has a new order and replaces the unfinished one.
 of which rows came before landing saw that the server had been replaced, and rows after, is none:
 as of its newer rows it would take the older ones for rows of before it, and delete them.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
+Only a snapshot of all tables gives a base.  One that a signal asks for reads some tables, and with
+`additional-conditions` some of their rows, which no event shows: as a base it would delete the
+others.  Its rows are merged as any, and nothing is deleted by it.
 A description without rows is that of an empty table only if its snapshot was taken of all tables,
 as its schema changes tell, and read rows: the heartbeat's, or any before a table of the source had
 a base.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it describes all tables
-in the same way and reads no rows; taken for a snapshot, that would empty every mirror.  One that a
-signal asks for reads some tables, perhaps the heartbeat's, and of those perhaps some rows.
-Such a description is given up once all has landed that was sent with it.
+in the same way and reads no rows; taken for a snapshot, that would empty every mirror.
+What gives no base is given up once all has landed that was sent with it.
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
 a table had: such a snapshot is none, and neither is a table without rows or its birth.
@@ -54,11 +56,8 @@ class Settled:
 
 def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
     """What the bases that a batch completes add to it."""
-    shards = ((Shard.parse(done.name), done) for done in settled)
-    return [
-        Settle(one.source, one.name, router.table(one.name), done.order, done.born)
-        for one, done in shards
-    ]
+    shards = ((Shard.parse(done.name), done.order) for done in settled)
+    return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
 
 
 def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
@@ -82,18 +81,13 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
     }
     live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
-    read = _whole_snapshots(mark, facts) if snaps else {}
-    done = {
-        name: snap
-        for name, snap in snaps.items()
-        for source in (source_of(name),)
-        if _complete(snap, live.get(source), read.get(source))
-    }
+    of_all = {name for name, snap in snaps.items() if _is_of_all_tables(mark, facts, name, snap)}
+    done = {n: snaps[n] for n in of_all if _complete(snaps[n], live.get(source_of(n)))}
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
     left = {
         name: snap
         for name, snap in snaps.items()
-        if name not in done and not _read_no_rows(mark, name, snap, read)
+        if name not in done and (name in of_all or not _has_landed(mark, name, snap))
     }
     return left, tuple(settled[name] for name in sorted(settled))
 
@@ -103,10 +97,18 @@ def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     return highest(mark.initial, facts.initial)
 
 
-def _whole_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
-    """Source -> order of its newest snapshot that has read all tables, if that has landed."""
-    initial, read = initial_snapshots(mark, facts), read_snapshots(mark, facts)
-    return {source: order for source, order in read.items() if initial.get(source) == order}
+def _is_of_all_tables(mark: Mark, facts: Facts, name: str, snap: Snap) -> bool:
+    """Whether the snapshot of a shard was one of all tables, by what has landed.
+
+    Schema changes tell that, where a source has such; else its rows do.  Of a shard without a row
+    both have to.
+    """
+    source, began = source_of(name), snap.order.event
+    told = initial_snapshots(mark, facts).get(source)
+    read = read_snapshots(mark, facts).get(source) == began
+    if snap.rows == 0:
+        return read and told == began
+    return read if told is None else told == began
 
 
 def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
@@ -119,11 +121,9 @@ def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     return read
 
 
-def _read_no_rows(mark: Mark, name: str, snap: Snap, read: Mapping[str, Order]) -> bool:
-    """Whether all has landed that was sent with the description *snap*, and no row was with it."""
-    source = source_of(name)
-    bare = snap.rows == 0 and read.get(source) != snap.order
-    return bare and mark.snaps.get(name) == snap and mark.passed(source, snap.order)
+def _has_landed(mark: Mark, name: str, snap: Snap) -> bool:
+    """Whether all has landed that was sent with *snap*, and this batch brings no more of it."""
+    return mark.snaps.get(name) == snap and mark.passed(source_of(name), snap.order)
 
 
 def is_torn(rows: SnapshotRows, known: Snap | None) -> bool:
@@ -239,6 +239,6 @@ def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:
         snaps[name] = snap
 
 
-def _complete(snap: Snap, live: Order | None, read: Order | None) -> bool:
-    whole = snap.ended or snap.rows == 1 or (snap.rows == 0 and snap.order == read)
+def _complete(snap: Snap, live: Order | None) -> bool:
+    whole = snap.ended or snap.rows <= 1
     return whole and live is not None and live > snap.order

@@ -7,8 +7,7 @@ which each table's own rows of the snapshot close.  A table of which it sent non
 empty by then, has to get a base otherwise, or rows that were deleted meanwhile would stay.
 
 A snapshot of the whole source reads the heartbeat's table, too.  One of single tables, which a
-collector takes between two changes that it streams, does not, and loses no change.  But it may have
-been asked for with a condition on the rows: merge deletes the others, and no event shows that.
+collector takes between two changes that it streams, does not, loses no change, and is no base.
 Cannot see: a collector that begins anew without a snapshot, or leaves the heartbeat out of it.
 Pure.
 """
@@ -17,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from pipeline.landing.tally import SnapshotRows
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
 from pipeline.model import Order, SnapshotAgain
@@ -38,26 +36,6 @@ def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: dateti
             made = replace(made, again={**made.again, source: again})
             made = _with_gap(source, made, older, above)
     return made
-
-
-def with_tables_again(
-    made: Mark, before: Mark, snapshots: Mapping[str, SnapshotRows], at: datetime
-) -> Mark:
-    """*made*, the mark after *before*, with each table that got another base, read without others.
-
-    *snapshots*: what landed of snapshots, by shard.
-    """
-    found = dict(made.again)
-    for name in before.snaps.keys() | snapshots.keys():
-        base, snap, rows = made.bases.get(name), before.snaps.get(name), snapshots.get(name)
-        if base is None or base not in {one.order for one in (snap, rows) if one is not None}:
-            continue
-        known, whole = before.bases.get(name), made.snapshots.get(source_of(name))
-        if known is None or known >= base or whole == base.event:
-            continue
-        asked = _is_asked_for(frozenset((name,)), before)
-        found[name] = SnapshotAgain(base, at, made.batch, 1, asked)
-    return replace(made, again=found)
 
 
 def _older(source: str, before: Mark, above: Order) -> frozenset[str]:

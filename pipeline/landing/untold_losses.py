@@ -15,7 +15,7 @@ from pipeline.landing.epochs import Epochs
 from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.parted_logs import with_parted, with_reordered
-from pipeline.landing.snapshots_again import with_again, with_tables_again
+from pipeline.landing.snapshots_again import with_again
 from pipeline.landing.torn_snapshots import with_torn
 from pipeline.landing.unkept_logs import with_unkept
 from pipeline.mark import Mark
@@ -37,7 +37,6 @@ def with_untold(
     made = with_reordered(made, before, orderings)
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)
-    made = with_tables_again(made, before, facts.snapshots, at)
     made = with_torn(with_again(made, before, facts.wholes, at), before, facts.snapshots)
     made = with_missing_heartbeats(made, before, facts.heartbeat_rows, orderings)
     return with_levels(with_beats(made, before, facts.beats, orderings, listing.once), listing)

@@ -105,7 +105,7 @@ class SparkMerge:
         with described(self.session, f"look up {task.table.name}"):
             made = decided(task, partial(_find, look))
             floored = look.below(made.raised)
-            counts = counts_of(made, floored, look.below)
+        counts = counts_of(made.verdicts, floored)
         account = account_of(task, made, counts)
         return Written(task.snapshot.version, made, counts, account, made.floors)
 

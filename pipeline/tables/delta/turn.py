@@ -55,18 +55,14 @@ def turn(
         partial(values, mirror),
     )
     gone = gone_below(mirror, made.raised)
-    floored = _number(gone)
+    floored = sum(len(positions) for positions in gone.values())
     _add_replaced(gone, made.verdicts, made.found)
     rows = made.rows.filter(pa.array(stands(made.verdicts)))
     actions = _write(task, mirror, rows, gone, into or mirror.store)
-    counts = counts_of(made, floored, lambda floors: _number(gone_below(mirror, floors)))
+    counts = counts_of(made.verdicts, floored)
     _confirm(task, mirror, counts, actions)
     account = account_of(task, made, counts)
     return Written(task.snapshot.version, actions, counts, account, made.floors)
-
-
-def _number(gone: Mapping[int, BitMap64]) -> int:
-    return sum(len(positions) for positions in gone.values())
 
 
 def _mirror(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorFiles:

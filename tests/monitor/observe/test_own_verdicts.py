@@ -115,27 +115,10 @@ def _parts() -> list[str]:
 def test_a_collector_that_began_anew_is_told_for_a_day(
     again: SnapshotAgain | None, outcome: Outcome
 ) -> None:
-    verdict = own.of_snapshots("shop", {} if again is None else {"shop": again}, NOON)
+    verdict = own.of_snapshots("shop", again, NOON)
 
     assert (verdict.table, verdict.check) == ("snapshots:shop", "snapshot_again")
     assert verdict.ruling.outcome is outcome
     assert ("the collector of shop began anew" in verdict.ruling.reason) == (
         outcome is Outcome.FAIL
     )
-
-
-def test_tables_of_which_alone_a_snapshot_was_taken_are_told_for_a_day() -> None:
-    names = [f"shop/db.t{number}" for number in range(7)]
-    known = {**dict.fromkeys(names, AGAIN), "shop2/db.u": AGAIN}
-    known[names[0]] = replace(AGAIN, at=NOON - timedelta(days=1))
-    known[names[6]] = replace(AGAIN, asked=True)
-
-    told = own.of_snapshots("shop", known, NOON).ruling
-    both = own.of_snapshots("shop", {**known, "shop": AGAIN}, NOON).ruling
-
-    assert (told.outcome, told.code) == (Outcome.FAIL, "snapshot_again")
-    assert "a snapshot of db.t1, db.t2, db.t3, db.t4, db.t5 alone" in told.reason
-    assert 'if it had "additional-conditions"' in told.reason
-    assert "began anew" not in told.reason
-    assert both.reason.startswith("at ")
-    assert both.reason.endswith(told.reason)

@@ -7,7 +7,6 @@ log, and the cut-over of two sessions with a sentry table.  That of the tool its
 up, each time.  So the cut-over here locks the ghost table, too, which the tool does not.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -19,14 +18,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import NewTopic
 
 from demo.beside import beside
 from demo.processes import wait_until
-from demo.servers import Servers
 from pipeline.report import Hold
 from tests.pipeline.live import PATIENCE, Pipe
+from tests.pipeline.reread.live_rereads import bootstrap
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -41,20 +38,11 @@ COLUMNS = "id INT PRIMARY KEY, name VARCHAR(40), v INT NOT NULL DEFAULT 1, touch
 
 
 @pytest.fixture
-def pipe(pipe: Callable[..., Pipe], servers: Servers) -> Callable[..., Pipe]:
+def pipe(pipe: Callable[..., Pipe]) -> Callable[..., Pipe]:
     """A way to get a pipe of a database name, with table t in its mirror."""
 
     def make(name: str, rows: int = 10, more: str = "", **connector: str) -> Pipe:
-        signals = {
-            "signal.enabled.channels": "kafka",
-            "signal.poll.interval.ms": "200",
-            "signal.kafka.topic": f"{name}-signals",
-            "signal.kafka.bootstrap.servers": servers.kafka.bootstrap,
-        }
-        admin = KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)
-        admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
-        admin.close()
-        made: Pipe = pipe(name, connector=signals | connector)
+        made: Pipe = pipe(name, connector=connector)
         made.sql(f"CREATE TABLE DB.t ({COLUMNS}) {more}", *inserts("t", 1, rows))
         made.start()
         made.catch_up()
@@ -223,15 +211,6 @@ def new_base(p: Pipe) -> None:
     p.servers.connect.resume(p.name)
 
 
-def new_base_of(p: Pipe, table: str) -> None:
-    """The one for a single table: a blocking snapshot, by the connector's signal topic."""
-    signal = {"data-collections": [rf"{p.name}\.{table}"], "type": "BLOCKING"}
-    value = json.dumps({"type": "execute-snapshot", "data": signal})
-    sender = KafkaProducer(bootstrap_servers=p.servers.kafka.bootstrap)
-    sender.send(f"{p.name}-signals", key=p.name.encode(), value=value.encode()).get(30)
-    sender.close()
-
-
 PARTITIONED = (
     "PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (20),"
     " PARTITION high VALUES LESS THAN (1000))"
@@ -268,7 +247,7 @@ def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_fo
     held = hold(p)
     before = p.findings()
 
-    new_base_of(p, "t")
+    bootstrap(p, "t")
     p.until(lambda: hold(p) is None)
     p.catch_up()
 

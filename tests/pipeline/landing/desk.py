@@ -71,7 +71,10 @@ class Topics:
         self._insert(source, ("db", "t"), row, (log, pos), tx)
 
     def snapshot(self, source: str, pos: int, count: int) -> None:
-        """Rows of a snapshot of ``db.t``, all of them."""
+        """Rows of ``db.t`` of a snapshot of all tables; it reads the newest heartbeat, if any."""
+        if beats := self.held.get(f"{source}.sluice.heartbeat"):
+            newest = json.loads(beats[-1][1])["after"]["n"]
+            self.beat(source, newest, pos=pos, read=True)
         for key in range(count):
             place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
             told = "last_in_data_collection" if key == count - 1 else "true"

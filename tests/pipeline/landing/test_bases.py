@@ -1,16 +1,12 @@
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.changelog.own_rows import settle_rows
-from pipeline.changelog.table import Stamp
-from pipeline.landing.bases import Settled, advance, births, inherited, is_trimmed, settles_of
+from pipeline.landing.bases import advance, births, inherited, is_trimmed, read_snapshots
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Epoch, Existence, Mark, Snap
-from pipeline.model import Acknowledged, Order, Origin
-from pipeline.route import Router
+from pipeline.model import Acknowledged, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -21,7 +17,9 @@ EARLY = {"shop/shop.t:0": Order(1, 1, 50)}
 
 
 def rows(order: Order, count: int, *, ended: bool) -> Facts:
-    return Facts(snapshots={"shop/db.t": SnapshotRows(order, count, ended)})
+    """Some of a snapshot of all tables."""
+    found = {"shop/db.t": SnapshotRows(order, count, ended)}
+    return Facts(snapshots=found, wholes={"shop": order.event})
 
 
 def live(high: dict[str, Order] = LIVE) -> Facts:
@@ -36,7 +34,8 @@ def play(*batches: Facts) -> tuple[Mark, list[str]]:
         settled += [f"{batch}:{one.order.pos}" for one in done]
         bases = {**mark.bases, **{one.name: one.order for one in done}}
         high = {**mark.high, **facts.high}
-        mark = Mark("main", batch, snaps=snaps, bases=bases, high=high)
+        read = read_snapshots(mark, facts)
+        mark = Mark("main", batch, snaps=snaps, bases=bases, high=high, snapshots=read)
     return mark, settled
 
 
@@ -322,14 +321,12 @@ def test_f141_a_description_that_no_row_came_with_is_no_empty_table(mark: Mark) 
     assert advance(mark, DESCRIBED, 5)[1] == ()
 
 
-def test_f141_a_snapshot_of_another_table_alone_shows_no_table_empty() -> None:
+def test_f141_a_snapshot_of_a_single_table_is_no_base_and_shows_no_other_empty() -> None:
     """A collector may describe all tables, and read the one that it was asked for."""
     rows = {"shop/db.u": SnapshotRows(S60, 3, ended=True)}
     mark = Mark("main", 4, bases={"shop/db.u": Order(1, 1, 50)})
 
-    (settled,) = advance(mark, replace(DESCRIBED, snapshots=rows), 5)[1]
-
-    assert settled.name == "shop/db.u"
+    assert advance(mark, replace(DESCRIBED, snapshots=rows), 5)[1] == ()
 
 
 def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_has_landed() -> (
@@ -470,14 +467,3 @@ def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
 
     assert inherited(mark, Facts(news=(told("alter", 90, shard="t<u"),))) == {}
     assert inherited(mark, Facts(news=(told("alter", 90, shard="x<u"),))) == {"shop/db.x": S1}
-
-
-def test_f102_the_log_tells_a_birth_from_a_snapshot() -> None:
-    at = Order(1, 1, 1)
-    settled = Settled("s/db.t", at, 0), Settled("s/db.u", at, 0, born=True)
-
-    rows = settle_rows(
-        settles_of(settled, Router(())), Stamp("main", 0, datetime(2026, 1, 1, tzinfo=UTC))
-    )
-
-    assert rows["origin"].to_pylist() == [Origin.SNAPSHOT, Origin.LIVE]

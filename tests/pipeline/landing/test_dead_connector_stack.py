@@ -119,57 +119,37 @@ def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
     assert p.lane.mark.gaps == {}
 
 
-def test_f141_a_snapshot_of_one_table_empties_no_other_mirror(
-    pipe: Callable[..., Pipe], servers: Servers
+@pytest.mark.parametrize("condition", [False, True], ids=["all rows", "some rows"])
+def test_f102_a_snapshot_of_one_table_is_no_base_and_deletes_nothing(
+    pipe: Callable[..., Pipe], servers: Servers, *, condition: bool
 ) -> None:
-    """A blocking snapshot, asked for by a signal: it reads rows of that table only."""
-    p = listening(pipe, servers, "one_table")
-
-    ask(p)
-
-    assert_equal(p)
-    assert p.lane.mark.snaps == {}
-
-
-def test_f102_a_snapshot_of_some_rows_deletes_no_other_rows(
-    pipe: Callable[..., Pipe], servers: Servers
-) -> None:
-    """A blocking snapshot with a condition; the table waits for a base that has none."""
-    p = listening(pipe, servers, "some_rows")
-    p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2'), (3, 'n3', 'o3')")
-    p.catch_up()
-    only = {"data-collection": "some_rows.t", "filter": "SELECT * FROM some_rows.t WHERE id = 2"}
-
-    ask(p, **{"additional-conditions": [only]})
-
-    held = {turn.hold.reason for turn in p.applied if turn.hold is not None}
-    assert p.pairs() == {1: "n1", 2: "n2", 3: "n3"}
-    assert held == {"unread_rows"}
-
-    bootstrap(p, "t")
-    p.catch_up()
-    assert_equal(p)
-
-
-def listening(pipe: Callable[..., Pipe], servers: Servers, name: str) -> Pipe:
-    """As :func:`begin`, with a collector that takes signals from a topic."""
-    kafka = servers.kafka.bootstrap
+    """A blocking snapshot that a signal asks for; no event shows its condition."""
+    name, kafka = f"one_table_{condition}".lower(), servers.kafka.bootstrap
     signals = {"enabled.channels": "kafka", "kafka.topic": f"{name}-signals"}
     signals |= {"kafka.bootstrap.servers": kafka, "poll.interval.ms": "200"}
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
     admin.close()
-    return begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
-
-
-def ask(p: Pipe, **more: object) -> None:
-    """Ask for a blocking snapshot of DB.t, and go on until it has landed."""
-    shard = f"{p.name}/{p.name}.t"
-    before = p.lane.mark.bases[shard]
-    signal = {"data-collections": [rf"{p.name}\.t"], "type": "BLOCKING", **more}
-    value = json.dumps({"type": "execute-snapshot", "data": signal}).encode()
-    sender = KafkaProducer(bootstrap_servers=p.servers.kafka.bootstrap)
-    sender.send(f"{p.name}-signals", key=p.name.encode(), value=value).get(30)
-    sender.close()
-    p.until(lambda: p.lane.mark.bases[shard] > before)
+    p = begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
+    p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2'), (3, 'n3', 'o3')")
     p.catch_up()
+    shard, before = f"{name}/{name}.t", p.lane.mark.bases
+    only = {"data-collection": f"{name}.t", "filter": f"SELECT * FROM {name}.t WHERE id = 2"}
+    more = {"additional-conditions": [only]} if condition else {}
+    signal = {"data-collections": [rf"{name}\.t"], "type": "BLOCKING", **more}
+    value = json.dumps({"type": "execute-snapshot", "data": signal}).encode()
+    sender = KafkaProducer(bootstrap_servers=kafka)
+    sender.send(f"{name}-signals", key=name.encode(), value=value).get(30)
+    sender.close()
+
+    p.until(lambda: shard in p.lane.mark.snaps)
+    read = p.lane.mark.snaps[shard].rows
+    p.catch_up()
+
+    assert read <= (1 if condition else 3)
+    assert p.pairs() == {1: "n1", 2: "n2", 3: "n3"}
+    assert_equal(p)
+    assert (p.lane.mark.bases, p.lane.mark.snaps, p.lane.mark.gaps) == (before, {}, {})
+    bootstrap(p, "t")
+    p.catch_up()
+    assert p.lane.mark.bases[shard] > before[shard]

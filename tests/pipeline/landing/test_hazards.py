@@ -193,6 +193,7 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
     desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
     desk.server.end = 600
     desk.topics.put("a", 500, "first")
+    desk.topics.beat("a", 1, pos=510)
     desk.land()
 
     def unproven() -> bool:

@@ -14,22 +14,12 @@ from pipeline.model import Op, Order, SnapshotAgain
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.pipeline.landing.desk import Desk
-from tests.pipeline.landing.test_unbased_tables import message
+from tests.pipeline.landing.test_unbased_tables import beat, message
 
 AT = datetime(2026, 11, 23, 9, tzinfo=UTC)
 T, U = "a/public.t", "a/public.u"
 BASE, ANEW = Order(1, 500, 500, 1), Order(1, 900, 900, 1)
 KNOWN = Mark("main", 7, shards={T: "public.t", U: "public.u"}, bases={T: BASE, U: BASE})
-
-
-def beat(lsn: int, number: int, snapshot: str = "true") -> tuple[bytes, bytes]:
-    _, value = message("heartbeat", lsn, 1, snapshot)
-    read = json.loads(value)
-    read["payload"]["source"]["schema"] = "sluice"
-    read["payload"]["after"] = {"source": "a", "n": number}
-    return json.dumps({"schema": {}, "payload": {"source": "a"}}).encode(), json.dumps(
-        read
-    ).encode()
 
 
 @pytest.fixture
@@ -107,47 +97,47 @@ def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
     assert desk.loop.mark.again["a"].order == Order(1, 2000, 2000)
 
 
-def test_a_snapshot_of_single_tables_loses_nothing(desk: Desk) -> None:
-    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
-    live(desk, 1000)
-
-    assert desk.loop.mark.bases[T] == ANEW
-    assert (short(desk), desk.loop.mark.lost) == ([], {})
+def read_past(desk: Desk) -> None:
+    """Let the collector have sent all from before the newest change, and land that."""
+    desk.server.log = 2_000
+    live(desk, 1100)
+    live(desk, 1200)
 
 
 @pytest.mark.parametrize(
     "batches", [pytest.param(1, id="in one batch"), pytest.param(2, id="in two batches")]
 )
-def test_a_snapshot_of_a_single_table_that_had_a_base_is_told_for_it_may_have_had_a_filter(
+def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
     desk: Desk, batches: int
 ) -> None:
-    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
+    """It may have been asked for with a condition on the rows, and no event shows that."""
+    rows = desk.topics.held["a.public.t"]
+    rows += [message("t", 900, key, kind) for key, kind in ((7, "true"), (8, "last"))]
     if batches == 2:
         desk.land()
-        assert (desk.loop.mark.again, desk.loop.mark.bases[T]) == ({}, BASE)
     live(desk, 1000)
-    found = {T: SnapshotAgain(ANEW, desk.now, batches, 1, False)}
-    assert desk.loop.mark.again == found
+    assert desk.loop.mark.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
 
-    live(desk, 1100)
-    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
-    live(desk, 1200)
+    read_past(desk)
 
-    assert desk.loop.mark.again == found, "what is sent again is no other snapshot"
+    assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
+    assert (short(desk), desk.loop.mark.lost, desk.loop.mark.again) == ([], {}, {})
+    assert [row["key"] for row in desk.landed(Op.READ)][-2:] == [
+        '["a","public.t","7"]',
+        '["a","public.t","8"]',
+    ]
+    assert not [row for row in desk.landed(Op.SETTLE) if row["order"]["pos"] == 900]
 
 
-def test_a_snapshot_of_a_single_table_that_had_no_base_or_lacked_rows_is_not_told(
+def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone(
     desk: Desk,
 ) -> None:
     desk.topics.held["a.public.v"] = [message("v", 900, 1, "last")]
-    desk.topics.held["a.public.t"].append((b"{", b"no event"))
-    desk.land()
-    assert desk.loop.mark.quarantine
-    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
     live(desk, 1000)
+    read_past(desk)
 
-    assert desk.loop.mark.bases.keys() == {T, U, "a/public.v"}
-    assert desk.loop.mark.again == {T: SnapshotAgain(ANEW, desk.now, 2, 1, True)}
+    assert desk.loop.mark.bases.keys() == {T, U}
+    assert desk.loop.mark.snaps == {}
 
 
 def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Desk) -> None:

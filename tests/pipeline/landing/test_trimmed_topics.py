@@ -12,6 +12,7 @@ def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_
     tmp_path: Path, deleted: int, *, based: bool
 ) -> None:
     desk = Desk(tmp_path)
+    desk.topics.beat("a", 1, pos=50)
     desk.topics.snapshot("a", 100, 4)
     desk.topics.deleted["a.db.t"] = deleted
     desk.topics.put("a", 200, "later")

@@ -37,6 +37,17 @@ def message(
     return json.dumps({"schema": {}, "payload": {"id": key}}).encode(), value
 
 
+def beat(lsn: int, number: int, snapshot: str = "true") -> tuple[bytes, bytes]:
+    """A heartbeat, as a snapshot of all tables reads it, or as the log has it."""
+    _, value = message("heartbeat", lsn, 1, snapshot)
+    read = json.loads(value)
+    read["payload"]["source"]["schema"] = "sluice"
+    read["payload"]["after"] = {"source": "a", "n": number}
+    return json.dumps({"schema": {}, "payload": {"source": "a"}}).encode(), json.dumps(
+        read
+    ).encode()
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_postgres_table_that_the_snapshot_did_not_read_is_blocked(
     tmp_path: Path, rows: int

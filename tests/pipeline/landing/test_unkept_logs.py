@@ -16,7 +16,7 @@ from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.pipeline.landing.desk import Desk, Server
-from tests.pipeline.landing.test_unbased_tables import message
+from tests.pipeline.landing.test_unbased_tables import beat, message
 
 T, U = "shop/public.t", "shop/public.u"
 SHARDS = {T: "public.t", U: "public.u", "till/public.t": "till.t", "shop/public.x": None}
@@ -131,7 +131,10 @@ def short(desk: Desk) -> list[tuple[str, ...]]:
 
 
 def based(desk: Desk, lsn: int) -> None:
+    """A snapshot of all tables."""
     desk.topics.held["a.public.t"] += [message("t", lsn, 1, "last"), message("t", lsn + 100, 2)]
+    beats = desk.topics.held.setdefault("a.sluice.heartbeat", [])
+    beats.append(beat(lsn, len(beats) + 1))
     desk.land()
 
 
@@ -198,6 +201,7 @@ def test_a_table_that_is_replaced_again_while_it_is_a_gap_needs_a_base_that_begi
     desk.land()
     rows = [message("t", 1500, 1, "first"), message("t", 1500, 2, "last")]
     desk.topics.held["a.public.t"].append(rows[0])
+    desk.topics.held["a.sluice.heartbeat"] = [beat(1500, 1)]
     desk.land()
     server.published = replace(ALL, replaced={ShardId("public", "t"): 4.0})
     desk.land()
