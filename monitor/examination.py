@@ -45,7 +45,7 @@ from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.scope import ExaminationScope, FoldedTable
 from pipeline.sources.source import Source
-from pipeline.topics.settings import TopicFacts
+from pipeline.topics.settings import TopicFacts, require_told
 from pipeline.transports.transport import Transport
 
 
@@ -165,6 +165,7 @@ class Examination:
                 found, part.where, prefix=source.prefix, history=history, outage=self.outage
             )
             self._order(source, transport, [topic.name for topic in found])
+            require_told(found)
         own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
         named = frozenset(match[1] for match in own if match)
         sizes = (one.settings.get("max.message.bytes", "") for one in found)

@@ -37,7 +37,8 @@ class Capture:
     values are changed, empty if by none; it is None where that is so of no column.
     ``hazards`` are settings by which changes may be dropped, rewritten or delayed; they are all
     of which that may still be so once the looks are ``steady``, but for those of whom is asked and
-    is ``unanswered``, named as a hazard's ``where``.
+    is ``unanswered``, named as a hazard's ``where``.  ``untold`` returns the alternatives of a
+    remembered hazard's ``shards`` of which nothing was told: for them it lasts.
     """
 
     sends: Callable[[ShardId], bool]
@@ -53,6 +54,7 @@ class Capture:
     hazards: tuple[Finding, ...] = ()
     steady: bool = True
     unanswered: frozenset[str] = frozenset()
+    untold: Callable[[Finding], frozenset[str]] = lambda _: frozenset()
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""

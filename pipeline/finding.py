@@ -8,6 +8,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+
+EVERY = ".*"  # the alternative that stands for all tables
+
+# An alternative that matches only names with the same letters, digits, dots and dashes.
+_PLAIN = re.compile(r'(?:"\?|\\[.-]|[A-Za-z0-9_]|\[\^A-Za-z0-9\.-\])+')
+_UNSPLIT = re.compile(r"[(]|\\\||\[(?!\^A-Za-z0-9\.-\])")  # a bar may be no separator
+_FLAGS = re.DOTALL | re.IGNORECASE
 
 
 class FindingSeverity(StrEnum):
@@ -56,12 +64,56 @@ class Finding:
 
     def affects(self, shard: str) -> bool:
         """Whether changes of *shard*, ``database.table``, are affected."""
-        known = not self.shards or re.fullmatch(self.shards, shard, re.DOTALL | re.IGNORECASE)
-        return self.effect is not Effect.NONE and bool(known)
+        return self.effect is not Effect.NONE and (not self.shards or _matches(self.shards, shard))
 
     def spares(self, key: Collection[str]) -> bool:
         """Whether a table for which the config names *key* is not affected; empty: it does not."""
         return bool(key) and (self.effect is Effect.REKEYS or set(key) <= set(self.but_keys))
+
+
+@lru_cache(maxsize=64)
+def alternatives(shards: str) -> frozenset[str]:
+    """Split `Finding.shards` into expressions that match the same tables together.
+
+    An expression with parentheses is not split.  Empty text is `EVERY`.
+    """
+    if not shards or _UNSPLIT.search(shards):
+        return frozenset({shards or EVERY})
+    return frozenset(shards.split("|"))
+
+
+def joined(parts: Collection[str]) -> str:
+    """Make `Finding.shards` of *parts*, the inverse of `alternatives`; `EVERY` alone is empty."""
+    return "" if set(parts) == {EVERY} else "|".join(sorted(parts))
+
+
+def _matches(shards: str, shard: str) -> bool:
+    """Match without trying thousands of alternatives, one for each table, for every table."""
+    parts = alternatives(shards)
+    if len(parts) > 1 and shard.isascii():
+        plain, others = _by_letters(shards)
+        parts = frozenset({*plain.get(_letters(shard), ()), *others})
+    return any(_compiled(part).fullmatch(shard) for part in parts)
+
+
+@lru_cache(maxsize=16)
+def _by_letters(shards: str) -> tuple[Mapping[str, Collection[str]], Collection[str]]:
+    plain, others = dict[str, list[str]](), list[str]()
+    for part in alternatives(shards):
+        if _PLAIN.fullmatch(part):
+            plain.setdefault(_letters(part.replace("[^A-Za-z0-9.-]", "")), []).append(part)
+        else:
+            others.append(part)
+    return plain, others
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "", text).lower()
+
+
+@lru_cache(maxsize=20_000)
+def _compiled(part: str) -> re.Pattern[str]:
+    return re.compile(part, _FLAGS)
 
 
 @dataclass(frozen=True, slots=True)

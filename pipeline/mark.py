@@ -121,9 +121,10 @@ class CollectorLists:
 
 @dataclass(frozen=True, slots=True)
 class ToldHazard:
-    """A setting of *source* that drops or rewrites changes; ``batch`` is the last that saw it.
+    """A setting of *source* that drops or rewrites changes; ``batch`` is the first that saw it.
 
-    ``above`` is the end that the source's log had once it was surely gone; None before that.
+    ``above`` is the end that the source's log had once it was surely gone, and ``batch`` the one
+    that noted that; None before that.
     """
 
     source: str

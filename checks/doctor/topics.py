@@ -46,7 +46,9 @@ def topic_findings(
 
     *history* is the connector's topic of schema history, which must be kept for ever; empty if it
     is kept elsewhere.  *outage* is how long the pipeline may stand still without losing a change.
+    Nothing is ruled on topics that are not told: the caller reports them.
     """
+    topics = [topic for topic in topics if topic.told]
     ways = [topic for topic in topics if topic.name != history]
     kept = [topic for topic in topics if topic.name == history]
     milliseconds = outage // timedelta(milliseconds=1)

@@ -21,6 +21,7 @@ from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.side_by_side import SideBySide
+from pipeline.topics.settings import TopicFacts, untold_text
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 class Topics:
     """The topics of a source: for how long each is kept, and its ends at an instant."""
 
-    kept: Mapping[str, timedelta | None]
+    kept: Mapping[str, Limit]
     at: datetime
     ends: Ends
 
@@ -88,7 +89,7 @@ class RetentionWatch:
         except SluiceError as error:
             log.warning("topics were not described", source=source.name, why=str(error))
             return
-        kept = {topic.name: retention.topic_kept(topic.settings) for topic in told}
+        kept = {topic.name: _topic_kept(topic) for topic in told}
         self._topics[source.name] = Topics(kept, at, ends)
 
     def trouble(self) -> str:
@@ -156,6 +157,12 @@ class RetentionWatch:
         alive = self.clock() - ALIVE
         through = retention.collected_through(one.known(), said, identity, alive)
         return Retention("log", source, kept, through)
+
+
+def _topic_kept(topic: TopicFacts) -> Limit:
+    if not topic.told:
+        return Missing(untold_text([topic.name]))
+    return retention.topic_kept(topic.settings)
 
 
 def _landed_with(mark: Mark, source: str) -> list[Acknowledged]:

@@ -10,21 +10,34 @@ That the rows of a base landed later is not enough: they may have been sent by t
 have waited in a topic.  For the same reason the setting is remembered until all has landed that
 its log held by then: a table of which nothing had landed before gets a gap, too.
 Cannot see: a setting that was changed and changed back between two looks; where changes have no
-log positions, tables whose first rows land after the setting is gone.  Pure.
+log positions, tables whose first rows land after the setting is gone.
+
+A setting that several tables have ends for each of them by itself.  The tables for which it ends
+with the same end of the log get a gap of their own, so a base heals them while others keep it.
+Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from pipeline.capture import Capture
-from pipeline.finding import Effect, Finding
+from pipeline.finding import Effect, Finding, alternatives, joined
 from pipeline.landing.collector_lists import placed
 from pipeline.living import is_there
 from pipeline.mark import Mark, ToldHazard, source_of
 from pipeline.model import Order, Ordering, Shard
 from pipeline.report import DELAY, SETTING, Gap, read_gap, tell_gap
 from pipeline.route import Router
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The setting ``id`` is over for some of its tables: they are known as ``new`` now."""
+
+    id: str
+    new: str
+    ended: ToldHazard
 
 
 def with_hazards(
@@ -42,18 +55,18 @@ def with_hazards(
     *before* is the mark before it, *ends* are those of the sources' logs, asked for after *told*.
     """
     ends, gaps = placed(ends, made, orderings), dict(made.gaps)
-    known = dict(made.hazards)
+    known, splits = dict(made.hazards), list[_Split]()
     for source, capture in told.items():
         gone = f"{DELAY}:{source}"
         gaps = {id_: text for id_, text in gaps.items() if read_gap(text).topic != gone}
-        now = _by_id(source, capture.hazards)
-        for id_, one in known.items():
-            looked = capture.steady and one.hazard.where not in capture.unanswered
-            over = one.above is None and looked and source in ends
-            if one.source == source and id_ not in now and over:
-                known[id_] = replace(one, above=ends[source])
-        known |= {id_: ToldHazard(source, hazard, made.batch) for id_, hazard in now.items()}
-    known = {id_: one for id_, one in known.items() if id_ not in waived}
+        splits += _remember(known, source, capture, ends.get(source), made.batch)
+    for id_, one in tuple(known.items()):
+        if id_ in waived or hazard_id(one.source, one.hazard) in waived:
+            del known[id_]
+            gaps.pop(id_, None)
+    for split in splits:
+        if split.id in gaps:
+            _split_gap(gaps, split, known)
     for id_, one in known.items():
         gap = _gap(id_, one, gaps, made, router)
         if gap.shards:
@@ -75,10 +88,70 @@ def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
     found = dict[str, Finding]()
     for one in hazards:
         known = found.setdefault(hazard_id(source, one), one)
-        both = {known.shards, one.shards}
-        shards = "" if "" in both else "|".join(sorted(both))
-        found[hazard_id(source, one)] = replace(known, shards=shards)
+        if known.shards != one.shards:
+            both = alternatives(known.shards) | alternatives(one.shards)
+            found[hazard_id(source, one)] = replace(known, shards=joined(both))
     return found
+
+
+def _remember(
+    known: dict[str, ToldHazard], source: str, capture: Capture, end: Order | None, batch: int
+) -> Iterator[_Split]:
+    """Update *known* by what *capture* tells; yield what ended for some of its tables only.
+
+    What was remembered and is not told has ended, unless nobody could tell.
+    """
+    now = _by_id(source, capture.hazards)
+    for id_, one in tuple(known.items()):
+        told = now.get(id_)
+        if one.source != source or (one.above is not None and told is None):
+            continue
+        gone = alternatives(one.hazard.shards)
+        gone = gone - alternatives(told.shards) if told else gone
+        if one.above is not None:  # it begins again, perhaps for others
+            yield from _ended(known, id_, one, gone)
+            continue
+        looked = capture.steady and one.hazard.where not in capture.unanswered
+        over = gone - capture.untold(one.hazard) if looked and end is not None else frozenset()
+        lasting = gone - over
+        if told is None and not lasting:
+            known[id_] = replace(one, above=end, batch=batch)
+            continue
+        parts = lasting | alternatives(told.shards) if told else lasting
+        known[id_] = replace(one, hazard=replace(told or one.hazard, shards=joined(parts)))
+        now.pop(id_, None)
+        yield from _ended(known, id_, replace(one, above=end, batch=batch), over)
+    known |= {id_: ToldHazard(source, hazard, batch) for id_, hazard in now.items()}
+
+
+def _ended(
+    known: dict[str, ToldHazard], id_: str, one: ToldHazard, parts: frozenset[str]
+) -> Iterator[_Split]:
+    """Add to *known* that *one* is over for *parts*: it is not known by the same id any more."""
+    if not parts:
+        return
+    kind, _, _ = id_.partition(":")
+    digest = sha256(f"{one.hazard.what} until {one.above}".encode()).hexdigest()[:8]
+    new = f"{kind}:{one.source}:{one.hazard.code}@{digest}"
+    if new in known:
+        parts |= alternatives(known[new].hazard.shards)
+        one = replace(one, batch=max(one.batch, known[new].batch))
+    known[new] = replace(one, hazard=replace(one.hazard, shards=joined(parts)))
+    yield _Split(id_, new, known[new])
+
+
+def _split_gap(gaps: dict[str, str], split: _Split, known: Mapping[str, ToldHazard]) -> None:
+    """Move the tables for which a setting is over into the gap that a base can close."""
+    gap, lasting = read_gap(gaps.pop(split.id)), known[split.id].hazard
+    over = {n for n in gap.shards if split.ended.hazard.affects(Shard.parse(n).name)}
+    left = tuple(n for n in gap.shards if n not in over or lasting.affects(Shard.parse(n).name))
+    if left:
+        gaps[split.id] = tell_gap(replace(gap, shards=left))
+    if over and split.new in known:
+        others = read_gap(gaps[split.new]).shards if split.new in gaps else ()
+        shards = tuple(sorted({*over, *others}))
+        moved = _new_gap(split.new, split.ended, gap.first, shards)
+        gaps[split.new] = tell_gap(replace(moved, shared=gap.shared and len(shards) > 1))
 
 
 def _gap(id_: str, one: ToldHazard, gaps: Mapping[str, str], made: Mark, router: Router) -> Gap:
@@ -89,11 +162,17 @@ def _gap(id_: str, one: ToldHazard, gaps: Mapping[str, str], made: Mark, router:
     short = {n for n in found if above is None or n not in made.bases or made.bases[n] <= above}
     shards = tuple(sorted({*short, *(known.shards if known else ())}))
     if known is not None and above is not None:
-        return replace(known, shards=shards, above=above)
-    first = one.batch if known is None else known.first
-    why = f"{one.hazard.where}: {one.hazard.what}; {one.hazard.fix}"
-    topic = f"{id_.partition(':')[0]}:{one.source}"
-    return Gap(id_, topic, 0, first, first, why, shards=shards, batch=one.batch, above=above)
+        return replace(known, shards=shards, above=above, batch=max(known.batch, one.batch))
+    return _new_gap(id_, one, one.batch if known is None else known.first, shards)
+
+
+def _new_gap(id_: str, one: ToldHazard, first: int, shards: tuple[str, ...]) -> Gap:
+    hazard, kind = one.hazard, id_.partition(":")[0]
+    is_part = id_ != hazard_id(one.source, hazard)
+    fix = "the setting is fixed for these tables" if is_part else hazard.fix
+    why = f"{hazard.where}: {hazard.what}; {fix}"
+    topic = f"{kind}:{one.source}"
+    return Gap(id_, topic, 0, first, first, why, shards=shards, batch=one.batch, above=one.above)
 
 
 def _is_over(one: ToldHazard, made: Mark, orderings: Mapping[str, Ordering]) -> bool:

@@ -17,7 +17,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row, settle_rows
 from pipeline.changelog.table import Stamp
 from pipeline.errors import HeldError, NoSchemasError
-from pipeline.finding import Finding
+from pipeline.finding import Finding, alternatives
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, settles_of, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above
@@ -131,9 +131,17 @@ class Landing:
     def unsaid_hazards(self) -> dict[str, tuple[Finding, ...]]:
         """Source -> settings that drop or rewrite changes, were seen, and are in no mark yet."""
         every = {feed.settings.name: sorted(feed.unsaid, key=repr) for feed in self.feeds}
-        known = {id_ for id_, one in self.mark.hazards.items() if one.above is None}
+        known = {
+            id_: alternatives(one.hazard.shards)
+            for id_, one in self.mark.hazards.items()
+            if one.above is None
+        }
         seen = {
-            source: tuple(one for one in found if hazard_id(source, one) not in known)
+            source: tuple(
+                one
+                for one in found
+                if alternatives(one.shards) - known.get(hazard_id(source, one), frozenset())
+            )
             for source, found in every.items()
         }
         return {source: found for source, found in seen.items() if found}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import structlog
 
@@ -24,7 +24,7 @@ from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled
-from pipeline.topics.settings import WHERE, TopicFacts, hazards
+from pipeline.topics.settings import WHERE, TopicFacts, hazards, untold_parts, untold_text
 
 LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
 TOPICS = 30.0  # seconds from one look at the settings of its topics to the next
@@ -65,6 +65,8 @@ class Feed:
     _described: float = -math.inf  # when the settings of its topics were asked for
     _answering: float = math.inf  # since when each time with an answer
     _of_topics: frozenset[Finding] = frozenset()
+    _facts: dict[str, TopicFacts] = field(default_factory=dict)  # as each topic was told last
+    _untold: dict[str, float] = field(default_factory=dict)  # topic -> since when told again
 
     @property
     def reading(self) -> SchemaReading:
@@ -123,7 +125,11 @@ class Feed:
             told = both(lists, self.server().sends())
             found = self._lasting((*told.hazards, *self._topics_told()))
             self._last = replace(
-                told, hazards=found, steady=self._is_steady(), unanswered=self._unanswered()
+                told,
+                hazards=found,
+                steady=self._is_steady(),
+                unanswered=self._unanswered(),
+                untold=self._untold_parts(),
             )
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
@@ -158,7 +164,7 @@ class Feed:
                 self._missed |= set() if told is None else set(told.hazards)
 
     def _topics_told(self) -> frozenset[Finding]:
-        """What the settings of its topics drop; as it was told before where Kafka is silent."""
+        """What the settings of its topics drop; as told before where Kafka is silent or refuses."""
         at = self.clock()
         if self.describe is not None and at - self._described >= TOPICS:
             self._described = at
@@ -170,9 +176,35 @@ class Feed:
                 self._answering = math.inf
                 return self._of_topics
             self._answering = min(self._answering, at)
-            found = hazards(facts, prefix, own.others, routed=own.routed)
+            self._note_untold({one.name for one in facts if not one.told} - own.others, at)
+            self._facts = {
+                one.name: one if one.told else self._facts.get(one.name, one) for one in facts
+            }
+            found = hazards(self._facts.values(), prefix, own.others, routed=own.routed)
             self._of_topics = frozenset(found)
         return self._of_topics
+
+    def _note_untold(self, names: set[str], at: float) -> None:
+        """Remember which topics Kafka does not describe; log each change."""
+        before = {name for name, since in self._untold.items() if since == math.inf}
+        if names != before:
+            source, untold = self.settings.name, sorted(names)
+            if untold:
+                why = untold_text(untold)
+                log.warning("topics_not_described", source=source, error=why, topics=untold)
+            else:
+                log.info("topics_described", source=source)
+        self._untold = {
+            **{name: min(since, at) for name, since in self._untold.items()},
+            **dict.fromkeys(names, math.inf),
+        }
+
+    def _untold_parts(self) -> Callable[[Finding], frozenset[str]]:
+        """What of a hazard is of topics that Kafka has not told of for long enough."""
+        now, own = self.clock(), self.names
+        self._untold = {n: since for n, since in self._untold.items() if now - since <= LINGER}
+        names = frozenset(self._untold)
+        return partial(untold_parts, untold=names, prefix=self.settings.prefix, routed=own.routed)
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
         """They are told for a while after they are gone: what was started by them may go on.

@@ -16,7 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from pipeline.errors import UnreachableError, class_and_text
-from pipeline.finding import Demand, Effect, Finding, unmet
+from pipeline.finding import EVERY, Demand, Effect, Finding, alternatives, joined, unmet
 
 COMPACTED = Demand(
     "cleanup.policy",
@@ -45,17 +45,19 @@ OWN = "DYNAMIC_TOPIC_CONFIG"  # where a setting comes from that is the topic's o
 class TopicFacts:
     """A topic: how many copies each partition has, and its settings, the broker's included.
 
-    ``inherited`` names the settings that are the broker's.
+    ``inherited`` names the settings that are the broker's.  Kafka refuses to describe a topic that
+    is not ``told``: it has no settings here, which says nothing about them.
     """
 
     name: str
     copies: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     inherited: frozenset[str] = frozenset()
+    told: bool = True
 
     def meets(self, demand: Demand) -> bool:
-        """Whether its setting will do."""
-        return demand.met(self.settings.get(demand.name, str(demand.default)))
+        """Whether its setting is known, and will do."""
+        return self.told and demand.met(self.settings.get(demand.name, str(demand.default)))
 
 
 def hazards(
@@ -63,11 +65,12 @@ def hazards(
 ) -> Iterator[Finding]:
     """What in the settings of a source's *topics* drops changes, each of the topic's own table.
 
-    What they have by a default of the brokers is told once; what a finding says does not depend on
-    which other topics there are.  The topic of statements is called *prefix*, and concerns all
-    tables; where rows are *routed*, each does.  *others* hold no row of a table.
+    What they have by a default of the brokers is told once, with one alternative of ``shards`` for
+    each topic; what else a finding says does not depend on which other topics there are.  The topic
+    of statements is called *prefix*, and concerns all tables; where rows are *routed*, each does.
+    *others* hold no row of a table.  Topics that are not told are left out, see `untold_parts`.
     """
-    own = [topic for topic in topics if topic.name not in others]
+    own = [topic for topic in topics if topic.told and topic.name not in others]
     inherited = defaultdict[str, dict[str, Finding]](dict)
     for topic in own:
         name = topic.name
@@ -84,15 +87,49 @@ def hazards(
             one,
             what=f"default for topics of {prefix}: {what}",
             fix=OF_BROKERS.format(entry=f"{BROKERS_SAY.get(one.code, one.code)}={wanted}"),
-            shards="" if len(told) == len(own) else _concerned(told, prefix, routed=routed),
+            shards=_concerned(told, prefix, routed=routed),
         )
+
+
+def untold_parts(
+    hazard: Finding, untold: Collection[str], prefix: str, *, routed: bool
+) -> frozenset[str]:
+    """Return the alternatives of *hazard*'s ``shards`` that are of topics named in *untold*.
+
+    *hazard* is one that ``hazards`` made, now or earlier; of others there are none.
+    """
+    if hazard.where != WHERE or not untold:
+        return frozenset()
+    parts = alternatives(hazard.shards)
+    own = re.match(r"topic (\S+): ", hazard.what)
+    if own is not None:
+        return parts if own[1] in untold else frozenset()
+    return parts & alternatives(_concerned(untold, prefix, routed=routed))
+
+
+def untold_text(names: Iterable[str]) -> str:
+    """Say that the settings of the topics *names* are not told: the first three by name."""
+    first = sorted(names)
+    more = f" and {len(first) - 3} more" if len(first) > 3 else ""
+    return f"settings of {', '.join(first[:3])}{more} are not told; grant DescribeConfigs"
+
+
+def require_told(topics: Iterable[TopicFacts]) -> None:
+    """Return if all of *topics* are told.
+
+    Raises:
+        UnreachableError: names those that are not.
+    """
+    if names := [topic.name for topic in topics if not topic.told]:
+        raise UnreachableError(untold_text(names))
 
 
 def _concerned(topics: Collection[str], prefix: str, *, routed: bool) -> str:
     """Tables whose rows are sent into *topics*, as a finding says it."""
-    if routed or prefix in topics:
+    if routed:
         return ""
-    return "|".join(sorted(_shards(name.removeprefix(f"{prefix}.")) for name in topics))
+    own = {EVERY if name == prefix else _shards(name.removeprefix(f"{prefix}.")) for name in topics}
+    return joined(own)
 
 
 def _shards(name: str) -> str:
@@ -106,10 +143,11 @@ def topic_facts(
 ) -> tuple[TopicFacts, ...]:
     """Describe the topics whose whole name matches *pattern*, sorted; empty if there are none.
 
-    *cluster* are kafka-python's arguments for it.
+    *cluster* are kafka-python's arguments for it.  A topic that Kafka does not describe is not
+    ``told``: the user has no right to ``DescribeConfigs`` on it.
 
     Raises:
-        UnreachableError: if Kafka does not answer, or may not be asked for settings.
+        UnreachableError: if Kafka does not answer.
     """
     wait = max(1, timeout // timedelta(milliseconds=1))
     try:
@@ -129,19 +167,29 @@ def topic_facts(
 
 
 def _described(admin: KafkaAdminClient, pattern: str) -> tuple[TopicFacts, ...]:
-    topics = {
+    topics = _listed(admin, pattern)
+    asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
+    found = admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}
+    untold = {name for name in topics if not found.get(name)}
+    if untold:  # the client drops the error of a topic; one that is told has dozens of settings
+        untold &= _listed(admin, pattern).keys()  # others were deleted meanwhile
+    return tuple(
+        _facts(name, topics[name], found[name]) if found.get(name) else _untold(name, topics[name])
+        for name in sorted(topics)
+        if found.get(name) or name in untold
+    )
+
+
+def _listed(admin: KafkaAdminClient, pattern: str) -> dict[str, Mapping[str, Any]]:
+    return {
         topic["name"]: topic
         for topic in admin.describe_topics()
         if re.fullmatch(pattern, topic["name"])
     }
-    asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
-    found = admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}
-    refused = [name for name in sorted(topics) if not found.get(name)]
-    if refused:  # the client drops the error of a topic; one that is told has dozens of settings
-        more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
-        msg = f"settings of {', '.join(refused[:3])}{more} are not told; grant DescribeConfigs"
-        raise UnreachableError(msg)
-    return tuple(_facts(name, topics[name], found[name]) for name in sorted(topics))
+
+
+def _untold(name: str, topic: Mapping[str, Any]) -> TopicFacts:
+    return replace(_facts(name, topic, {}), told=False)
 
 
 def _facts(name: str, topic: Mapping[str, Any], entries: Mapping[str, Any]) -> TopicFacts:

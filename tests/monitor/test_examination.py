@@ -130,6 +130,7 @@ class Site:
     reads: tuple[str, int] = ("127.0.0.1", 3306)
     kind: str = "INT"
     topic: Mapping[str, str] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
 
     def doors(self) -> Doors:
         return Doors(self.collector, self.source, self.transport)
@@ -156,7 +157,8 @@ class Site:
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         self.fault("kafka")
         assert "shop" in pattern
-        return (TopicFacts("shop.shop.users", 3, self.topic),)
+        told = TopicFacts("shop.shop.users", 3, self.topic)
+        return (told, *(TopicFacts(name, 1, told=False) for name in self.untold))
 
 
 def quiet(_: str) -> None:
@@ -343,6 +345,18 @@ def test_what_does_not_answer_is_told_and_the_rest_is_ruled(
     assert [(one.where, one.why) for one in done.unasked] == [(unasked, "down")]
     assert {finding.code: finding.severity for finding in done.findings} == others
     assert not done.refused
+
+
+def test_f102_topics_that_are_not_told_are_named_and_the_others_are_ruled(path: Path) -> None:
+    shop = replace(site(), topic={"cleanup.policy": "compact"}, untold=("shop.shop.orders",))
+
+    done = examined(path, shop)
+
+    why = "settings of shop.shop.orders are not told; grant DescribeConfigs"
+    assert ("kafka:shop", why) in [(one.where, one.why) for one in done.unasked]
+    (compacted,) = [one for one in done.findings if one.where == "kafka:shop"]
+    assert (compacted.code, compacted.severity) == ("compacted", REFUSE)
+    assert compacted.what.startswith("shop.shop.users: ")
 
 
 def test_a_login_that_is_denied_is_refused(path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from alerts.model import AlertKind, IncidentState
+from checks.model import Outcome
+from monitor.observe.own_verdicts import of_retentions
 from monitor.observe.retention import DESCRIBED, RetentionWatch
 from monitor.observe.sampler import Sampling
 from pipeline.errors import UnreachableError
@@ -182,3 +184,25 @@ def test_a_log_that_is_kept_by_size_is_told_before_its_room_is_full(rig: Rig) ->
     assert rig.current.board.backlogs["shop"].left == 9 * GIB
     assert rig.current.board.headroom["backlog", "sluice_shop"] < timedelta(minutes=20)
     assert (AlertKind.SERVICE, "retention:shop") in _told(rig)
+
+
+def test_f102_a_topic_whose_settings_are_not_told_has_no_known_retention(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = rig.kafka.settings
+    untold = TopicFacts("shop.shop.secret", told=False)
+    monkeypatch.setattr(rig.kafka, "settings", lambda pattern: (*told(pattern), untold))
+    rig.second(DESCRIBED.seconds)
+    rig.retention.ask()
+
+    (secret,) = [
+        one
+        for one in rig.retention.retentions(Sampling.nothing())["shop"]
+        if one.name == untold.name
+    ]
+    verdict = of_retentions("shop", [secret], rig.clock())
+
+    assert secret.kept == Missing(
+        "settings of shop.shop.secret are not told; grant DescribeConfigs"
+    )
+    assert verdict.ruling.outcome is Outcome.UNKNOWN

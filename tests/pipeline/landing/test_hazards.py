@@ -22,7 +22,7 @@ from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
 from pipeline.collectors.connect.producer_findings import IN_FLIGHT
 from pipeline.errors import UnreachableError
-from pipeline.finding import REFUSE, Effect, Finding
+from pipeline.finding import EVERY, REFUSE, Effect, Finding, alternatives, joined
 from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.next_mark import _heals
@@ -40,6 +40,8 @@ from pipeline.sources.postgres.shard_facts import PostgresShardFacts
 from pipeline.sources.postgres.table_findings import _identity
 from pipeline.sources.postgres.table_findings import hazards as table_hazards
 from pipeline.sources.scope import FoldedTable
+from pipeline.topics.settings import TopicFacts, untold_parts
+from pipeline.topics.settings import hazards as topic_hazards
 from tests.checks.test_readiness import inputs
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_left_out import ALL
@@ -663,3 +665,153 @@ def test_f102_what_still_comes_is_merged_while_a_setting_makes_the_table_unprove
     assert state.holding == {}
     assert {*state.gaps[T]} == {hazard_id("shop", SKIPS)}
     assert read_gap(tell_gap(Gap("setting:0:1@1", "setting", 0, 1, 2, "x"))).doubt == ""
+
+
+def inherited(*own: str, untold: str = "") -> list[TopicFacts]:
+    """Topics of t and u below a compacting default, but for those with a setting of their *own*."""
+    policy = "cleanup.policy"
+    return [
+        TopicFacts(f"p.db.{name}", 1, {policy: "delete"})
+        if name in own
+        else TopicFacts(f"p.db.{name}", 1, {policy: "compact"}, frozenset({policy}))
+        for name in "tu"
+        if name not in untold
+    ]
+
+
+def default(*own: str, untold: str = "") -> dict[str, Capture]:
+    """The hazards of these topics, as the service asks for them."""
+    found = topic_hazards(inherited(*own, untold=untold), "p", frozenset({"p"}), routed=False)
+    names = [f"p.db.{name}" for name in untold]
+    parts = partial(untold_parts, untold=names, prefix="p", routed=False)
+    return {"shop": replace(ALL, hazards=tuple(found), untold=parts)}
+
+
+def open_gaps(made: Mark) -> dict[tuple[str, ...], Order | None]:
+    """Tables of each gap -> from where on a base closes it."""
+    return {gap.shards: gap.above for gap in map(read_gap, made.gaps.values())}
+
+
+def test_f102_a_table_that_lands_after_its_topic_left_a_harmful_default_has_a_gap() -> None:
+    made = after(replace(KNOWN, shards={U: "db.u"}), default())
+    made = after(replace(made, batch=9), default("t"))
+
+    made = after(replace(made, batch=12, shards={U: "db.u", T: "db.t"}), default("t"))
+
+    assert open_gaps(made) == {(U,): None, (T,): END}
+
+
+def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
+    made = after(KNOWN, default())
+    both_there = open_gaps(made)
+    for batch in range(6, 40):
+        made = after(replace(made, batch=batch), default("t"))
+
+    assert both_there == {(T, U): None}
+    assert open_gaps(made) == {(U,): None, (T,): END}
+    gaps_of = {gap.shards: gap for gap in map(read_gap, made.gaps.values())}
+    assert _heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
+    assert not _heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
+    assert all(waivable(id_) for id_ in made.gaps)
+
+
+def test_f102_topics_leave_a_harmful_default_one_after_the_other() -> None:
+    later = Order(1, 1, 800)
+    made = after(replace(after(KNOWN, default()), batch=9), default("t"))
+
+    last = after(replace(made, batch=12), default("t", "u"), ends={"shop": later})
+    at_once = after(replace(made, batch=12), default("t", "u"))
+
+    assert open_gaps(last) == {(T,): END, (U,): later}
+    assert open_gaps(at_once) == {(T,): END, (U,): END}
+
+
+def test_f102_a_harmful_default_that_begins_again_for_one_topic_is_not_forgotten_of_another() -> (
+    None
+):
+    over = after(replace(after(KNOWN, default()), batch=9), default("t", "u"))
+    unlanded = replace(over, batch=12, gaps={}, shards={U: "db.u"})
+
+    again = after(replace(over, batch=12), default("t"))
+    landed = replace(after(unlanded, default("t")), batch=13, shards=KNOWN.shards)
+
+    assert open_gaps(over) == {(T, U): END}
+    assert open_gaps(again) == {(U,): None, (T,): END}
+    assert open_gaps(after(landed, default("t"))) == {(U,): None, (T,): END}
+
+
+def test_f102_a_waiver_of_a_default_holds_for_topics_that_left_it() -> None:
+    made = after(KNOWN, default())
+    (id_,) = made.gaps
+
+    split = after(replace(made, batch=9), default("t"))
+
+    assert after(replace(split, batch=10), default("t"), id_).gaps == {}
+    assert after(KNOWN, default(), id_).gaps == {}
+    (ended,) = split.gaps.keys() - {id_}
+    assert open_gaps(after(replace(split, batch=10), default("t"), ended)) == {(U,): None}
+
+
+def test_f102_a_default_lasts_for_a_topic_that_is_not_told_and_ends_for_others() -> None:
+    made = after(KNOWN, default())
+
+    told = after(replace(made, batch=9), default("t", untold="u"))
+    untold = after(replace(made, batch=9), default("t", untold="t"))
+
+    assert open_gaps(told) == {(U,): None, (T,): END}
+    assert open_gaps(untold) == {(T, U): None}
+
+
+@pytest.mark.parametrize("untold", ["t", "u"])
+def test_f102_a_topics_own_setting_lasts_while_it_is_not_told(untold: str) -> None:
+    facts = [TopicFacts("p.db.t", 1, {"cleanup.policy": "compact"})]
+    found = tuple(topic_hazards(facts, "p", frozenset(), routed=False))
+    made = after(KNOWN, {"shop": replace(ALL, hazards=found)})
+    parts = partial(untold_parts, untold=[f"p.db.{untold}"], prefix="p", routed=False)
+
+    over = after(replace(made, batch=9), {"shop": replace(ALL, untold=parts)})
+
+    assert open_gaps(over) == {(T,): None if untold == "t" else END}
+
+
+def test_f102_a_default_of_thousands_of_topics_is_one_gap_that_changes_no_more() -> None:
+    names = [f"db.orders_{number}" for number in range(3000)]
+    policy = {"cleanup.policy": "compact"}
+    topics = [TopicFacts(f"p.{name}", 1, policy, frozenset(policy)) for name in names]
+    found = tuple(topic_hazards(topics, "p", frozenset({"p"}), routed=False))
+    told = {"shop": replace(ALL, hazards=found)}
+    landed = replace(KNOWN, shards={f"shop/{name}": name for name in names})
+
+    made = after(landed, told)
+    later = after(replace(made, batch=6), told)
+
+    assert [len(gap.shards) for gap in map(read_gap, made.gaps.values())] == [3000]
+    assert (later.gaps, later.hazards) == (made.gaps, made.hazards)
+    assert len(replace(made, shards={}).dumps()) < 150 * 3000
+
+
+def test_f102_the_tables_of_many_alternatives_are_those_of_each() -> None:
+    topics = ["db.t", "db.a_b", "x.y.t", "db.T-1", "_._"]
+    names = ["db.t", "DB.T", "db.u", "db.a b", "db.ab", '"x.y".t', "db.t-1", '"é".é', "é.é", "dbxt"]
+    facts = [TopicFacts(f"p.{one}", 1, {"cleanup.policy": "compact"}) for one in topics]
+    single = list(topic_hazards(facts, "p", frozenset(), routed=False))
+    every = replace(SKIPS, shards=joined({one.shards for one in single}))
+
+    found = {name for name in names if every.affects(name)}
+
+    assert found == {name for name in names if any(one.affects(name) for one in single)}
+    assert {"db.t", "DB.T", "db.a b", '"x.y".t', "é.é"} <= found
+
+
+@pytest.mark.parametrize(
+    ("shards", "parts"),
+    [
+        pytest.param("", {EVERY}, id="all tables"),
+        pytest.param(r"db\.t|db\.u", {r"db\.t", r"db\.u"}, id="two tables"),
+        pytest.param(r"(a|b)\.t", {r"(a|b)\.t"}, id="parentheses"),
+        pytest.param(r"db\.a\|b", {r"db\.a\|b"}, id="a name with a bar"),
+    ],
+)
+def test_f102_alternatives_of_tables(shards: str, parts: set[str]) -> None:
+    assert alternatives(shards) == parts
+    assert joined(alternatives(shards)) == shards

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector
@@ -208,13 +209,21 @@ class Cluster:
         self.settings: dict[str, str] | None = {}
         self.asked = 0
         self.now = 0.0
+        self.untold: set[str] = set()
+        self.gone: set[str] = set()
 
     def describe(self, pattern: str) -> list[TopicFacts]:
         self.asked += 1
         if self.settings is None:
             raise UnreachableError("Kafka at k:9092: NoBrokersAvailable")
         named = {"shop.db.t": self.settings, "shop.db.u": {}, "other.db.t": COMPACT}
-        return [TopicFacts(name, 1, settings) for name, settings in named.items()]
+        return [
+            TopicFacts(name, 1, told=False)
+            if name in self.untold
+            else TopicFacts(name, 1, settings)
+            for name, settings in named.items()
+            if name not in self.gone
+        ]
 
     def told(self, feed: Feed, after: float = 31.0) -> list[str]:
         self.now += after
@@ -309,7 +318,17 @@ def test_f102_what_is_the_default_of_the_brokers_is_told_once() -> None:
 
     assert found.what.startswith(f"default for topics of shop: {UNCLEAN.name}=true: ")
     assert found.fix.endswith(f"--entity-default --add-config {UNCLEAN.name}=false")
-    assert all(found.affects(name) for name in ALL_SHARDS)
+    assert {name for name in ALL_SHARDS if found.affects(name)} == {"db.t", "db.u"}
+
+
+def test_f102_a_default_of_the_topic_of_statements_concerns_all_tables() -> None:
+    statements = replace(_default("t")[0], name="shop")
+
+    (alone,) = hazards([statements], "shop", OTHERS, routed=False)
+    (found,) = hazards([*_default("t", "u"), statements], "shop", OTHERS, routed=False)
+
+    for one in (alone, found):
+        assert all(one.affects(name) for name in ALL_SHARDS)
 
 
 def test_f102_a_topic_with_a_setting_of_its_own_is_not_in_the_default() -> None:
@@ -373,3 +392,56 @@ def test_f102_where_nobody_describes_topics_nobody_is_unanswered() -> None:
 
     assert isinstance(told, Capture)
     assert told.unanswered == frozenset()
+
+
+def test_f102_a_topic_that_is_not_told_hides_no_harmful_setting_of_another() -> None:
+    cluster, feed = watched()
+    cluster.settings, cluster.untold = dict(COMPACT), {"shop.db.u"}
+
+    with capture_logs() as logs:
+        told = [cluster.told(feed), cluster.told(feed)]
+
+    assert told == [["cleanup.policy=compact"]] * 2
+    (warned,) = [one for one in logs if one["log_level"] == "warning"]
+    assert warned["error"] == "settings of shop.db.u are not told; grant DescribeConfigs"
+
+
+def test_f102_a_harmful_setting_is_told_on_while_its_topic_is_not_told() -> None:
+    cluster, feed = watched()
+    cluster.settings = dict(COMPACT)
+    cluster.told(feed)
+    cluster.settings, cluster.untold = {}, {"shop.db.t"}
+
+    assert [cluster.told(feed, after=100.0) for _ in range(3)] == [["cleanup.policy=compact"]] * 3
+
+
+def test_f102_a_hazard_of_before_a_restart_lasts_until_its_topic_is_told_for_a_while() -> None:
+    cluster, feed = watched()
+    own = [TopicFacts(f"shop.db.{one}", 1, COMPACT) for one in "tu"]
+    of_t, of_u = hazards(own, "shop", OTHERS, routed=False)
+    cluster.untold = {"shop.db.u"}
+    lasting = list[tuple[bool, bool]]()
+    for told_again in (False, False, False, True, True, True):
+        cluster.untold = set() if told_again else {"shop.db.u"}
+        cluster.told(feed)
+        assert feed.told is not None
+        lasting.append((bool(feed.told.untold(of_t)), bool(feed.told.untold(of_u))))
+
+    assert lasting == [*[(False, True)] * 5, (False, False)]
+    assert feed.told is not None
+    assert feed.told.unanswered == frozenset()
+
+
+def test_f102_a_topic_that_is_deleted_is_no_longer_untold() -> None:
+    cluster, feed = watched()
+    (of_t,) = hazards([TopicFacts("shop.db.t", 1, COMPACT)], "shop", OTHERS, routed=False)
+    cluster.untold = {"shop.db.t"}
+    cluster.told(feed)
+    cluster.gone = {"shop.db.t"}
+    lasting = list[bool]()
+    for _ in range(3):
+        cluster.told(feed)
+        assert feed.told is not None
+        lasting.append(bool(feed.told.untold(of_t)))
+
+    assert lasting == [True, True, False]

@@ -11,7 +11,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from kafka.protocol.admin import DescribeConfigsResponse
 
 from pipeline.errors import UnreachableError
-from pipeline.topics.settings import TopicFacts, _described
+from pipeline.topics.settings import DEMANDS, TopicFacts, _described, hazards, require_told
 
 RESULT = DescribeConfigsResponse.DescribeConfigsResult
 ENTRY = RESULT.DescribeConfigsResourceResult
@@ -33,9 +33,11 @@ class Admin:
     partitions: Sequence[Mapping[str, Any]] = ({"replica_nodes": [1, 2, 3]},)
     names: Sequence[str] = (ORDERS,)
     asked: list[str] = field(default_factory=list)
+    later: Sequence[str] | None = None  # names once settings were asked for
 
     def describe_topics(self) -> list[dict[str, Any]]:
-        return [{"name": one, "partitions": list(self.partitions)} for one in self.names]
+        names = self.later if self.asked and self.later is not None else self.names
+        return [{"name": one, "partitions": list(self.partitions)} for one in names]
 
     def describe_configs(self, asked: Sequence[Any], config_filter: str) -> Mapping[str, Any]:
         self.asked = [one.name for one in asked]
@@ -67,13 +69,33 @@ GOOD = entry("cleanup.policy", "delete")
     ],
 )
 def test_f102_a_topic_whose_settings_are_not_told_is_unknown(results: list[Any]) -> None:
+    (found,) = described = Admin(results).described()
+
+    assert found == TopicFacts(ORDERS, 3, told=False)
+    assert not any(found.meets(demand) for demand in DEMANDS), "nothing of it looks harmless"
+    assert list(hazards(described, "shop", frozenset(), routed=False)) == []
     with pytest.raises(UnreachableError, match=f"settings of {ORDERS} are not told; grant Desc"):
-        Admin(results).described()
+        require_told(described)
 
 
 def test_f102_many_topics_whose_settings_are_not_told_are_named_in_part() -> None:
     with pytest.raises(UnreachableError, match="settings of a, b, c and 2 more are not told"):
-        Admin([], names="abcde").described()
+        require_told(Admin([], names="abcde").described())
+
+
+def test_f102_a_topic_that_is_not_told_hides_no_other() -> None:
+    compact = result("p.db.t", entry("cleanup.policy", "compact", OWN))
+
+    told, untold = Admin([compact], names=("p.db.t", "p.db.u")).described()
+
+    assert told == TopicFacts("p.db.t", 3, {"cleanup.policy": "compact"})
+    assert untold == TopicFacts("p.db.u", 3, told=False)
+
+
+def test_f102_a_topic_that_was_deleted_before_its_settings_were_asked_for_is_absent() -> None:
+    admin = Admin([result("kept", GOOD)], names=("gone", "kept"), later=("kept",))
+
+    assert [one.name for one in admin.described()] == ["kept"]
 
 
 def test_f102_a_topic_without_partitions_has_settings_all_the_same() -> None:
