@@ -104,6 +104,9 @@ class Database:
         place = {"db": "db", "table": "t", "file": f"binlog.{self.server + 1:06d}", "row": 0}
         place["pos"] = self.pos(len(self.written))
         self.snapshots[self.server + 1, self.pos(len(self.written))] = len(self.written)
+        if beats := [one.number for one in self.written if one.key is None]:
+            at = self.pos(len(self.written))
+            self.topics.beat("shop", beats[-1], pos=at, log=self.server + 1, read=True)
         for left, (key, number) in zip(reversed(range(len(rows))), rows.items(), strict=True):
             told = {"snapshot": "true" if left else "last_in_data_collection"}
             value = {"after": {"id": key, "name": str(number)}, "source": place | told, "op": "r"}
