@@ -7,12 +7,12 @@ which each table's own rows of the snapshot close.  A table of which it sent non
 empty by then, has to get a base otherwise, or rows that were deleted meanwhile would stay.
 
 A snapshot of the whole source reads the heartbeat's table, too.  One of single tables, which a
-collector takes between two changes that it streams, loses no change, and is no base.  It may read
-the heartbeat's table, but schema changes, where a source has such, do not tell of all tables then.
+collector takes between two changes that it streams, does not, loses no change, and is no base.
 Cannot see: a collector that begins anew without a snapshot, or leaves the heartbeat out of it.
 Pure.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,10 +22,13 @@ from pipeline.model import Order, SnapshotAgain
 from pipeline.report import Gap, read_gap, tell_gap
 
 
-def with_again(made: Mark, before: Mark, at: datetime) -> Mark:
-    """*made*, the mark after *before*, with what snapshots that were seen *at* then leave lost."""
-    for source, above in _of_all_tables(made, before).items():
-        known = before.again.get(source)
+def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: datetime) -> Mark:
+    """*made*, the mark after *before*, with what snapshots that were seen *at* then leave lost.
+
+    *wholes*: source -> order of a snapshot that read all of it.
+    """
+    for source, order in wholes.items():
+        above, known = order.event, before.again.get(source)
         older = _older(source, before, above)
         if older and (known is None or known.order < above):
             asked = _is_asked_for(older, before)
@@ -33,20 +36,6 @@ def with_again(made: Mark, before: Mark, at: datetime) -> Mark:
             made = replace(made, again={**made.again, source: again})
             made = _with_gap(source, made, older, above)
     return made
-
-
-def _of_all_tables(made: Mark, before: Mark) -> dict[str, Order]:
-    """Source -> order of its snapshot of all tables, where the batch of *made* tells that it is.
-
-    One that a signal asks for may read the heartbeat's table, too; schema changes, where a source
-    has such, tell only of one of all tables.
-    """
-    return {
-        source: order
-        for source, order in made.snapshots.items()
-        if made.initial.get(source, order) == order
-        and (order, order) != (before.snapshots.get(source), before.initial.get(source, order))
-    }
 
 
 def _older(source: str, before: Mark, above: Order) -> frozenset[str]:

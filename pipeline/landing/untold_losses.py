@@ -37,6 +37,6 @@ def with_untold(
     made = with_reordered(made, before, orderings)
     told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
     made = with_unkept(with_lists(made, before, told, ends, at), before, told)
-    made = with_torn(with_again(made, before, at), before, facts.snapshots)
+    made = with_torn(with_again(made, before, facts.wholes, at), before, facts.snapshots)
     made = with_missing_heartbeats(made, before, facts.heartbeat_rows, orderings)
     return with_levels(with_beats(made, before, facts.beats, orderings, listing.once), listing)

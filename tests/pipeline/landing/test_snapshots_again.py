@@ -159,7 +159,7 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Des
 
 
 def again(before: Mark) -> Mark:
-    return with_again(replace(before, batch=8, snapshots={"a": ANEW.event}), before, AT)
+    return with_again(replace(before, batch=8), before, {"a": ANEW}, AT)
 
 
 def gap(shard: str) -> dict[str, str]:
@@ -198,20 +198,3 @@ def test_it_was_asked_for_where_something_was_lost_before() -> None:
     assert not again(KNOWN).again["a"].asked
     assert again(replace(KNOWN, gaps=gap(T))).again["a"].asked
     assert not again(replace(KNOWN, gaps=gap("b/public.t"))).again["a"].asked
-
-
-def test_f102_a_snapshot_of_single_tables_that_reads_the_heartbeat_too_leaves_no_gap() -> None:
-    """A signal may name any table; of all tables schema changes tell, where a source has such."""
-    known = replace(KNOWN, snapshots={"a": BASE.event}, initial={"a": BASE.event})
-
-    assert again(known) == replace(known, batch=8, snapshots={"a": ANEW.event})
-
-
-def test_f102_what_tells_that_it_was_of_all_tables_may_land_after_its_rows() -> None:
-    known = replace(KNOWN, snapshots={"a": ANEW.event}, initial={"a": BASE.event})
-    made = replace(known, batch=8, initial={"a": ANEW.event})
-
-    after = with_again(made, known, AT)
-
-    assert [read_gap(text).shards for text in after.gaps.values()] == [(T, U)]
-    assert with_again(replace(after, batch=9), after, AT) == replace(after, batch=9), "once"
