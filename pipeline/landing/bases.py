@@ -100,15 +100,26 @@ def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
 def _is_of_all_tables(mark: Mark, facts: Facts, name: str, snap: Snap) -> bool:
     """Whether the snapshot of a shard was one of all tables, by what has landed.
 
-    Schema changes tell that, where a source has such; else its rows do.  Of a shard without a row
-    both have to.
+    Schema changes tell that, where a source has such; else its rows do.  Both have to of a shard
+    without a row, and of one that had a base: with the heartbeat's row lands what is lost before.
     """
-    source, began = source_of(name), snap.order.event
-    told = initial_snapshots(mark, facts).get(source)
-    read = read_snapshots(mark, facts).get(source) == began
+    source = source_of(name)
+    initial = initial_snapshots(mark, facts).get(source)
+    told = _is_began(snap, initial)
+    read = _is_began(snap, read_snapshots(mark, facts).get(source))
     if snap.rows == 0:
-        return read and told == began
-    return read if told is None else told == began
+        return told and read
+    if name in mark.bases:
+        return read and (told or initial is None)
+    return read if initial is None else told
+
+
+def _is_began(snap: Snap, order: Order | None) -> bool:
+    """Whether *snap* began at *order*; its rows may land once a new epoch has begun."""
+    if order is None:
+        return False
+    place = snap.order.event
+    return order == place or (order.epoch < place.epoch and order.parts[1:] == place.parts[1:])
 
 
 def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:

@@ -467,3 +467,29 @@ def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
 
     assert inherited(mark, Facts(news=(told("alter", 90, shard="t<u"),))) == {}
     assert inherited(mark, Facts(news=(told("alter", 90, shard="x<u"),))) == {"shop/db.x": S1}
+
+
+def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_landed() -> None:
+    """It tells that the collector began anew: what was lost before must not be forgotten."""
+    known = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, high=LIVE)
+    told = Facts(snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial={"shop": S60})
+
+    assert advance(known, told, 5)[1] == ()
+    (settled,) = advance(known, replace(told, wholes=BEAT.wholes), 5)[1]
+    assert settled.order == S60
+    assert len(advance(replace(known, bases={}), told, 5)[1]) == 1, "nothing was before it"
+
+
+def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
+    known = Mark(
+        "main",
+        4,
+        bases={"shop/db.t": Order(1, 1, 9)},
+        snapshots={"shop": S60},
+        high={"shop/shop.t:0": Order(2, 1, 900)},
+    )
+    rows = Facts(snapshots={"shop/db.t": SnapshotRows(replace(S60, epoch=2), 2, ended=True)})
+    others = Facts(snapshots={"shop/db.t": SnapshotRows(Order(2, 1, 61), 2, ended=True)})
+
+    assert len(advance(known, rows, 5)[1]) == 1
+    assert advance(known, others, 5)[1] == ()
