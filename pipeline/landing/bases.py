@@ -9,6 +9,8 @@ as of its newer rows it would take the older ones for rows of before it, and del
 Only a snapshot of all tables gives a base.  One that a signal asks for reads some tables, and with
 `additional-conditions` some of their rows, which no event shows: as a base it would delete the
 others.  Its rows are merged as any, and nothing is deleted by it.
+Cannot see: where no schema changes are sent, that one which read the heartbeat's table, too, or
+came before the source's first base, was not of all tables.
 A description without rows is that of an empty table only if its snapshot was taken of all tables,
 as its schema changes tell, and read rows: the heartbeat's, or any before a table of the source had
 a base.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it describes all tables
