@@ -83,7 +83,14 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
     }
     live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
-    of_all = {name for name, snap in snaps.items() if _is_of_all_tables(mark, facts, name, snap)}
+    initial = initial_snapshots(mark, facts) if snaps else {}
+    read = read_snapshots(mark, facts) if snaps else {}
+    of_all = {
+        name
+        for name, snap in snaps.items()
+        for source in (source_of(name),)
+        if _is_of_all_tables(snap, initial.get(source), read.get(source), based=name in mark.bases)
+    }
     done = {n: snaps[n] for n in of_all if _complete(snaps[n], live.get(source_of(n)))}
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
     left = {
@@ -99,21 +106,22 @@ def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     return highest(mark.initial, facts.initial)
 
 
-def _is_of_all_tables(mark: Mark, facts: Facts, name: str, snap: Snap) -> bool:
-    """Whether the snapshot of a shard was one of all tables, by what has landed.
+def _is_of_all_tables(
+    snap: Snap, initial: Order | None, read: Order | None, *, based: bool
+) -> bool:
+    """Whether the snapshot of a shard was one of all tables, by what has landed of its source.
 
+    *initial* and *read* are that source's newest by `initial_snapshots` and `read_snapshots`.
     Schema changes tell that, where a source has such; else its rows do.  Both have to of a shard
-    without a row, and of one that had a base: with the heartbeat's row lands what is lost before.
+    without a row, and of one that had a base (*based*): with the heartbeat's row lands what is lost
+    before.
     """
-    source = source_of(name)
-    initial = initial_snapshots(mark, facts).get(source)
-    told = _is_began(snap, initial)
-    read = _is_began(snap, read_snapshots(mark, facts).get(source))
+    is_told, is_read = _is_began(snap, initial), _is_began(snap, read)
     if snap.rows == 0:
-        return told and read
-    if name in mark.bases:
-        return read and (told or initial is None)
-    return read if initial is None else told
+        return is_told and is_read
+    if based:
+        return is_read and (is_told or initial is None)
+    return is_read if initial is None else is_told
 
 
 def _is_began(snap: Snap, order: Order | None) -> bool:
