@@ -363,6 +363,16 @@ def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Des
     assert renamed.loop.mark.belated == {"db.t": renamed.loop.mark.batch}
 
 
+def renaming(home: Path) -> Desk:
+    """A table with a base and a newer row; the statement that renames it is sent, not landed."""
+    desk = Desk(home)
+    desk.topics.snapshot("a", 100, 2)
+    row(desk, "v", 350, 1)
+    desk.topics.put("a", 400, "live", key=8)
+    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    return desk
+
+
 def land_waived(desk: Desk) -> None:
     """Waive whatever is held until nothing is."""
     waived: list[str] = []
@@ -399,11 +409,7 @@ def test_f140_a_base_from_between_the_rows_that_were_let_pass_lacks_the_later_on
 def test_f140_rows_that_two_waivers_let_pass_are_judged_in_the_log_that_they_are_of(
     tmp_path: Path, late: tuple[int, int]
 ) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.snapshot("a", 100, 2)
-    row(desk, "v", 350, 1)
-    desk.topics.put("a", 400, "live", key=8)
-    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk = renaming(tmp_path)
     desk.land()
     for pos in late:
         desk.topics.put("a", pos, "late", key=pos)
@@ -416,11 +422,7 @@ def test_f140_rows_that_two_waivers_let_pass_are_judged_in_the_log_that_they_are
 def test_f140_a_table_that_was_created_anew_holds_a_row_of_the_one_that_was_renamed(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.snapshot("a", 100, 2)
-    row(desk, "v", 350, 1)
-    desk.topics.put("a", 400, "live", key=8)
-    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk = renaming(tmp_path)
     statement(desk, 600, "CREATE TABLE t (id BIGINT)", "t")
     desk.land()
     desk.topics.put("a", 700, "live of the new one", key=9)
@@ -433,11 +435,7 @@ def test_f140_a_table_that_was_created_anew_holds_a_row_of_the_one_that_was_rena
 
 
 def test_f140_two_partitions_that_go_back_at_once_can_be_waived(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.snapshot("a", 100, 2)
-    row(desk, "v", 350, 1)
-    desk.topics.put("a", 400, "live", key=8)
-    statement(desk, 500, "RENAME TABLE t TO u", "u", former="t")
+    desk = renaming(tmp_path)
     desk.land()
     desk.topics.put("a", 300, "late", key=7)
     row(desk, "v", 340, 2)
