@@ -117,7 +117,7 @@ def test_copies_are_their_mirrors_in_the_end_whoever_is_killed(copies: Copies) -
     assert stand.ready(cut, stage="copy", copy="serving")
     assert copies.serving()[7]["name"] == "while it hung"
     wait_until(lambda: copies.hold(database.rows(TABLE)), SOON, "all copies once more")
-    wait_until(lambda: not about(stand), SOON, "no incident")
+    wait_until(lambda: not about(stand), SOON, "the end of all incidents")
 
 
 def about(stand: Stand) -> set[str]:
