@@ -64,6 +64,9 @@ SENDER_SAYS = "its sender could not conform it: "
 AROUND = "around"
 """Of a live change: its transaction may have begun before the snapshot that came before it."""
 
+INCREMENTAL = "incremental"
+"""Of a row that is read beside the stream, as a signal asks for: of some tables, or some rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tx:
@@ -91,6 +94,7 @@ class Decoded:
     ``tx``          its transaction; a schema change's has the name it has when it is sent again.
     ``snapshot``    which snapshot row this is; None for a live change, and ``AROUND`` for one
                     that may stand below the snapshot before it, though it came after that.
+                    ``INCREMENTAL`` if it is known that no snapshot of all tables has read it.
     ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
                     ``shard`` and ``key_values`` may be known besides.
     """

@@ -8,9 +8,10 @@ as of its newer rows it would take the older ones for rows of before it, and del
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
 Only a snapshot of all tables gives a base.  One that a signal asks for reads some tables, and with
 `additional-conditions` some of their rows, which no event shows: as a base it would delete the
-others.  Its rows are merged as any, and nothing is deleted by it.
-Cannot see: where no schema changes are sent, that one which read the heartbeat's table, too, or
-came before the source's first base, was not of all tables.
+others.  Its rows are merged as any, and nothing is deleted by it: Debezium's tell that they are
+of such a one (`format.INCREMENTAL`).
+Cannot see: where no schema changes are sent, that one whose rows do not tell that, and which read
+the heartbeat's table, too, or came before the source's first base, was not of all tables.
 A description without rows is that of an empty table only if its snapshot was taken of all tables,
 as its schema changes tell, and read rows: the heartbeat's, or any before a table of the source had
 a base.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it describes all tables

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.formats.format import INCREMENTAL
 from pipeline.landing.grouping import Ints, grouped
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 
@@ -138,7 +139,7 @@ def _placed(rows: pa.Table) -> pa.Table:
     """Rows whose place says when they came: no schema change, no incremental snapshot's."""
     apart = pc.or_(
         pc.equal(rows["op"], str(Op.DDL)),
-        pc.equal(pc.fill_null(rows["snapshot"], ""), "incremental"),
+        pc.equal(pc.fill_null(rows["snapshot"], ""), INCREMENTAL),
     )
     kept = pc.and_not(pc.is_valid(rows["log"]), apart)
     rows = rows.select([*_PARTITION, "offset", "origin", *ORDER])

@@ -6,8 +6,9 @@ nobody: not in the change log, and in no image.  All tables of the source are sh
 which each table's own rows of the snapshot close.  A table of which it sent none, because it was
 empty by then, has to get a base otherwise, or rows that were deleted meanwhile would stay.
 
-A snapshot of the whole source reads the heartbeat's table, too.  One of single tables, which a
-collector takes between two changes that it streams, does not, loses no change, and is no base.
+A snapshot of the whole source reads the heartbeat's table, too.  One that a signal asks for, which
+a collector takes between two changes that it streams, loses no change, and is no base; where it
+reads the heartbeat's table, that row tells that a signal asked for it.
 Cannot see: a collector that begins anew without a snapshot, or leaves the heartbeat out of it.
 Pure.
 """

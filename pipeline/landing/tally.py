@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 
 from pipeline.beats import HeartbeatRow, LandedBeat
 from pipeline.changelog.table import MIRROR_OPS
-from pipeline.formats.format import AROUND
+from pipeline.formats.format import AROUND, INCREMENTAL
 from pipeline.landing.grouping import Ints, grouped
 from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, stretches
 from pipeline.model import Op, Order, Origin, Shard
 
 NAMED = 1_000  # quarantined changes of a subject that are kept by name, and so can be corrected
-INCREMENTAL = "incremental"  # a snapshot that is read beside the stream
 _ENDS = ("last", "last_in_data_collection")
 _MIRRORED = pa.array([str(op) for op in MIRROR_OPS])
 

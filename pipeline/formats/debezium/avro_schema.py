@@ -21,7 +21,7 @@ from pipeline.formats.debezium.avro_values import PLAIN, ValueReader
 ESCAPED = re.compile(r"_u([0-9a-f]{4})")
 NOISE = {  # of a row's envelope: what no decoder asks for
     "": frozenset({"ts_us", "ts_ns"}),
-    "source": frozenset({"version", "name", "ts_ns", "server_id", "gtid", "thread", "query"}),
+    "source": frozenset({"version", "name", "ts_ns", "gtid", "thread", "query"}),
     "transaction": frozenset({"data_collection_order"}),
 }
 

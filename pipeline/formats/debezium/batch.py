@@ -32,7 +32,7 @@ from pipeline.formats.debezium.bulk import (
 )
 from pipeline.formats.debezium.postgres import Placeholder
 from pipeline.formats.debezium.schema_rows import told_with
-from pipeline.formats.format import DECODED, TIME, Decoded, Tx, rows
+from pipeline.formats.format import DECODED, INCREMENTAL, TIME, Decoded, Tx, rows
 from pipeline.model import Op, Origin, ShardId
 
 BRACE, LETTER_N = b"{n"
@@ -41,7 +41,14 @@ MOST_OF_KEYS = MOST // 8  # escapes may make a key's text longer, at worst so ma
 
 Numbers = NDArray[np.intp]
 Combination = tuple[
-    str | None, str | None, str | None, str | None, str | None, str | None, str | bool | None
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | bool | None,
+    int | None,
 ]
 
 
@@ -160,7 +167,16 @@ def _places(
     """Judge each combination once: which one each row has, and what each means."""
     known = _Numbered()
     codes = [
-        known[its.connector, one.op, its.db, its.schema, its.table, its.file, its.snapshot]
+        known[
+            its.connector,
+            one.op,
+            its.db,
+            its.schema,
+            its.table,
+            its.file,
+            its.snapshot,
+            its.server_id,
+        ]
         for one, its in zip(found, sources, strict=True)
     ]
     return np.array(codes, np.int32), [_place(combination) for combination in known]
@@ -175,11 +191,13 @@ class _Numbered(dict[Combination, int]):
 
 @lru_cache(maxsize=2**16)  # a batch of many tables asks for as many, and the next asks again
 def _place(combination: Combination) -> Place:
-    connector, name, database, schema, table, file, told = combination
+    connector, name, database, schema, table, file, told, server = combination
     is_postgres = connector == postgres.CONNECTOR
     database = schema if is_postgres else database
     snapshot = str(told).lower() if isinstance(told, bool) else told
     live = snapshot in envelope.LIVE
+    if envelope.is_signalled(server) and not is_postgres:
+        snapshot = INCREMENTAL
     op = envelope.ROW_OPS.get(name or "")
     return Place(
         op=op,

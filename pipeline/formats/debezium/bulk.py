@@ -36,6 +36,7 @@ class SourceBlock(msgspec.Struct, gc=False):
     pos: int | None = None
     row: int | None = None
     lsn: int | None = None
+    server_id: int | None = None
     sequence: str | None = None
     ts_ms: int | None = None
     ts_us: int | None = None

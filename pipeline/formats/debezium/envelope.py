@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pipeline.formats import json_text
 from pipeline.formats.debezium import keys, postgres
 from pipeline.formats.debezium.postgres import Placeholder
-from pipeline.formats.format import AROUND, Decoded, Tx
+from pipeline.formats.format import AROUND, INCREMENTAL, Decoded, Tx
 from pipeline.formats.json_text import integer_of, object_of, text_of
 from pipeline.model import Op, Origin, ShardId
 
@@ -27,6 +27,7 @@ LOG_NUMBER = re.compile(r"\.([0-9]{1,18})\Z")  # of binlog.000003
 QUOTED = r'"((?:[^"]|"")+)"'
 TABLE_ID = re.compile(rf"{QUOTED}\.{QUOTED}")  # of a table change: "shop"."orders"
 LIVE = (None, "", "false")
+NO_SERVER = 2**32  # ids of MySQL servers are below
 TOPIC_PARTS = 3  # prefix.database.table
 END_OF_TIME = 253_402_300_800_000_000  # microseconds: the year 10000
 BLANKS = " \t\r\n"
@@ -82,6 +83,15 @@ def instant(micros: int | None, millis: int | None) -> datetime | None:
     if micros is None or not 0 <= micros < END_OF_TIME:
         return None
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def is_signalled(server: int | None) -> bool:
+    """Whether MySQL rows of a snapshot were read because a signal asked for that.
+
+    Measured on 3.5: a snapshot of all tables tells 0 as its server's id, also where the connector
+    had read that server before; one that a signal asks for tells the id that is in the log.
+    """
+    return server is not None and 0 < server < NO_SERVER
 
 
 def _decode_value(value: bytes, unavailable: Placeholder, *, heartbeat: bool) -> Decoded:
@@ -208,15 +218,22 @@ def _place(decoded: Decoded, source: Slices, envelope: Slices) -> Decoded | None
     if place is None:
         return None
     log, pos, row = place
-    around = AROUND if its and postgres.is_first(source) else None
+    if snapshot in LIVE:
+        snapshot = AROUND if its and postgres.is_first(source) else None
+        origin = Origin.LIVE
+    else:
+        server = integer_of(source.get("server_id"))
+        signalled = postgres.is_signalled(source) if its else is_signalled(server)
+        snapshot = INCREMENTAL if signalled else snapshot
+        origin = Origin.SNAPSHOT
     return replace(
         decoded,
         at=_at(source, envelope),
         log=log,
         pos=pos,
         row=row,
-        snapshot=around if snapshot in LIVE else snapshot,
-        origin=Origin.LIVE if snapshot in LIVE else Origin.SNAPSHOT,
+        snapshot=snapshot,
+        origin=origin,
     )
 
 

@@ -58,6 +58,17 @@ def is_first(source: Slices) -> bool:
     return found is not None and found["commit"] is None
 
 
+def is_signalled(source: Slices) -> bool:
+    """Whether a row of a snapshot was read because a signal asked for that.
+
+    Measured on 3.7: a snapshot of all tables knows of no commit, also where the connector had
+    stored one before; one that a signal asks for has the last commit that was streamed.
+    Cannot see: one that is asked for before any commit was.
+    """
+    found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
+    return found is not None and found["commit"] is not None
+
+
 def row_of(op: str | None) -> int:
     """A deleted row's old key goes before its new one comes, at one place."""
     return 0 if op == Op.DELETE else 1

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pipeline.formats.debezium import postgres
 from pipeline.formats.debezium.bulk import Mask, SourceBlock, longs, mask
 from pipeline.formats.debezium.postgres import Partial, Placeholder
-from pipeline.formats.format import AROUND, DECODED
+from pipeline.formats.format import AROUND, DECODED, INCREMENTAL
 from pipeline.model import Origin
 
 ANCHORED = rf"\A{postgres.COMMIT}\z"
@@ -34,9 +34,11 @@ def take_over(
     log = pc.coalesce(pc.if_else(pc.equal(commit, ""), None, commit).cast(pa.int64()), lsn)
     log = pc.if_else(found.is_valid(), log, pa.scalar(None, pa.int64()))
     row = pc.if_else(pc.equal(given["op"], "d"), 0, 1).cast(pa.int64())
-    first = pc.and_(own, pc.fill_null(pc.equal(commit, ""), False))
-    around = pc.and_(first, pc.equal(given["origin"], int(Origin.LIVE)))
+    live, first = pc.equal(given["origin"], int(Origin.LIVE)), pc.equal(commit, "")
+    around = pc.and_(pc.and_(own, live), pc.fill_null(first, False))
+    signalled = pc.and_(pc.and_not(own, live), pc.invert(pc.fill_null(first, True)))
     given["snapshot"] = pc.if_else(around, AROUND, given["snapshot"])
+    given["snapshot"] = pc.if_else(signalled, INCREMENTAL, given["snapshot"])
     for name, values in (("log", log), ("pos", lsn), ("row", row)):
         given[name] = pc.if_else(own, values, given[name])
     given["tx"] = _transactions(given["tx"], own)

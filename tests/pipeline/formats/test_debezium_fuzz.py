@@ -106,6 +106,7 @@ SOURCES = named(
     schema=words("public", "s.t", 'we"ird', ""),
     sequence=words('["1","2"]', '[null,"2"]', '["1"]', "[]", '["1234567890123456789","2"]'),
     lsn=LONGS,
+    server_id=LONGS,
     pos=LONGS,
     row=LONGS,
     ts_ms=LONGS,

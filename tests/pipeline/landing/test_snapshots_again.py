@@ -129,6 +129,74 @@ def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
     assert not [row for row in desk.landed(Op.SETTLE) if row["order"]["pos"] == 900]
 
 
+def signal(desk: Desk, table: str, *keys: int) -> None:
+    """Read some rows of *table* and the heartbeat's table, as a signal with a condition does."""
+    rows = desk.topics.held.setdefault(f"a.public.{table}", [])
+    rows += [message(table, 900, key, "true", signalled=True) for key in keys[:-1]]
+    rows.append(message(table, 900, keys[-1], "last_in_data_collection", signalled=True))
+    newest = number(desk) - 1
+    desk.topics.held["a.sluice.heartbeat"].append(beat(900, newest, "last", signalled=True))
+
+
+def bases_given(desk: Desk) -> list[tuple[str, int]]:
+    return [(row["shard"], row["order"]["pos"]) for row in desk.landed(Op.SETTLE, more=["shard"])]
+
+
+@pytest.mark.parametrize("tables", [("t",), ("t", "u")], ids=["one table", "all tables"])
+def test_f102_a_signal_that_names_the_table_of_heartbeats_gives_no_base_and_opens_no_gap(
+    desk: Desk, tables: tuple[str, ...]
+) -> None:
+    before = bases_given(desk)
+    for table in tables:
+        signal(desk, table, 7, 8)
+    live(desk, 1000)
+    read_past(desk)
+
+    assert bases_given(desk) == before
+    assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
+    assert (short(desk), desk.loop.mark.lost, desk.loop.mark.again) == ([], {}, {})
+    assert '["a","public.t","8"]' in [row["key"] for row in desk.landed(Op.READ)]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["behind the first snapshot", "without one"])
+def test_f102_a_signal_that_lands_before_the_first_base_gives_none(
+    tmp_path: Path, *, first: bool
+) -> None:
+    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
+    desk.topics.held["a.sluice.heartbeat"] = [beat(600, 2, "false")]
+    if first:
+        desk.topics.held["a.sluice.heartbeat"].insert(0, beat(500, 1))
+        for name in ("t", "u"):
+            rows = [message(name, 500, 1, "true"), message(name, 500, 2, "last_in_data_collection")]
+            desk.topics.held[f"a.public.{name}"] = rows
+    signal(desk, "t", 7, 8)
+    live(desk, 1000)
+    read_past(desk)
+
+    expected = [("public.t", 500), ("public.u", 500)] if first else []
+    assert sorted(bases_given(desk)) == expected
+    assert desk.loop.mark.snaps == {}
+
+
+def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_landing(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, names="a", dialect=POSTGRES, most=6)
+    held = desk.topics.held
+    held["a.public.t"] = [message("t", 500, 1, "last_in_data_collection")]
+    held["a.public.u"] = [message("u", 500, key, "true") for key in range(20)]
+    held["a.public.u"].append(message("u", 500, 20, "last_in_data_collection"))
+    held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
+    signal(desk, "t", 7)
+    held["a.sluice.heartbeat"].append(beat(950, 3, "false"))
+    for _ in range(12):
+        desk.land()
+    read_past(desk)
+
+    assert sorted(bases_given(desk)) == [("public.t", 500), ("public.u", 500)]
+    assert short(desk) == []
+
+
 def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone(
     desk: Desk,
 ) -> None:

@@ -22,11 +22,19 @@ MORE = {"type": "int32", "field": "more", "optional": True}
 
 
 def message(
-    table: str, lsn: int, key: int, snapshot: str = "false", *more: object
+    table: str,
+    lsn: int,
+    key: int,
+    snapshot: str = "false",
+    *more: object,
+    signalled: bool = False,
 ) -> tuple[bytes, bytes]:
-    """One row as Debezium writes it; *more* are schemas of columns beside its id."""
+    """One row as Debezium writes it; *more* are schemas of columns beside its id.
+
+    *signalled*: one of a snapshot that a signal asked for.
+    """
     fields = [{"field": "after", "type": "struct", "fields": [ID, *more]}]
-    commit = "null" if snapshot != "false" else f'"{lsn - 50}"'
+    commit = f'"{lsn - 50}"' if snapshot == "false" else f'"{lsn}"' if signalled else "null"
     place = {"connector": "postgresql", "schema": "public", "table": table, "lsn": lsn}
     source = {**place, "sequence": f'[{commit},"{lsn}"]', "snapshot": snapshot}
     op = "c" if snapshot == "false" else "r"
@@ -37,9 +45,11 @@ def message(
     return json.dumps({"schema": {}, "payload": {"id": key}}).encode(), value
 
 
-def beat(lsn: int, number: int, snapshot: str = "true") -> tuple[bytes, bytes]:
-    """A heartbeat, as a snapshot of all tables reads it, or as the log has it."""
-    _, value = message("heartbeat", lsn, 1, snapshot)
+def beat(
+    lsn: int, number: int, snapshot: str = "true", *, signalled: bool = False
+) -> tuple[bytes, bytes]:
+    """A heartbeat, as a snapshot of all tables or a signal reads it, or as the log has it."""
+    _, value = message("heartbeat", lsn, 1, snapshot, signalled=signalled)
     read = json.loads(value)
     read["payload"]["source"]["schema"] = "sluice"
     read["payload"]["after"] = {"source": "a", "n": number}

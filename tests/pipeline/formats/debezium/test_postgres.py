@@ -13,7 +13,7 @@ from pipeline.formats import told_columns
 from pipeline.formats.debezium import envelope
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
-from pipeline.formats.format import AROUND
+from pipeline.formats.format import AROUND, INCREMENTAL
 from pipeline.model import Op, Origin, ShardId
 from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 from tests.pipeline.corpus import messages
@@ -80,6 +80,28 @@ def test_a_change_of_the_first_transaction_may_stand_below_the_snapshot(
 
     ddl = None if around == AROUND else around
     assert [(one["op"], one["snapshot"]) for one in found] == [("ddl", ddl), ("c", around)]
+
+
+MYSQL = {"connector": "mysql", "db": "public", "file": "binlog.000007", "pos": 9, "row": 0}
+
+
+@pytest.mark.parametrize(
+    ("source", "snapshot"),
+    [
+        pytest.param({"sequence": '[null,"900"]'}, "last", id="all tables of Postgres"),
+        pytest.param({"sequence": '["500","900"]'}, INCREMENTAL, id="a signal, of Postgres"),
+        pytest.param({**MYSQL, "server_id": 0}, "last", id="all tables of MySQL"),
+        pytest.param({**MYSQL, "server_id": 1}, INCREMENTAL, id="a signal, of MySQL"),
+        pytest.param(MYSQL, "last", id="MySQL, and no server is named"),
+    ],
+)
+def test_f102_a_row_that_a_signal_asked_for_is_of_no_snapshot_of_all_tables(
+    source: dict[str, Any], snapshot: str
+) -> None:
+    """It tells where the stream stood, which a snapshot of all tables does not know."""
+    (found,) = decoded(row(op="r", source={**SOURCE, "snapshot": "last", **source}))
+
+    assert (found["snapshot"], found["origin"]) == (snapshot, int(Origin.SNAPSHOT))
 
 
 @pytest.mark.parametrize(
