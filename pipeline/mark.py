@@ -76,12 +76,16 @@ class Snap:
     """A snapshot of one shard while its rows arrive: its order, and whether its end was seen.
 
     ``batch`` is the one that held its first row (or its schema event, for an empty shard).
+    ``told``: its source's schema changes tell that it is of all tables.  ``described`` is the order
+    of a newer one that has described the shard, and of which no row has come yet.
     """
 
     order: Order
     batch: int
     rows: int = 0
     ended: bool = False
+    told: bool = False
+    described: Order | None = None
 
     def waiver(self, name: str) -> str:
         """What a person waives to give up this snapshot of the shard *name*, and no later one."""

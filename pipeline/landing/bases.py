@@ -16,7 +16,8 @@ A description without rows is that of an empty table only if its snapshot was ta
 as its schema changes tell, and read rows: the heartbeat's, or any before a table of the source had
 a base.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it describes all tables
 in the same way and reads no rows; taken for a snapshot, that would empty every mirror.
-What gives no base is given up once all has landed that was sent with it.
+So a description replaces no snapshot of which rows came or may come, but once it is known to be of
+one that has read rows.  What gives no base is given up once all has landed that was sent with it.
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
 a table had: such a snapshot is none, and neither is a table without rows or its birth.
@@ -31,7 +32,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
 
-from pipeline.apply.floors import highest
 from pipeline.changelog.own_rows import Settle
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.highest import highest_by_source
@@ -67,9 +67,9 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(mark.snaps)
     for news in facts.news:
-        described = news.change.kind == "create" and news.snapshot and news.captured
-        if described and not is_trimmed(mark, news.change.shard):
-            _begin(snaps, mark, news.name, Snap(news.change.order, batch))
+        described = news.change.kind == "create" and news.snapshot and not news.signalled
+        if described and news.captured and not is_trimmed(mark, news.change.shard):
+            _begin(snaps, mark, news.name, Snap(news.change.order, batch), described=True)
     existing, created = births(mark, facts)
     born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
@@ -78,51 +78,59 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         if known is not None and known.order == rows.order:
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
-    snaps = {
-        n: s
-        for n, s in snaps.items()
-        if not (_is_part(s, mark, n) or _is_outlived(s, existing.get(n), created.get(n)))
-    }
     live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
-    initial = initial_snapshots(mark, facts) if snaps else {}
-    read = read_snapshots(mark, facts) if snaps else {}
-    of_all = {
-        name
-        for name, snap in snaps.items()
-        for source in (source_of(name),)
-        if _is_of_all_tables(snap, initial.get(source), read.get(source), based=name in mark.bases)
-    }
-    done = {n: snaps[n] for n in of_all if _complete(snaps[n], live.get(source_of(n)))}
-    settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
-    left = {
-        name: snap
-        for name, snap in snaps.items()
-        if name not in done and (name in of_all or not _has_landed(mark, name, snap))
-    }
+    told, read = _told_snapshots(mark, facts), read_snapshots(mark, facts)
+    left: dict[str, Snap] = {}
+    settled = dict(born)
+    for name, one in snaps.items():
+        source = source_of(name)
+        orders, began = told.get(source, frozenset()), read.get(source)
+        snap = _newest(one, orders, began, batch)
+        none = _is_part(snap, mark, name)
+        none = none or _is_outlived(snap, existing.get(name), created.get(name))
+        whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in mark.bases)
+        if not none and whole and _complete(snap, live.get(source)):
+            settled[name] = Settled(name, snap.order, snap.batch)
+        elif not none and (whole or not _has_landed(mark, name, snap)):
+            left[name] = snap
+            continue
+        if snap.described is not None:
+            left[name] = Snap(snap.described, batch)
     return left, tuple(settled[name] for name in sorted(settled))
 
 
 def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     """Source -> order of its newest snapshot of all tables, whether or not rows of it landed."""
-    return highest(mark.initial, facts.initial)
+    return {source: max(orders) for source, orders in _told_snapshots(mark, facts).items()}
 
 
-def _is_of_all_tables(
-    snap: Snap, initial: Order | None, read: Order | None, *, based: bool
-) -> bool:
+def _told_snapshots(mark: Mark, facts: Facts) -> dict[str, frozenset[Order]]:
+    """Source -> orders of its snapshots of all tables: the newest before, and those of now."""
+    known = {source: frozenset({order}) for source, order in mark.initial.items()}
+    return known | {s: known.get(s, frozenset()) | orders for s, orders in facts.initial.items()}
+
+
+def _newest(snap: Snap, told: frozenset[Order], read: Order | None, batch: int) -> Snap:
+    """*snap*, or the newer one that has described its shard, once that is one of all tables."""
+    newer = snap.described
+    if newer is not None and newer in told and newer == read:
+        return Snap(newer, batch, told=True)
+    return snap if snap.told else replace(snap, told=any(_is_began(snap, one) for one in told))
+
+
+def _is_of_all_tables(snap: Snap, read: Order | None, *, tells: bool, based: bool) -> bool:
     """Whether the snapshot of a shard was one of all tables, by what has landed of its source.
 
-    *initial* and *read* are that source's newest by `initial_snapshots` and `read_snapshots`.
-    Schema changes tell that, where a source has such; else its rows do.  Both have to of a shard
-    without a row, and of one that had a base (*based*): with the heartbeat's row lands what is lost
-    before.
+    *read* is that source's newest by `read_snapshots`.  Schema changes tell that, where a source
+    has such (*tells*); else its rows do.  Both have to of a shard without a row, and of one that
+    had a base (*based*): with the heartbeat's row lands what is lost before.
     """
-    is_told, is_read = _is_began(snap, initial), _is_began(snap, read)
+    is_read = _is_began(snap, read)
     if snap.rows == 0:
-        return is_told and is_read
+        return snap.told and is_read
     if based:
-        return is_read and (is_told or initial is None)
-    return is_read if initial is None else is_told
+        return is_read and (snap.told or not tells)
+    return snap.told if tells else is_read
 
 
 def _is_began(snap: Snap, order: Order | None) -> bool:
@@ -253,12 +261,18 @@ def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
         found[name] = now
 
 
-def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:
+def _begin(
+    snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap, *, described: bool = False
+) -> None:
+    """One that has only *described* the shard may read no rows: it replaces none with its own."""
     known, base = snaps.get(name), mark.bases.get(name)
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
-    if known is None or known.order < snap.order:
+    if known is None or (known.order < snap.order and not described):
         snaps[name] = snap
+    elif described and known.order < snap.order:
+        newest = max(snap.order, known.described or snap.order)
+        snaps[name] = replace(known, described=newest)
 
 
 def _complete(snap: Snap, live: Order | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pipeline.beats import HeartbeatRow, LandedBeat
 from pipeline.errors import FormatError
+from pipeline.formats.format import INCREMENTAL
 from pipeline.landing.inversions import NO_FLOORS, order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
 from pipeline.landing.told_schemas import newest, unrepeated
@@ -28,6 +29,7 @@ class News:
     ``captured`` if the collector sends the table's rows: it tells of those it leaves out, too.
     ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was,
     ``new`` where it is unknown whether there was.
+    ``signalled`` if a signal asked for the snapshot.
     """
 
     source: str
@@ -37,6 +39,7 @@ class News:
     empty: bool = True
     over: bool = False
     new: bool = True
+    signalled: bool = False
 
     @property
     def name(self) -> str:
@@ -86,7 +89,7 @@ class Facts:
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
-    ``initial``     source -> order of its newest snapshot that was taken of all tables.
+    ``initial``     source -> orders of its snapshots that were taken of all tables.
     ``statements``  schema changes of any kind, those about no table among them.
     ``databases``   those that were dropped, in log order.
     ``schemas``     ``source/shard`` -> the newest columns that its rows told of themselves.
@@ -109,7 +112,7 @@ class Facts:
     high: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
     news: tuple[News, ...] = ()
-    initial: Mapping[str, Order] = field(default_factory=dict)
+    initial: Mapping[str, frozenset[Order]] = field(default_factory=dict)
     statements: int = 0
     databases: tuple[DroppedDatabase, ...] = ()
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
@@ -213,15 +216,15 @@ def _read(
 
 def _initial(
     told: Iterable[tuple[str, Told]], readings: Mapping[str, SchemaReading]
-) -> dict[str, Order]:
-    """Source -> order of its newest snapshot of all tables: it makes their databases anew.
+) -> dict[str, frozenset[Order]]:
+    """Source -> orders of its snapshots of all tables: they make their databases anew.
 
     Measured on Debezium 3.5: one of single tables, which a signal asks for, leaves that out.
     """
-    found: dict[str, Order] = {}
+    found: dict[str, frozenset[Order]] = {}
     for source, one in told:
         if one.snapshot and not one.tables and readings[source].dialect.database_dropped(one.text):
-            found[source] = max(one.order, found.get(source, one.order))
+            found[source] = found.get(source, frozenset()) | {one.order}
     return found
 
 
@@ -235,7 +238,8 @@ def _databases(
 
 
 def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> News:
-    news = News(row["source"], change, snapshot=row["snapshot"] is not None)
+    read, signalled = row["snapshot"] is not None, row["snapshot"] == INCREMENTAL
+    news = News(row["source"], change, snapshot=read, signalled=signalled)
     if news.snapshot or change.kind != "create":
         return news  # no birth of a table, so nobody asks how it begins
     anew = partial(reading.dialect.makes_anew, change.statement)

@@ -1,8 +1,16 @@
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from pipeline.landing.bases import advance, births, inherited, is_trimmed, read_snapshots
+from pipeline.landing.bases import (
+    advance,
+    births,
+    inherited,
+    initial_snapshots,
+    is_trimmed,
+    read_snapshots,
+)
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Epoch, Existence, Mark, Snap
@@ -251,7 +259,7 @@ S60 = Order(1, 1, 60)
 
 ROWS = Facts(snapshots={"shop/db.u": SnapshotRows(S60, 3, ended=False)})
 BEAT = Facts(wholes={"shop": replace(S60, row=1)})
-WHOLE = Facts(initial={"shop": S60})
+WHOLE = Facts(initial={"shop": frozenset({S60})})
 
 
 @pytest.mark.parametrize(
@@ -472,7 +480,7 @@ def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
 def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_landed() -> None:
     """It tells that the collector began anew: what was lost before must not be forgotten."""
     known = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, high=LIVE)
-    told = Facts(snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial={"shop": S60})
+    told = Facts(snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial=WHOLE.initial)
 
     assert advance(known, told, 5)[1] == ()
     (settled,) = advance(known, replace(told, wholes=BEAT.wholes), 5)[1]
@@ -493,3 +501,72 @@ def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
 
     assert len(advance(known, rows, 5)[1]) == 1
     assert advance(known, others, 5)[1] == ()
+
+
+S80 = Order(1, 1, 80)
+FIRST = Facts(
+    news=(told("create", 60, snapshot=True), told("create", 60, shard="e", snapshot=True)),
+    initial={"shop": frozenset({S60})},
+)
+RECOVERY = Facts(
+    news=(told("create", 80, snapshot=True), told("create", 80, shard="e", snapshot=True)),
+    initial={"shop": frozenset({S80})},
+)
+READ = Facts(
+    snapshots={"shop/db.t": SnapshotRows(S60, 3, ended=True)}, wholes={"shop": S60}, high=LIVE
+)
+SIGNAL = Facts(news=(replace(told("create", 80, snapshot=True), signalled=True),))
+
+
+def together(*batches: Facts) -> Facts:
+    news = tuple(one for facts in batches for one in facts.news)
+    initial = frozenset().union(*(one.initial.get("shop", frozenset()) for one in batches))
+    return replace(READ, news=news, initial={"shop": initial})
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param((together(FIRST, RECOVERY),), id="in one batch"),
+        pytest.param((FIRST, together(RECOVERY)), id="with its rows"),
+        pytest.param((FIRST, RECOVERY, READ), id="before its rows"),
+        pytest.param((replace(together(FIRST, RECOVERY), high={}, snapshots={}), READ), id="first"),
+        pytest.param((FIRST, SIGNAL, READ), id="a signal's description"),
+    ],
+)
+def test_f141_a_recovery_that_lands_with_the_first_snapshot_takes_no_base_from_any_table(
+    batches: tuple[Facts, ...],
+) -> None:
+    """It describes all tables as of later, and reads no rows."""
+    settled = lands(*batches)[1]
+
+    assert settled == {"shop/db.t": S60, "shop/db.e": S60}
+
+
+def test_a_table_that_was_emptied_before_a_snapshot_was_begun_again_gets_that_base() -> None:
+    """Nothing but its description, and rows of others, tell of it in the second one."""
+    begun = Facts(snapshots={"shop/db.t": SnapshotRows(S60, 3, ended=False)}, wholes={"shop": S60})
+    again = replace(RECOVERY, wholes={"shop": S80}, high=LIVE)
+    in_turn = (replace(RECOVERY, high=LIVE), Facts(wholes={"shop": S80}))
+
+    for batches in ((FIRST, begun, again), (FIRST, begun, *in_turn)):
+        snaps, settled = lands(*batches)
+        assert (snaps, settled["shop/db.t"]) == ({}, S80)
+
+
+def lands(*batches: Facts) -> tuple[Mapping[str, Snap], dict[str, Order]]:
+    """Snapshots that are left, and the bases, once *batches* have landed."""
+    mark, bases = Mark("main", 0), dict[str, Order]()
+    for number, facts in enumerate(batches, 1):
+        snaps, settled = advance(mark, facts, number)
+        bases |= {one.name: one.order for one in settled}
+        mark = replace(
+            mark,
+            batch=number,
+            snaps=snaps,
+            bases=bases,
+            high={**mark.high, **facts.high},
+            snapshots=read_snapshots(mark, facts),
+            initial=initial_snapshots(mark, facts),
+        )
+    return mark.snaps, bases

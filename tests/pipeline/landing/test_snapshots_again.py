@@ -15,6 +15,8 @@ from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import beat, message
+from tests.pipeline.schema_messages import described
+from tests.pipeline.schema_messages import message as statement
 
 AT = datetime(2026, 11, 23, 9, tzinfo=UTC)
 T, U = "a/public.t", "a/public.u"
@@ -195,6 +197,60 @@ def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_lan
 
     assert sorted(bases_given(desk)) == [("public.t", 500), ("public.u", 500)]
     assert short(desk) == []
+
+
+def mysql_read(desk: Desk, pos: int, table: str, *keys: int, server: int = 0) -> None:
+    """The description and the rows of a table, as a snapshot of MySQL or a signal reads them."""
+    place = {"db": "db", "file": "binlog.000007", "pos": pos, "row": 0, "server_id": server}
+    place |= {"table": table, "snapshot": "true"}
+    text = f"CREATE TABLE {table} (id INT)"
+    ddl = statement(text, described(text, table, "id BIGINT!"), source=place)
+    desk.topics.held.setdefault("a", []).append((b"{}", ddl.encode()))
+    for key in keys:
+        kind = "last_in_data_collection" if key == keys[-1] else "true"
+        value = {"after": {"id": key}, "source": {**place, "snapshot": kind}, "op": "r"}
+        record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
+        desk.topics.held.setdefault(f"a.db.{table}", []).append(record)
+
+
+def mysql_heartbeat(desk: Desk, pos: int, server: int) -> None:
+    place = {"db": "sluice", "table": "heartbeat", "file": "binlog.000007", "pos": pos, "row": 0}
+    place |= {"snapshot": "last", "server_id": server}
+    value = {"after": {"id": "a", "source": "a", "n": 1}, "source": place, "op": "r"}
+    record = (b'{"id": "a"}', json.dumps(value).encode())
+    desk.topics.held.setdefault("a.sluice.heartbeat", []).append(record)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
+    tmp_path: Path, batches: int
+) -> None:
+    """Its own snapshot is of one table and of the heartbeat's, with a condition."""
+    desk = Desk(tmp_path, names="a")
+    desk.topics.say("a", 90, "SET character_set_server=utf8mb4")
+    for pos, keys in ((100, (1, 2, 3)), (1000, (1, 2))):
+        place = {"db": "db", "table": "", "file": "binlog.000007", "pos": pos, "row": 0}
+        made = statement("DROP DATABASE IF EXISTS `db`", source={**place, "snapshot": "true"})
+        desk.topics.held["a"].append((b"{}", made.encode()))
+        for table in ("t", "u"):
+            mysql_read(desk, pos, table, *keys)
+        mysql_heartbeat(desk, pos, 0)
+        if pos == 100:
+            desk.topics.beat("a", 2, pos=200)
+            desk.land()
+    if batches == 2:
+        desk.land()
+    mysql_read(desk, 1300, "t", 1, server=1)
+    mysql_heartbeat(desk, 1300, 1)
+    desk.server.end = 10 * 2**32
+    for number_ in (3, 4, 5):
+        desk.topics.beat("a", number_, pos=1400 + number_)
+        desk.land()
+
+    given = [("db.t", 100), ("db.t", 1000), ("db.u", 100), ("db.u", 1000)]
+    assert sorted(bases_given(desk)) == given
+    assert (short(desk), desk.loop.mark.snaps) == ([], {})
+    assert desk.loop.mark.again["a"].order.pos == 1000
 
 
 def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone(
