@@ -73,7 +73,7 @@ def agree(here: WorkerEnvironment, there: Sequence[WorkerEnvironment]) -> None:
             if (other := one.versions.get(name, "none")) != own:
                 raise ConfigError(
                     f"worker {one.host} runs {name} {other}, the service {own}; give the workers "
-                    "the service's environment (spark.pyspark.python, docs/cluster.md)"
+                    "the service's environment (spark.pyspark.python, docs/guides/cluster.md)"
                 )
 
 

@@ -20,6 +20,6 @@ def built(
         if name in unknown:
             yield name, None, [f"{at}: {unknown[name]}"]
         elif not isinstance(section, Mapping):
-            yield name, None, [f"{at}: must be a mapping of settings; see docs/operations.md"]
+            yield name, None, [f"{at}: must be a mapping of settings; see docs/guides"]
         else:
             yield (name, *read(find(name), section, SectionPlace(at, place.folder)))

@@ -86,6 +86,18 @@ def runbook(name: str) -> str:
     return _page(DOCS / FOLDER, name, "../")
 
 
+@RUNBOOK_ROUTES.get("/guides/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def guide(name: str) -> str:
+    """One of ``docs/guides``: one task, step by step."""
+    return _page(DOCS / "guides", name, "../")
+
+
+@RUNBOOK_ROUTES.get("/concepts/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def concept(name: str) -> str:
+    """One of ``docs/concepts``: what READY, lags and incidents mean."""
+    return _page(DOCS / "concepts", name, "../")
+
+
 @RUNBOOK_ROUTES.get("/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
 def document(name: str) -> str:
     """One of ``docs``, where runbooks lead to."""

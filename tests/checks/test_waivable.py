@@ -8,13 +8,13 @@ from monitor.observe.channels import given_up_id
 from pipeline.apply.foreign import waiver
 from pipeline.mark import Quarantine
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "waive.md"
 NUMBERS = re.compile("PARTITION|FIRST|BATCH|OFFSET|VERSION|EPOCH|NUMBER|SINCE|RESIDUAL")
 
 
 def told() -> list[str]:
-    """The ids in the table of `docs/operations.md`."""
-    text = OPERATIONS.read_text(encoding="utf-8").partition("\n| what | id |\n")[2]
+    """The ids in the table of `docs/guides/waive.md`."""
+    text = GUIDE.read_text(encoding="utf-8").partition("\n| what | id |\n")[2]
     rows = text.partition("\n\n")[0].splitlines()[1:]
     return [form for row in rows for form in re.findall("`([^`]+)`", row.split(" | ")[1])]
 

@@ -5,7 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FOLDERS = [one for one in ROOT.iterdir() if one.is_dir() and one.name[0] != "."]
+PAGES = sorted(
+    page
+    for folder in (ROOT, *(one for one in FOLDERS if one.name != "build"))
+    for page in (folder.glob if folder == ROOT else folder.rglob)("*.md")
+)
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}|\t).*\n|\n)+")
 LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)")

@@ -17,6 +17,9 @@ from pipeline.sources.mysql.typemap import BYTES, FIXED, TEXTS, WHOLE, lake_type
 from tests.docs.markdown import PAGES, ROOT, anchors, first_cells, links, name
 
 DOCS = ROOT / "docs"
+GUIDES = sorted((DOCS / "guides").glob("*.md"))
+CONCEPTS = sorted((DOCS / "concepts").glob("*.md"))
+LONGEST = 150
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -29,6 +32,20 @@ def test_every_link_leads_to_something(page: Path) -> None:
             broken.append(link)
 
     assert broken == []
+
+
+@pytest.mark.parametrize("page", [*GUIDES, *CONCEPTS], ids=name)
+def test_a_guide_or_concept_is_short(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("folder", [GUIDES, CONCEPTS], ids=["guides", "concepts"])
+def test_an_index_lists_each_of_its_pages_once(folder: list[Path]) -> None:
+    index = folder[0].parent / "README.md"
+
+    listed = [link for link in links(index) if "/" not in link]
+
+    assert sorted(listed) == sorted(page.name for page in folder if page != index)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -76,7 +93,7 @@ def test_options_of_the_command_line_that_docs_use_exist() -> None:
             for one in (command, *getattr(command, "commands", {}).values())
             for p in one.params
             if isinstance(p, Option)
-            for option in p.opts
+            for option in (*p.opts, *p.secondary_opts)
         }
         for verb, command in verbs.items()
     }

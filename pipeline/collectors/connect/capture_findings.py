@@ -10,7 +10,7 @@ from pipeline.finding import REFUSE, Finding
 UNREADABLE = (
     r"write it without sets of sets ([a-z&&[^t]]), classes of Unicode (\p{L}), ends of words (\b),"
     r" repeats of repeats ((a+)+) or of choices ((foo|bar)*);"
-    " then a new base of its tables: docs/operations.md#a-table-added-later"
+    " then a new base of its tables: docs/guides/add-a-table.md#readable-lists"
 )
 
 

@@ -143,7 +143,7 @@ def _no_files(uri: str) -> HeldError:
         "protocol",
         f"{uri}: this mirror is Spark's to merge, and Spark has no classes to read that address; "
         "rebuild the mirror, which Sluice then writes itself, or give Spark hadoop-aws "
-        "(docs/operations.md, The lake in a bucket)",
+        "(docs/guides/object-storage-s3.md)",
     )
 
 

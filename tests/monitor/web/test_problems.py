@@ -18,7 +18,7 @@ from tests.monitor.rig import USERS, Rig
 from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished
 
 LAST = "9999-12-31T23:59:59-23:59"
-OPERATIONS = DOCS / "operations.md"
+GUIDE = DOCS / "guides" / "http-api.md"
 WINDOW = {"since": "2026-03-28T05:00:00Z", "until": "2026-03-28T06:00:00Z"}
 
 
@@ -61,14 +61,14 @@ def test_f185_a_refused_question_is_a_problem(rig: Rig, path: str, status: int, 
 
 def test_f185_the_documented_problem_is_the_real_one(rig: Rig) -> None:
     rig.round()
-    text = OPERATIONS.read_text(encoding="utf-8")
+    text = GUIDE.read_text(encoding="utf-8")
     (found,) = re.findall(r'curl "ADDRESS(\S+)"\n    (\{"type".*?\})\n', text, re.DOTALL)
 
     assert rig.client.get(found[0]).json() == json.loads(found[1])
 
 
 def test_f185_each_status_of_a_problem_is_documented() -> None:
-    section = OPERATIONS.read_text(encoding="utf-8").partition("## Requests over HTTP")[2]
+    section = GUIDE.read_text(encoding="utf-8").partition("## Requests over HTTP")[2]
     documented = {int(one) for one in re.findall(r"^\| (\d{3}) \|", section, re.MULTILINE)}
 
     assert documented == {*COMMON, 404, 405, 409}

@@ -31,8 +31,22 @@ def test_each_runbook_is_a_page_with_an_anchor_for_each_of_its_sections(page: st
 
 
 def test_what_a_runbook_leads_to_is_there() -> None:
-    assert '<a href="../operations.md#a-new-base">' in get("/runbooks/blocked.md").text
-    assert 'id="a-new-base"' in get("/operations.md").text
+    mirror = "guides/restore-a-mirror.md"
+
+    assert f'<a href="../{mirror}#rebuild-a-mirror">' in get("/runbooks/blocked.md").text
+    assert 'id="rebuild-a-mirror"' in get(f"/{mirror}").text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        str(path.relative_to(DOCS))
+        for folder in ("concepts", "guides")
+        for path in sorted((DOCS / folder).glob("*.md"))
+    ],
+)
+def test_each_guide_and_concept_is_a_page(page: str) -> None:
+    assert get(f"/{page}").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -50,7 +64,7 @@ def test_a_link_leads_somewhere_or_is_none(runbook: str, href: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/runbooks/nothing.md", 404), ("/runbooks/..%2Foperations.md", 400), ("/x.md", 404)],
+    [("/runbooks/nothing.md", 404), ("/runbooks/..%2Fddl.md", 400), ("/x.md", 404)],
 )
 def test_what_is_no_page_is_not_found(path: str, status: int) -> None:
     assert get(path).status_code == status

@@ -287,7 +287,7 @@ def test_a_mirror_that_kept_rows_is_not_made_anew_without_a_word(tmp_path: Path)
 
 
 def test_kept_rows_are_put_back_into_a_mirror_that_is_made_anew(tmp_path: Path) -> None:
-    """As docs/operations.md says: the base has come since, and no rule speaks of them any more."""
+    """As docs/guides/restore-a-mirror.md says: after the base, with no rule in the config."""
     lake, _ = purged(tmp_path, row(D, 20, 1, OLD))
     mirror = Path(lake.settings.mirror("db.t"))
     old = mirror.rename(tmp_path / "away")

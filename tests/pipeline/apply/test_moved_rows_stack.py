@@ -205,7 +205,7 @@ def test_f08_gh_osts_cut_over_under_load_leaves_the_oracle_at_zero(
 
 
 def new_base(p: Pipe) -> None:
-    """The operator's step, word by word as docs/operations.md has it."""
+    """The operator's step, word by word as docs/guides/snapshots.md has it."""
     p.servers.connect.halt(p.name)
     p.servers.connect.forget_offsets(p.name)
     p.servers.connect.resume(p.name)
