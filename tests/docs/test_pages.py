@@ -20,6 +20,7 @@ DOCS = ROOT / "docs"
 GUIDES = sorted((DOCS / "guides").glob("*.md"))
 CONCEPTS = sorted((DOCS / "concepts").glob("*.md"))
 LONGEST = 150
+BOUNDS = {"README.md": 150, "CONTRIBUTING.md": 120, "CHANGELOG.md": 80}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -37,6 +38,11 @@ def test_every_link_leads_to_something(page: Path) -> None:
 @pytest.mark.parametrize("page", [*GUIDES, *CONCEPTS], ids=name)
 def test_a_guide_or_concept_is_short(page: Path) -> None:
     assert len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize(("page", "most"), BOUNDS.items(), ids=str)
+def test_a_page_that_everybody_reads_is_short(page: str, most: int) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= most
 
 
 @pytest.mark.parametrize("folder", [GUIDES, CONCEPTS], ids=["guides", "concepts"])

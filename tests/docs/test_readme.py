@@ -1,5 +1,6 @@
 """What the README shows works as it stands there."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from monitor.config.file import load, parse
 from monitor.config.plans import plan
 from pipeline.errors import UnreachableError
 from tests.checks.world_fake import ONE, TABLE, FakeWorld
-from tests.docs.markdown import ROOT, anchors, blocks
+from tests.docs.markdown import ROOT, anchors, blocks, links
 
 README = ROOT / "README.md"
 PROBE = "few_rows"
+EXAMPLE = "examples/few_rows.py"
 
 
 def test_the_config_is_read_without_a_fault(
@@ -46,11 +48,11 @@ def test_its_channels_and_routes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used <= set(config.channels)
 
 
-def test_its_probe_is_that_of_the_file_and_takes_no_more_than_ten_lines_of_code() -> None:
-    (code,) = blocks(README, "python")
-    body = code.partition("@dataclass")[2].partition("PROBE")[0].splitlines()[1:]
+def test_its_probe_is_a_file_that_takes_no_more_than_ten_lines_of_code() -> None:
+    code = (ROOT / EXAMPLE).read_text(encoding="utf-8")
+    body = code.partition("class FewRows")[2].partition("PROBE")[0].splitlines()[1:]
 
-    assert (ROOT / "examples" / "few_rows.py").read_text("utf-8").endswith(code)
+    assert EXAMPLE in links(README)
     assert len([line for line in body if line.strip() and not line.strip().startswith('"""')]) <= 10
 
 
@@ -111,6 +113,12 @@ def test_it_begins_with_what_it_is_in_five_lines() -> None:
     first, *_ = README.read_text(encoding="utf-8").split("\n\n", 2)[1:]
 
     assert len(first.splitlines()) <= 5
+
+
+def test_it_says_what_a_user_gets_and_then_the_two_commands() -> None:
+    first, second, *_ = re.findall("^## (.+)$", README.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert (first, second) == ("What you get", "Two commands")
 
 
 def test_its_two_commands_are_targets() -> None:
