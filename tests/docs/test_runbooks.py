@@ -120,7 +120,7 @@ def _sections() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("place", "text"), _sections(), ids=[place for place, _ in _sections()])
 def test_a_section_says_what_it_means_what_to_look_at_and_what_to_do(place: str, text: str) -> None:
-    for part in ("**What it means.**", "**Put it right.**", "**Do not**"):
+    for part in ("**What it means.**", "**Fix.**", "**Do not**"):
         assert part in text, place
     assert "**Look first.**" in text or "*the newest heartbeat" in text
 
