@@ -1,11 +1,21 @@
-"""A real connector loses its offset, and reads its MySQL again: a gap, and what is gone goes."""
+"""A real connector loses its offset, and reads its MySQL again: a gap, and what is gone goes.
 
+What a signal asks a connector of Postgres to read again leaves none, and nothing goes.
+"""
+
+import json
 from collections.abc import Callable
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 
+from demo.processes import wait_until
 from pipeline.report import read_gap
+from tests.patience import SOON
 from tests.pipeline.live import Pipe
+from tests.pipeline.postgres_live import PostgresPipe
+from tests.topic_records import records
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -38,3 +48,37 @@ def test_a_collector_that_lost_its_offset_leaves_a_gap_until_all_is_read_again(
     assert {n: o for n, o in p.lane.mark.lost.items() if o >= again.order}.keys() == shards
     assert p.pairs() == p.source_pairs() == {1: "a"}
     assert p.pairs("emptied") == {}
+
+
+def test_f102_a_signal_with_a_condition_that_names_all_tables_of_postgres_deletes_nothing(
+    postgres_pipe: Callable[..., PostgresPipe],
+) -> None:
+    p = postgres_pipe("signalled")
+    bootstrap, signals = p.servers.kafka.bootstrap, f"{p.name}-signals"
+    more = {"enabled.channels": "kafka", "kafka.topic": signals, "poll.interval.ms": "200"}
+    more |= {"kafka.bootstrap.servers": bootstrap}
+    p.connector = {f"signal.{key}": value for key, value in more.items()}
+    sender = KafkaProducer(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics([NewTopic(signals, 1, 1)])
+    admin.close()
+    p.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    )
+    p.start()
+    p.catch_up()
+    before = p.lane.mark.bases
+    only = {"data-collection": "public.t", "filter": "SELECT * FROM public.t WHERE id = 2"}
+    tables = [r"public\.t", r"sluice\.heartbeat"]
+    data = {"data-collections": tables, "type": "BLOCKING", "additional-conditions": [only]}
+    value = json.dumps({"type": "execute-snapshot", "data": data}).encode()
+    sender.send(signals, key=p.name.encode(), value=value).get(30)
+    sender.close()
+
+    wait_until(lambda: len(list(records(bootstrap, f"{p.name}.public.t"))) == 4, SOON, "its row")
+    p.catch_up()
+
+    assert (p.lane.mark.bases, p.lane.mark.snaps) == (before, {})
+    assert (p.lane.mark.gaps, p.lane.mark.again) == ({}, {})
+    assert p.pairs() == p.source_pairs() == {1: "a", 2: "b", 3: "c"}
