@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .SILENT:
 
 BIN := .venv/bin
-CODE := $(wildcard pipeline checks alerts monitor demo tests bench grafana)
+CODE := $(wildcard pipeline checks alerts monitor demo tests bench grafana docs)
 PYTEST := $(BIN)/python -m pytest -q
 MEASURED := $(BIN)/coverage run -m pytest -q
 SPREAD := -n auto --maxprocesses 8 --dist worksteal

@@ -56,7 +56,9 @@ class AlertSettings:
     """
 
     routes: tuple[Route, ...] = ()
+    """Who is notified of what; the first rule that states a thing decides it."""
     runbooks: str = "docs/runbooks"
+    """Folder or address that links to runbooks begin with."""
     text_keys: bool = False
     storm_limit: int = 10
 

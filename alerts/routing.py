@@ -44,14 +44,23 @@ class Route:
     """
 
     tables: str = "*"
+    """A pattern of the names of tables, or of parts such as `source:shop`."""
     checks: tuple[str, ...] = ()
+    """Patterns of the names of checks."""
     kinds: tuple[AlertKind, ...] = ()
+    """Kinds of alerts."""
     owner: str | None = None
+    """Who is responsible; notifications name them."""
     severity: Severity | None = None
+    """How severe such an incident is."""
     channels: tuple[str, ...] | None = None
+    """Names of channels that are notified."""
     hold: timedelta | None = None
+    """How long a finding must last before it is notified."""
     keep: timedelta | None = None
+    """How long a finding must be absent before the incident is resolved."""
     repeat: timedelta | None = None
+    """How often an incident that still fires is notified again."""
 
     def matches(self, member: Member, kind: AlertKind) -> bool:
         """Whether the rule speaks about *member* failing in this *kind* of way."""

@@ -111,7 +111,11 @@ def asks_service(verb: Verb) -> Verb:
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
         click.option("--server", help="Address of the service; by default the config says it."),
         click.option(
-            "--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True
+            "--config",
+            default="sluice.yaml",
+            type=click.Path(path_type=Path),
+            show_default=True,
+            help="Path of the config file.",
         ),
     ):
         verb = option(verb)

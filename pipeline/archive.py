@@ -66,8 +66,11 @@ class ArchiveRule:
     """What says of tables, whose name matches the glob ``tables``, that rows went to an archive."""
 
     tables: str
+    """A pattern of the names of tables."""
     windows: tuple[ArchiveWindow, ...] = ()
+    """Times in which deletes are those of an archive."""
     markers: tuple[ArchiveMarker, ...] = ()
+    """Rows that a purge writes in the transaction of its deletes."""
 
 
 @dataclass(frozen=True, slots=True)

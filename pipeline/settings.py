@@ -47,8 +47,11 @@ class TlsSettings:
     """
 
     ca: str = ""
+    """PEM file of the authorities that are trusted; without it those of the machine."""
     certificate: str = ""
+    """PEM file of the client's certificate."""
     key: str = ""
+    """PEM file of the certificate's key, without a passphrase."""
     tls: bool | None = None
 
     @property
@@ -77,7 +80,9 @@ class CollectorSettings(TlsSettings):
     """
 
     url: str = ""
+    """Address of the Connect cluster; empty where the collector answers nowhere."""
     connector: str = ""
+    """Name of the connector; empty where the collector answers nowhere."""
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -98,13 +103,17 @@ class KafkaSecurity:
     """
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Whether brokers speak TLS, and whether they ask for a login."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     username: str = ""
+    """The login, with `SASL_...` only."""
     password: str = field(default="", repr=False)
+    """The password of the login."""
     ca: str = ""
     certificate: str = ""
     key: str = ""
     key_password: str = field(default="", repr=False)
+    """The passphrase of `key`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +126,14 @@ class MirrorSettings(TlsSettings):
     """
 
     kafka: str
+    """Brokers of the cluster that the collector writes to."""
     url: str
+    """Address of the Connect cluster of MirrorMaker."""
     connector: str
+    """Name of its MirrorSourceConnector."""
     alias: str = ""
     kafka_security: KafkaSecurity = KafkaSecurity()
+    """TLS and login of the brokers in `kafka`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +144,15 @@ class RegistrySettings(TlsSettings):
     """
 
     url: str
+    """Address of the registry, what `/schemas/ids` is below."""
     user: str = ""
+    """The login, if the registry asks for one."""
     password: str = field(default="", repr=False)
+    """The password of `user`."""
     token: str = field(default="", repr=False)
+    """Bearer token, instead of `user` and `password`."""
     timeout: timedelta = timedelta(seconds=3)
+    """How long one answer may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +179,27 @@ class SourceSettings(TlsSettings):
     """
 
     name: str
+    """A name of your choice, which statuses and incidents use."""
     host: str
+    """Host name or address of the server."""
     port: int
+    """Port of the server."""
     user: str
+    """The database user that Sluice logs in as."""
     collector: CollectorSettings
+    """What reads the server's log and writes the topics."""
     prefix: str
     password: str = field(default="", repr=False)
+    """The password of `user`."""
     kind: str = ""
     format: str = ""
     transport: str = ""
     topics: str = ""
+    """Regular expression of the topics of rows; by default `prefix.<database>.<table>`."""
     heartbeat: str = "sluice.heartbeat"
     follow_collector: bool = True
     follow_hosts: tuple[str, ...] = ()
+    """Servers that the collector may read after a fail-over: `host` or `host:port`."""
     mirrored: MirrorSettings | None = None
     weakest_order: Ordering = Ordering.LOG
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -254,8 +280,10 @@ class TableRule:
     shards: str
     table: str = r"\g<0>"
     unique_across_shards: bool = False
+    """One key means one row in all shards; without it each shard has keys of its own."""
     key: tuple[str, ...] = ()
     tier: int = 1
+    """0 is merged beside all others, 1 is usual, 2 and above may wait (`schedule.cycles`)."""
     ignore: bool = False
 
 
@@ -292,8 +320,11 @@ class UpkeepSettings:
     """How long old versions and old changes are kept, and how often what is older is removed."""
 
     vacuum_every: timedelta = timedelta(hours=24)
+    """How often old files are removed."""
     keep_versions: timedelta = timedelta(days=7)
+    """How long old versions of mirrors can be read."""
     keep_changes: timedelta = timedelta(days=30)
+    """How long changes stay in the change log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +343,15 @@ class PublishRule:
 
     tables: str
     how: Literal["pin", "clone", "parquet", "none"] = "pin"
+    """What an image is: `pin`, `clone`, `parquet`, or `none`."""
     where: str = ""
+    """Folder of `clone` and `parquet`; by default beside the mirrors."""
     keep: timedelta = timedelta(days=7)
+    """How long a version stays readable."""
     hold_back: timedelta = timedelta(minutes=5)
+    """How long a mirror waits at the end of a day for what has not landed."""
     due: timedelta = timedelta(minutes=30)
+    """How long after the end of a day a missing image is notified."""
     day: str = ""
 
 

@@ -23,10 +23,14 @@ class Alertmanager(TlsSettings):
     """POST to ``<url>/api/v2/alerts``; ``page`` is the link back, such as the status page."""
 
     url: str
+    """Address of the Alertmanager."""
     page: str = ""
     authorization: str = field(default="", repr=False)
+    """Value of the header `Authorization`, such as `Bearer ...`."""
     lasts: timedelta = timedelta(days=2)
+    """How long an alert fires after it was last sent."""
     timeout: timedelta = timedelta(seconds=10)
+    """How long one sending may take."""
     per_minute: int = 60
     refresh: timedelta | None = timedelta(minutes=1)
 

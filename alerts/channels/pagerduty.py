@@ -45,6 +45,7 @@ class PagerDuty(TlsSettings):
     source: str = "sluice"
     url: str = field(default="https://events.pagerduty.com/v2/enqueue", repr=False)
     timeout: timedelta = timedelta(seconds=10)
+    """How long one sending may take."""
     per_minute: int = 60
     refresh: ClassVar[timedelta | None] = timedelta(seconds=30)
     _sent: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)

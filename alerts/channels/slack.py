@@ -28,7 +28,9 @@ class Slack(TlsSettings):
     """One post per message, or one list of subjects for a digest."""
 
     url: str = field(repr=False)
+    """Address of the incoming webhook."""
     timeout: timedelta = timedelta(seconds=10)
+    """How long one sending may take."""
     per_minute: int = 20
     refresh: ClassVar[timedelta | None] = None
 

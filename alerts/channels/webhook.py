@@ -24,8 +24,10 @@ class Webhook(TlsSettings):
     """POST ``{"version": 1, "messages": [...]}``; unsigned if *secret* is empty."""
 
     url: str = field(repr=False)
+    """Address that messages are posted to."""
     secret: str = field(default="", repr=False)
     timeout: timedelta = timedelta(seconds=10)
+    """How long one sending may take."""
     per_minute: int = 60
     refresh: ClassVar[timedelta | None] = None
 

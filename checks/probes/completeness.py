@@ -48,6 +48,7 @@ class Completeness:
     """Fail when a transaction has fewer or more events in the change log than it promised."""
 
     patience: Span = timedelta(minutes=10)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=20)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True

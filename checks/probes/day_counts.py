@@ -75,6 +75,7 @@ class DayCounts:
     wall: str = ""
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=30)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = False

@@ -27,7 +27,9 @@ class ExpectationResults:
     """One expectation by its Great Expectations name, with its arguments."""
 
     type: str
+    """Its name, such as `expect_column_values_to_not_be_null`."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Its arguments by their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Inversions:
 
     tolerance: Span = timedelta(minutes=1)
     back: OneOrMore = 500
+    """How many batches it looks back."""
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True

@@ -48,7 +48,9 @@ class MaxId:
 
     tolerance: NoneOrMore = 0
     tries: OneOrMore = 3
+    """How often an id is looked at again while it changes."""
     patience: Span = timedelta(minutes=10)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = False

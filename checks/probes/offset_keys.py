@@ -58,6 +58,7 @@ class OffsetKeys:
     """Fail when a key is absent without a delete, or there in spite of one, twice."""
 
     patience: Span = timedelta(minutes=10)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=15)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = True

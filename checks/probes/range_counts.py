@@ -59,6 +59,7 @@ class RangeCounts:
     suspects: OneOrMore = 200
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = True

@@ -51,6 +51,7 @@ class Schema:
     """Fail when a column is on one side only, or of another type there."""
 
     patience: Span = timedelta(minutes=10)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = True

@@ -71,6 +71,7 @@ class Volatility:
     """
 
     interval: timedelta = timedelta(hours=1)
+    """The length of one interval whose changes are counted."""
     quiet: Share = 2.0
     width: Share = 6.0
     slack: Share = 0.5
@@ -78,6 +79,7 @@ class Volatility:
     zone: str = ""
     weeks: OneOrMore = 12
     patience: Span = timedelta(minutes=30)
+    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(minutes=1)
     gating: ClassVar[bool] = False

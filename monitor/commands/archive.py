@@ -94,8 +94,20 @@ def withdraw(
 @archive.command("backtest")
 @click.argument("tables", nargs=-1)
 @click.option("--column", help="Try `archive_purge` by this date column, whatever the config says.")
-@click.option("--rows", default=5_000_000, show_default=True, type=click.IntRange(min=0))
-@click.option("--times", default=7.0, show_default=True, type=click.FloatRange(min=0))
+@click.option(
+    "--rows",
+    default=5_000_000,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Hold a day with more deletes than this.",
+)
+@click.option(
+    "--times",
+    default=7.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Hold a day with so many times the usual deletes.",
+)
 @click.option(
     "--older",
     default="30d",

@@ -14,7 +14,13 @@ from pipeline import jars
 
 
 @click.command("check-config")
-@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option(
+    "--config",
+    default="sluice.yaml",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Path of the config file.",
+)
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema for editors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 @click.command("connector")
 @click.argument("source")
-@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option(
+    "--config",
+    default="sluice.yaml",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Path of the config file.",
+)
 @click.option("--apply", "applies", is_flag=True, help="Register it, and tell what that changes.")
 @click.option("--json", "as_json", is_flag=True, help="Tell what was changed as JSON.")
 def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:

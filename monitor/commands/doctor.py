@@ -31,7 +31,13 @@ TITLES = {
 
 
 @click.command("doctor")
-@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option(
+    "--config",
+    default="sluice.yaml",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Path of the config file.",
+)
 @click.option(
     "--worker",
     type=click.Path(path_type=Path),

@@ -22,7 +22,13 @@ TEMPLATE = Path(__file__).with_name("sluice.yaml")
 
 
 @click.command("init")
-@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option(
+    "--config",
+    default="sluice.yaml",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Path of the config file.",
+)
 @click.option(
     "--from-source",
     "address",

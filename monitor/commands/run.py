@@ -17,13 +17,20 @@ from pipeline.errors import ConfigError
 
 
 @click.command("run")
-@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option(
+    "--config",
+    default="sluice.yaml",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Path of the config file.",
+)
 @click.option("--log-format", type=click.Choice(["json", "console"]), help="By default as stderr.")
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     default="INFO",
     show_default=True,
+    help="The least level that is logged.",
 )
 def run(config: Path, log_format: str | None, log_level: str) -> None:
     """Land, merge, watch, gate, alert."""

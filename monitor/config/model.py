@@ -41,15 +41,25 @@ class Tuning:
     """How the lane works; each default is that of :class:`PipelineSettings`."""
 
     lane: str = "main"
+    """The name of this service's lane in the lake; each lane belongs to one service."""
     batch_rows: int = 2_000_000
+    """The most rows of one landing batch."""
     urgent_rows: int = 20_000
+    """The most rows of one landing batch while a table of tier 0 is live."""
     small_batch_rows: int = 20_000
+    """Up to so many rows a batch is landed without a Spark job."""
     landing_tasks: int = 4
+    """The most Spark tasks of one landing batch."""
     merge_workers: int = 2
+    """How many tables are merged at the same time."""
     master: str = "local[2]"
+    """Spark's master, such as `local[4]`, `yarn` or `spark://host:port`."""
     driver_memory: str = "1500m"
+    """Memory of Spark's driver."""
     spark: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of Spark, by their full names."""
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
+    """How long old versions and old changes are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +74,17 @@ class ReadinessSettings:
     """
 
     rule: Rule = Rule.BOTH
+    """Which rule must hold: the sum of the lags, the proof by positions, or both."""
     margin: timedelta = timedelta(seconds=5)
+    """How much more than the sum of the lags must have passed since the cut."""
     sample_age: Every = timedelta(seconds=60)
     heartbeat_age: Every = timedelta(seconds=15)
     clock_skew: Every = timedelta(seconds=2)
     disagreement: Every = timedelta(minutes=10)
+    """How long the two rules may contradict each other before that is an incident."""
     gating: tuple[str, ...] | None = None
     checks: CheckNeed = CheckNeed.OPTIONAL
+    """`required`: a table of which no gating check can find a loss is never READY."""
     lag_budget: Mapping[str, Every] = field(
         default_factory=lambda: {"0": timedelta(minutes=5), "1": timedelta(minutes=15)}
     )
@@ -86,6 +100,7 @@ class HttpAuth:
     """The bearer token that a request must bring: ``{env: NAME}`` or ``{file: PATH}``."""
 
     token: str = field(default="", repr=False)
+    """At least 16 characters of ASCII, without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +115,9 @@ class HttpSettings:
     """
 
     host: str = "127.0.0.1"
+    """The address that is listened on."""
     port: int = 8088
+    """The port that is listened on."""
     names: tuple[str, ...] = ()
     auth: HttpAuth | None = None
 
@@ -133,15 +150,24 @@ class ScheduleSettings:
 
     land: Every = timedelta(seconds=2)
     merge: Every = timedelta(seconds=5)
+    """Merging of what has landed into the mirrors."""
     cycles: Mapping[str, Every] | None = None
     watch: Every = timedelta(seconds=5)
+    """A monitoring round: samples, lags, readiness, incidents."""
     probe: Every = timedelta(seconds=5)
+    """Checks that are due."""
     deliver: Every = timedelta(seconds=2)
+    """Sending of queued notifications."""
     upkeep: Every = timedelta(minutes=1)
+    """Compaction and removal of old files."""
     prune: Every = timedelta(hours=1)
+    """Removal of old history from the store."""
     land_deadline: Every = timedelta(minutes=15)
+    """How long one landing batch may take before its Spark process is restarted."""
     merge_deadline: Every = timedelta(minutes=30)
+    """How long one merge may take before its Spark process is restarted."""
     upkeep_deadline: Every = timedelta(hours=2)
+    """How long maintenance of one table may take."""
 
 
 class Config(BaseModel):
@@ -150,32 +176,59 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     time_zone: ZoneInfo = ZoneInfo("UTC")
+    """Where a business day ends; a cut that is a date means the end of that day here."""
     lake: Text
+    """A local folder, or a bucket such as `s3a://bucket/lake`."""
     kafka: str = ""
+    """Brokers as `host:port`, with commas between several."""
     kafka_security: KafkaSecurity = KafkaSecurity()
+    """TLS and login of these brokers."""
     transport: Text = "kafka"
+    """What carries the topics, unless a source names its own."""
     transport_options: Mapping[str, Any] = {}
+    """Keys of that transport."""
     table_format: Text = "delta"
+    """The format of the mirrors."""
     table_format_options: Mapping[str, Any] = {}
+    """Keys of that format."""
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
+    """Database servers, each with its collector and its topics."""
     tables: tuple[TableRule, ...] = ()
+    """Which shards fold into which table; the first rule that matches a shard decides."""
     publish: tuple[PublishRule, ...] = ()
+    """Of which tables an image is made at the end of each business day."""
     rebootstrap: tuple[RebootstrapRule, ...] = ()
+    """Which tables the service gives a new base without being asked."""
     openlineage: OpenLineageSettings | None = None
+    """Where events of OpenLineage are sent."""
     archive: tuple[ArchiveRule, ...] = ()
+    """Which deletes only move rows to an archive, so that the lake keeps them."""
     pipeline: Tuning = Tuning()
+    """How landing and merging work."""
     readiness: ReadinessSettings = ReadinessSettings()
+    """When a table is ready."""
     heartbeat: Every = timedelta(seconds=1)
+    """How often a heartbeat is written at each source."""
     alerts: AlertSettings = AlertSettings()
+    """Who is notified of what."""
     store: Text = "sluice.db"
+    """The SQLite file of history, incidents and certificates."""
     http: HttpSettings = HttpSettings()
+    """Where the API and the status page are served."""
     disks: DiskSettings = DiskSettings()
+    """How much disk space must be free."""
     schedule: ScheduleSettings = ScheduleSettings()
+    """How often each job of the service runs."""
     probes: SkipJsonSchema[tuple[Any, ...]] = ()
+    """Settings of checks."""
     channels: SkipJsonSchema[Mapping[str, Any]] = {}
+    """Ways to notify people."""
     invariants: SkipJsonSchema[tuple[InvariantRule, ...]] = ()
+    """What must hold of rows before they reach a mirror."""
     copies: SkipJsonSchema[tuple[Any, ...]] = ()
+    """Tables that are copied row by row to other stores."""
     standards: SkipJsonSchema[tuple[StandardRule, ...]] = ()
+    """Columns that are hashed, masked, mapped or encrypted before they land."""
 
     @property
     def settings(self) -> PipelineSettings:

@@ -16,10 +16,14 @@ class OpenLineageSettings(TlsSettings):
     """
 
     url: str = ""
+    """Address that events are posted to."""
     token: str = field(default="", repr=False)
+    """Bearer token, if the address asks for one."""
     file: str = ""
+    """Absolute path of a file that events are appended to."""
     namespace: str = "sluice"
     timeout: timedelta = timedelta(seconds=5)
+    """How long one event may take to send."""
 
     def __post_init__(self) -> None:
         """Refuse what no event could be sent to.

@@ -42,9 +42,13 @@ class Beside:
     """What every probe's section may say beside the probe's own fields."""
 
     every: Every | None = None
+    """The pause between two looks at a table; each probe has a default of its own."""
     enabled: bool = True
+    """`false` switches the probe off."""
     tables: str = "*"
+    """A pattern of the names of tables that it looks at."""
     overrides: tuple[Mapping[str, Any], ...] = ()
+    """Other settings for some tables: `tables`, a pattern, and the keys that differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,10 @@ class RebootstrapRule:
 
     tables: str
     how: Literal["ask", "auto"] = "ask"
+    """`auto` starts a new base; `ask` only prints the command."""
     after: Every = timedelta(minutes=5)
+    """How long a table must have needed a new base."""
     again: Every = timedelta(hours=6)
+    """The shortest time between two bases of one table."""
     at_once: int = 1
+    """How many tables are read at the same time."""

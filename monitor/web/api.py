@@ -10,7 +10,7 @@ age.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI, Query, Request
@@ -66,16 +66,25 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is a problem document."""
+    app = _api(parts.access)
+    app.state.parts, app.state.room = parts, parts.room()
+    app.add_middleware(RequestRules)  # inside of what follows
+    app.add_middleware(TrustedOnly, access=parts.access)
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI document of a service on loopback without a token; none needs to run."""
+    return _api(Access()).openapi()
+
+
+def _api(access: Access) -> Api:
     told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES)
     asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)  # runbooks last: they take any name.md
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
-    app = Api(parts.access, title="Sluice", docs_url=None, redoc_url=None, routes=routes)
-    app.state.parts, app.state.room = parts, parts.room()
-    app.add_middleware(RequestRules)  # inside of what follows
-    app.add_middleware(TrustedOnly, access=parts.access)
-    return app
+    return Api(access, title="Sluice", docs_url=None, redoc_url=None, routes=routes)
 
 
 @dataclass(frozen=True, slots=True)

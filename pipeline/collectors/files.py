@@ -50,16 +50,25 @@ class FilesCollector:
     connector: str
     ledger: str
     logs: Mapping[str, LogRule] = field(default_factory=dict)
+    """Rules of logs by their names."""
     back: timedelta = timedelta(days=3)
+    """How far before now hours are looked at."""
     ahead: timedelta = timedelta(hours=27)
+    """How far after now hours are looked at."""
     zone: str = "UTC"
+    """Time zone of the logs' folders."""
     settle: timedelta = timedelta(seconds=10)
+    """How long a file must be unchanged before it is taken."""
     patience: timedelta = timedelta(minutes=15)
+    """After how long an incomplete file is reported."""
     budget: timedelta = timedelta(seconds=1)
+    """How long one look may take."""
     deep: timedelta = timedelta(seconds=5)
+    """How often each file in range is looked at, even where no folder changed."""
     behind: timedelta = timedelta(minutes=10)
     grace: timedelta = timedelta(minutes=15)
     unfinished: tuple[str, ...] = UNFINISHED
+    """Patterns of names of files that are not complete yet."""
     _ledger: Ledger = field(init=False, repr=False)
     _sweep: FileSweep = field(init=False, repr=False)
     _ailment: str = ""

@@ -84,10 +84,15 @@ class PostgresCopy(TlsSettings):
     """
 
     host: str
+    """Host name or address of the server."""
     database: str
+    """Name of the database."""
     user: str
+    """The user that writes the copy."""
     port: int = 5432
+    """Port of the server."""
     password: str = field(default="", repr=False)
+    """The password of `user`."""
     patience: timedelta = timedelta(minutes=10)
 
     @property

@@ -85,11 +85,17 @@ class RedisCopy(TlsSettings):
     """
 
     host: str
+    """Host name or address of the server."""
     port: int = 6379
+    """Port of the server."""
     database: int = 0
+    """Number of the database."""
     prefix: str = "sluice"
+    """What every key begins with."""
     user: str = ""
+    """The user that writes the copy; empty for the default user."""
     password: str = field(default="", repr=False)
+    """The password of `user`."""
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:

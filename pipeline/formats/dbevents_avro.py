@@ -39,7 +39,9 @@ class DbEventsAvro:
     """
 
     registry: RegistrySettings
+    """Where the schemas are."""
     metadata: str = "hadoop_metadata"
+    """Name of the field that holds the metadata."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     changing: tuple[str, ...] = ()
     ordering: ClassVar[Ordering] = Ordering.SEQUENCE

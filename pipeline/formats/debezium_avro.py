@@ -36,6 +36,7 @@ class DebeziumAvro:
     registry: RegistrySettings
     unicode_names: bool = True
     unavailable: str = UNAVAILABLE
+    """The connector's `unavailable.value.placeholder`, where it is another."""
     ordering: ClassVar[Ordering] = Ordering.LOG
     notation: ClassVar[Notation] = Notation.CONNECT
     columns: ClassVar[tuple[str, ...]] = ()

@@ -21,7 +21,9 @@ class ValueBounds:
     """The least and the greatest value; None: no bound.  Dates and times are texts (ISO 8601)."""
 
     least: Bound | None = None
+    """The least value that is allowed."""
     most: Bound | None = None
+    """The greatest value that is allowed."""
 
     def __post_init__(self) -> None:
         """Refuse what bounds nothing, or everything."""

@@ -30,12 +30,17 @@ class Limits:
     """
 
     statement: _Time = timedelta(seconds=5)
+    """How long one statement may take."""
     call: _Time = _CALL
+    """How long one call may take, which may be several statements."""
     connect: _Time = timedelta(seconds=5)
+    """How long a connection may take to open."""
     rows: Annotated[int, Field(ge=1)] = 5_000_000
     running: Annotated[int, Field(ge=1)] = 64
     rate: Annotated[int, Field(ge=0)] = 0
+    """The most rows a second that a backfill reads; 0: no limit."""
     lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)
+    """A replica that is further behind is not read for a backfill."""
 
     def __post_init__(self) -> None:
         """Let the default of a call follow its statements."""

@@ -36,9 +36,13 @@ class CipherMapping:
     """
 
     columns: tuple[str, ...]
+    """Columns that are encrypted again."""
     secret: str = field(repr=False)
+    """The key that the lake's values are encrypted with."""
     sent_secret: str = field(default="", repr=False)
+    """The key that the source's values are encrypted with."""
     sent_as: Literal["aes_128_ecb", "aes_siv", "text"] = "text"
+    """How the source's values are encrypted."""
     sent_encoding: Literal["base64", "hex", "hex_upper", "hex_lower"] = "base64"
     hides: ClassVar[bool] = True
     lake_type: ClassVar[StandardType] = "string"

@@ -18,8 +18,10 @@ class KeyedHash:
     """``secret`` is the key; the hash is written in ``encoding``, base64 with - and _."""
 
     columns: tuple[str, ...]
+    """Columns that are hashed."""
     secret: str = field(repr=False)
     encoding: Literal["hex", "base64"] = "hex"
+    """How the hash is written; `base64` is that with `-` and `_`."""
     distinct: ClassVar[bool] = True
     hides: ClassVar[bool] = True
     lake_type: ClassVar[StandardType] = "string"

@@ -36,10 +36,15 @@ class IdMapping:
     """
 
     columns: tuple[str, ...]
+    """Columns that are mapped."""
     file: str
+    """The file of pairs."""
     source: str = "source"
+    """The file's column of the source's values."""
     standard: str = "standard"
+    """The file's column of what stands for the source's values."""
     unmapped: Literal["hold", "null"] = "hold"
+    """What a value that is not in the file does: hold its table, or become NULL."""
     type: StandardType = "string"
     hides: bool = True
     version: int = 1

@@ -15,6 +15,7 @@ class LetterMask:
     """
 
     columns: tuple[str, ...]
+    """Columns that are masked."""
     first: int = 0
     last: int = 0
     sign: str = "*"

@@ -65,6 +65,7 @@ class ConnectCollector:
     url: str = field(repr=False)  # it may hold a login
     connector: str
     timeout: timedelta = timedelta(seconds=3)
+    """How long one answer may take."""
     settings: Mapping[str, str] = field(default_factory=dict)
     ca: str = ""
     certificate: str = ""

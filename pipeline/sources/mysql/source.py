@@ -54,6 +54,7 @@ class MySqlSource:
     positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
+    """What the server is spared."""
     read_from: str = ""
     _session: Session = field(init=False, repr=False)
 

@@ -74,9 +74,13 @@ class PostgresSource:
     positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     database: str
+    """The database that is replicated."""
     publication: str = PUBLICATION
+    """The publication that the collector reads."""
     slot: str = ""
+    """The replication slot; `sluice_` and the source's name if it is empty."""
     limits: Limits = field(default_factory=Limits)
+    """What the server is spared."""
     read_from: str = ""
     _names: Replication = field(init=False, repr=False)
     _session: PostgresSession = field(init=False, repr=False)
