@@ -25,10 +25,10 @@ FAST := $(LIMIT) 1800
 SPARK := $(LIMIT) 2400
 STACK := $(LIMIT) 3900
 
-.PHONY: help setup demo test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
+.PHONY: help setup demo docs test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
-	echo "make demo | test | check | test-long | mutants | bench | fmt | lock | floors | clean"
+	echo "make demo | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
 
 setup: .venv/.locked build/jars/.locked
 
@@ -116,6 +116,11 @@ fmt: setup
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
+# The site, from docs and mkdocs.yml; `python -m docs.generate` writes its reference pages.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	echo "site: build/site/index.html"
+
 bench: setup
 	for file in bench/*.py; do $(BIN)/python -m "bench.$$(basename "$$file" .py)"; done
 
@@ -123,7 +128,7 @@ bench: setup
 lock:
 	test -x $(BIN)/uv || { echo "run make setup first" >&2; exit 1; }
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" requirements-build.in -o requirements-build.lock
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra dev -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra dev --extra docs -o requirements.lock
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: do they do?
 FLOORS := build/floors
