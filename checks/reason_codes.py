@@ -18,7 +18,7 @@ READINESS: Mapping[str, str] = {
     "image_old": "The image is older than `keep`, so its files may be deleted.",
     "image_unbased": "A base from after the cut closed a gap, or a shard was added since.",
     "lag_unknown": "The lag of at least one hop cannot be measured.",
-    "late": "The lags of the hops add up to more than the time since the cut.",
+    "late": "The lags of the hops and the margin add up to more than the time since the cut.",
     "no_base": "A shard of the table has no complete snapshot yet.",
     "no_fence": "No heartbeat was written at the source after the cut yet.",
     "no_heartbeat": "The newest heartbeat of a source is too old, or none can be written.",

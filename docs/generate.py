@@ -125,9 +125,11 @@ def described(
     A key of which the class says nothing is described by the member of the *protocol*.
     """
     members = {name: getattr(protocol, name, None) for name in names}
-    told = {name: sentences(one.__doc__)[0] for name, one in members.items() if one and one.__doc__}
+    below = {
+        name: sentences(one.__doc__)[0] for name, one in members.items() if one and one.__doc__
+    }
     for parent in _parents(kind):
-        told = {**_below_fields(parent), **told}
+        below = {**_below_fields(parent), **below}
     own = sentences(inspect.cleandoc(kind.__doc__ or ""))
     every = [
         *own,
@@ -137,10 +139,10 @@ def described(
     for name in names:
         leads = [one for one in every if name in _subjects(one)]
         says = leads or [one for one in every if f"`{name}`" in one]
-        found[name] = told.get(name) or " ".join(
+        found[name] = below.get(name) or " ".join(
             _stripped(one, name) for one in dict.fromkeys(says)
         )
-        used |= {*says} if name not in told else set()
+        used |= {*says} if name not in below else set()
     rest = [one for one in own if one not in used or not re.match(r"`", one)]
     if protocol and not names:
         rest = rest[:1]
@@ -509,8 +511,8 @@ def prose_blocks(text: str) -> str:
 
 def _exits(text: str) -> str:
     """``0: ready; 1: not yet`` as a table, and whatever follows it."""
-    told, _, after = text.partition(". ")
-    rows = [one.partition(": ")[::2] for one in re.split(r"; (?=\d: )", told.rstrip("."))]
+    listed, _, after = text.partition(". ")
+    rows = [one.partition(": ")[::2] for one in re.split(r"; (?=\d: )", listed.rstrip("."))]
     return joined(drawn(("exit status", "when"), rows), after).rstrip()
 
 
@@ -604,7 +606,7 @@ def api_page() -> str:
 
 
 def _common(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Errors with one text in nearly every operation; in the others they are told there."""
+    """Errors with one text in nearly every operation; the others have them of their own."""
     operations = [one for methods in document["paths"].values() for one in methods.values()]
     every = Counter(
         (status, one["description"])
@@ -629,9 +631,9 @@ def _operation(
         )
         for one in operation.get("parameters", ())
     ]
-    told = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    if told:
-        rows += _body(told["schema"], document)
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if body:
+        rows += _body(body["schema"], document)
     yield drawn(("parameter", "where", "type", "what it is"), rows)
     common = _common(document)
     answers = [
@@ -703,9 +705,8 @@ def reasons_page() -> str:
         "# Reason codes",
         NOTE,
         "`sluice explain TABLE` prints the codes with a text for the case at hand; so do the gate's"
-        " answer, incidents and the metric `sluice_not_ready_reason`. Codes do not change between"
-        " releases.",
-        "## Why a gate is not open",
+        " answer, incidents and the metric `sluice_not_ready_reason`.",
+        "## Reasons in a gate's answer",
         "A table that is held has the code of its [hold](#why-a-table-is-held) instead.",
         drawn(("code", "meaning"), gate),
         "## Why a table is held",
