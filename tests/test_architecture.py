@@ -1,6 +1,5 @@
 import ast
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,29 @@ TESTS = sorted(
     for path in (ROOT / folder).rglob("*.py")
     if "corpus" not in path.parts
 )
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PURE = [ROOT / name for name in SETTINGS["tool"]["coverage"]["report"]["include"]]
+DECIDING = (
+    "alerts/",
+    "checks/",
+    "pipeline/apply/",
+    "pipeline/formats/",
+    "pipeline/invariants/",
+    "pipeline/lags/",
+    "pipeline/landing/",
+    "pipeline/schema/",
+    "pipeline/standards/",
+)
+SHELLS = {  # what these packages have that asks, writes or waits
+    "alerts/deliver.py": "sends in threads of its own",
+    "alerts/post.py": "posts by HTTP",
+    "checks/probes/expectations.py": "runs Great Expectations",
+    "pipeline/apply/merge_line.py": "merges in a thread of its own",
+    "pipeline/apply/written_images.py": "names files that never were",
+    "pipeline/landing/loop.py": "runs landing",
+    "pipeline/landing/source_feed.py": "asks the brokers",
+    "pipeline/landing/staging.py": "writes files of batches",
+    "pipeline/landing/task.py": "writes files of batches",
+    "pipeline/standards/mapping.py": "reads a file",
+}
 PROBES = sorted(path for path in (ROOT / "checks" / "probes").glob("*.py"))
 
 IMPURE_MODULES = {
@@ -35,9 +55,8 @@ IMPURE_MODULES = {
         "requests",
         "sqlalchemy",
     ),
-    *("great_expectations", "prometheus_client", "structlog"),
+    *("great_expectations", "prometheus_client", "psycopg"),
 }
-SAYS_PURE = re.compile(r"\bpure[.;:]|\bpure$", re.IGNORECASE)
 PURE_PARTS = {"urllib.parse"}  # of modules that are not pure as a whole
 IMPURE_CALLS = {"now", "today", "utcnow", "open", "input", "print"}
 EMPTY_WORDS = {
@@ -76,22 +95,15 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_a_pure_module_is_listed_once_and_is_there() -> None:
-    assert [name(path) for path in PURE if not path.is_file()] == []
-    assert len(PURE) == len(set(PURE))
+def test_packages_that_decide_have_no_clock_no_io_and_no_randomness() -> None:
+    found = {
+        name(path): {*(imported(path) & IMPURE_MODULES), *(called(path) & IMPURE_CALLS)}
+        for path in PRODUCT
+        if name(path).startswith(DECIDING)
+    }
 
-
-@pytest.mark.parametrize("path", PURE, ids=name)
-def test_a_pure_module_has_no_clock_and_no_way_out(path: Path) -> None:
-    assert sorted(imported(path) & IMPURE_MODULES) == []
-    assert sorted(called(path) & IMPURE_CALLS) == []
-
-
-def test_a_pure_module_says_that_it_is_pure_and_one_that_says_so_is_listed() -> None:
-    layers = [path for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS]
-    saying = {path for path in layers if SAYS_PURE.search(ast.get_docstring(tree(path)) or "")}
-
-    assert {name(path) for path in saying ^ set(PURE)} == set()
+    assert {path: sorted(ways) for path, ways in found.items() if ways and path not in SHELLS} == {}
+    assert {path for path in SHELLS if not found.get(path)} == set(), "it is none, or not there"
 
 
 @pytest.mark.parametrize("path", PROBES, ids=name)
