@@ -1,5 +1,3 @@
-"""Covers alerts/round.py, silence.py."""
-
 from dataclasses import replace
 from datetime import timedelta
 

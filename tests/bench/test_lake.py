@@ -1,7 +1,4 @@
-"""The lake that benchmarks run on: its mirrors hold what the changes say, as one who knows would.
-
-Covers ``bench/kit/lake.py`` and ``bench/kit/table.py``.
-"""
+"""The lake that benchmarks run on: its mirrors hold what the changes say."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""What is really lost, extra or doubled is found within a few rounds and named, and clears.
-
-Covers checks/probes/max_id.py, range_counts.py, offset_keys.py, completeness.py.
-"""
+"""What is really lost, extra or doubled is found within a few rounds and named, and clears."""
 
 import random
 from collections.abc import Callable

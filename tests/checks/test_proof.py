@@ -1,7 +1,4 @@
-"""Positions alone: which heartbeat that was passed proves a cut, in how many sources.
-
-Covers checks/proof.py, evidence.py.
-"""
+"""Positions alone: which heartbeat that was passed proves a cut, in how many sources."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Covers checks/readiness.py, proof.py, sum_rule.py, blocks.py, certificate.py."""
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta

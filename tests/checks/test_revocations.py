@@ -1,7 +1,4 @@
-"""Which certificates a FAIL, or a clock that went back, takes away, and which it leaves.
-
-Covers checks/certificate.py.
-"""
+"""Which certificates a FAIL, or a clock that went back, takes away, and which it leaves."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Covers checks/suspects.py, fences.py, findings.py."""
-
 from datetime import timedelta
 
 import pytest

@@ -1,4 +1,4 @@
-"""A waiver ends with what it was given for.  Covers checks/unproven.py, blocks.py."""
+"""A waiver ends with what it was given for."""
 
 import pytest
 

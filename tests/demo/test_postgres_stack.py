@@ -1,5 +1,3 @@
-"""Covers demo/postgres.py and the Postgres side of demo/debezium.py, in two versions."""
-
 import json
 import os
 import subprocess

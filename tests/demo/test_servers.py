@@ -1,4 +1,4 @@
-"""What the demo's servers outlive.  Covers demo/web.py."""
+"""What the demo's servers outlive."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Set-up prints each step with its duration.  Covers step.sh and what Makefile does with it."""
+"""Set-up prints each step with its duration."""
 
 import os
 import re

@@ -1,7 +1,4 @@
-"""The example DAGs against small stand-ins for Airflow, with its sensor's documented behaviour.
-
-Covers examples/airflow_gate.py, airflow_image.py.
-"""
+"""The example DAGs against small stand-ins for Airflow, with its sensor's documented behaviour."""
 
 import runpy
 import sys

@@ -1,7 +1,6 @@
 """Airflow itself runs the example DAG: it waits at the gate for the image, and reads it.
 
 Airflow comes into an environment of its own: its requirements are not ours.
-Covers examples/airflow_image.py.
 """
 
 import os

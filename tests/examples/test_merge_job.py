@@ -1,7 +1,4 @@
-"""The example job waits at a real gate, and merges what was certified, once.
-
-Covers examples/merge_job.py.
-"""
+"""The example job waits at a real gate, and merges what was certified, once."""
 
 import threading
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,4 @@
-"""The table format of examples/, taken through what an apply must never do.
-
-Covers pipeline/apply/table_format.py, turn_commit.py, mirror_snapshot.py, mirror_side.py.
-"""
+"""The table format of examples/, taken through what an apply must never do."""
 
 import os
 import pickle

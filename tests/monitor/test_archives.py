@@ -1,7 +1,4 @@
-"""A window in which rows go to an archive is registered once, kept, and told to every merge.
-
-Covers monitor/store/archives.py, monitor/web/archives.py, monitor/commands/archive.py.
-"""
+"""A window in which rows go to an archive is registered once, kept, and told to every merge."""
 
 import json
 import threading

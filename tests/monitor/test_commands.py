@@ -1,8 +1,4 @@
-"""Each verb tells a person what is true, and a program by its exit status.
-
-Covers monitor/client.py, options.py; monitor/commands/ack.py, check_config.py, explain.py,
-gate.py, init.py, status.py, waive.py.
-"""
+"""Each verb tells a person what is true, and a program by its exit status."""
 
 import json
 import shlex

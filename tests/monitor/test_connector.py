@@ -1,7 +1,4 @@
-"""The verb prints a complete config, registers it, and says what that changed.
-
-Covers monitor/commands/connector.py; pipeline/collectors/connect/collector.py.
-"""
+"""The verb prints a complete config, registers it, and says what that changed."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,4 @@
-"""Rounds of a copy's job: what moved is brought, what fails is said, and stops no other.
-
-Covers monitor/copying.py.
-"""
+"""Rounds of a copy's job: what moved is brought, what fails is said, and stops no other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,4 @@
-"""What the doctor asks is ruled, what it cannot ask is told, and the exit status says which.
-
-Covers monitor/examination.py; monitor/unasked.py; monitor/commands/doctor.py.
-"""
+"""What the doctor asks is ruled, what it cannot ask is told, and the exit status says which."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

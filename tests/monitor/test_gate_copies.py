@@ -1,7 +1,4 @@
-"""The gate's stage `copy`: READY only for what the copy itself says it holds; what is shown of it.
-
-Covers monitor/observe/copy_verdicts.py, monitor/web/copy_metrics.py, monitor/stage_questions.py.
-"""
+"""Stage `copy` at the gate: READY only for what the copy itself says it holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,4 @@
-"""The gate's stage `image`: a certificate names a version that is the mirror at that cut.
-
-Covers checks/image_proof.py.
-"""
+"""The gate's stage `image`: a certificate names a version that is the mirror at that cut."""
 
 from collections.abc import Callable
 from dataclasses import replace

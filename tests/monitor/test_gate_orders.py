@@ -1,7 +1,4 @@
-"""The gate names the proof it rests on, and stays shut where that is not accepted.
-
-Covers monitor/gate.py.
-"""
+"""The gate names the proof it rests on, and stays shut where that is not accepted."""
 
 from dataclasses import replace
 

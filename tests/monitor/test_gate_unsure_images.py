@@ -1,7 +1,4 @@
-"""The gate's stage `image` where the image may lack changes, or is kept no longer.
-
-Covers checks/image_proof.py, checks/readiness.py and checks/certificate.py.
-"""
+"""The gate's stage `image` where the image may lack changes, or is kept no longer."""
 
 from collections.abc import Mapping
 from dataclasses import replace

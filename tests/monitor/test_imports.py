@@ -1,7 +1,4 @@
-"""What a verb does not need it does not load: a job asks at the gate every few seconds.
-
-Covers monitor/__main__.py.
-"""
+"""What a verb does not need it does not load: a job asks at the gate every few seconds."""
 
 import json
 import subprocess

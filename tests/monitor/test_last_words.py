@@ -1,7 +1,4 @@
-"""Where no service answers, `status` and `gate` tell what it wrote last, and never READY.
-
-Covers monitor/store/last_known.py.
-"""
+"""Where no service answers, `status` and `gate` tell what it wrote last, and never READY."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""`/v1/late` and `sluice late`: which days must be computed again.
-
-Covers monitor/commands/late.py.
-"""
+"""`/v1/late` and `sluice late`: which days must be computed again."""
 
 import json
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""`/v1/lineage` and `sluice lineage`: which column of a source is which of a mirror.
-
-Covers monitor/commands/lineage.py and monitor/web/lineage.py.
-"""
+"""`/v1/lineage` and `sluice lineage`: which column of a source is which of a mirror."""
 
 from collections.abc import Iterator
 from dataclasses import replace

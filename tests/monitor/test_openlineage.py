@@ -1,7 +1,4 @@
-"""A receiver gets each turn's events; one that hangs or refuses delays no merge and loses none.
-
-Covers monitor/config/openlineage.py.
-"""
+"""A receiver gets each turn's events; one that hangs or refuses delays no merge and loses none."""
 
 import json
 import resource

@@ -1,8 +1,4 @@
-"""A table that is paused is never ready after that, is not called late, and is not forgotten.
-
-Covers checks/pause.py, monitor/store/pauses.py, monitor/web/pauses.py, monitor/commands/pause.py,
-monitor/commands/resume.py.
-"""
+"""A table that is paused is never ready after that, is not called late, and is not forgotten."""
 
 import json
 from collections.abc import Callable

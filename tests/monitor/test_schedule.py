@@ -1,7 +1,4 @@
-"""No tick passes without a trace: done, failed, late or missed.
-
-Covers monitor/schedule.py, ticks.py.
-"""
+"""No tick passes without a trace: done, failed, late or missed."""
 
 import threading
 import time

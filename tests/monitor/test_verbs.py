@@ -1,7 +1,4 @@
-"""Every verb that is asked about what is not there answers with a sentence and exit status 2.
-
-Covers monitor/__main__.py, client.py, options.py.
-"""
+"""Every verb that is asked about what is not there answers with a sentence and exit status 2."""
 
 import subprocess
 import sys

@@ -1,7 +1,6 @@
 """Values of Postgres that are equal however two systems spell them, and that only look equal.
 
 What a server says is read in the proof of the Robinhood system.
-Covers demo/oracle/postgres.py
 """
 
 from datetime import UTC, date, datetime

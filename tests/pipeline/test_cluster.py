@@ -1,7 +1,4 @@
-"""A machine that dies under Spark costs time only: in landing, a large pass, a bootstrap, a MERGE.
-
-Covers demo/spark_cluster.py.
-"""
+"""A machine that dies under Spark costs only time: landing, a large pass, a bootstrap, a MERGE."""
 
 import json
 import subprocess

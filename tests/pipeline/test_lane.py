@@ -1,7 +1,4 @@
-"""Landing, applying and upkeep of one lane side by side, on real tables, each in its thread.
-
-Covers pipeline/apply/merge_line.py.
-"""
+"""Landing, applying and upkeep of one lane side by side, on real tables, each in its thread."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Each table has a mirror of its own, whatever letters its names hold, and it can be read.
-
-Covers pipeline/settings.py.
-"""
+"""Each table has a mirror of its own, whatever letters its names hold, and it can be read."""
 
 import json
 from itertools import combinations

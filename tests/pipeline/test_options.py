@@ -1,7 +1,4 @@
-"""Options of a plug-in get the types of its class's fields, or are refused by their place.
-
-Covers pipeline/faults.py.
-"""
+"""Options of a plug-in get the types of its class's fields, or are refused by their place."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

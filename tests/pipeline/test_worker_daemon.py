@@ -1,4 +1,4 @@
-"""What Spark's workers begin with.  Covers pipeline/worker_daemon.py, worker_environment.py."""
+"""What Spark's workers begin with."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """The system of docs/systems/uber.md on real servers, by the config that stands there.
 
-Only addresses, memory and paces are others.  Covers tests/proof/rides_sender.py.
+Only addresses, memory and paces are others.
 """
 
 import json

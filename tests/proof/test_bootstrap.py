@@ -1,7 +1,4 @@
-"""Tables are read again under load, Spark and service are killed meanwhile: nothing is wrong.
-
-Covers monitor/commands/bootstrap.py, pipeline/reread/rounds.py
-"""
+"""Tables are read again under load, Spark and service are killed meanwhile: nothing is wrong."""
 
 import json
 import shutil

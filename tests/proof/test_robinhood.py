@@ -1,8 +1,4 @@
-"""The system of docs/systems/robinhood.md, from server to gate, and what it outlives.
-
-Covers demo/oracle/postgres.py, demo/shop/postgres.py, demo/shop/postgres_values.py,
-demo/shop/server.py
-"""
+"""The system of docs/systems/robinhood.md, from server to gate, and what it outlives."""
 
 import shutil
 from collections.abc import Sequence

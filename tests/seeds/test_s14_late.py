@@ -1,8 +1,7 @@
 """S14, later: what belongs in a day and comes after its image corrects that, and is told.
 
 On real servers, after a day of 25 hours: a change below the cut arrives when the image is READY, as
-from a collector that acknowledged more than it had sent.  Covers pipeline/apply/late_changes.py,
-corrections.py, monitor/commands/late.py.
+from a collector that acknowledged more than it had sent.
 """
 
 import json

@@ -1,8 +1,7 @@
 """S14: partitioned by one clock and checked by another, rows around midnight count on two days.
 
 A real midnight under load, at the end of a day of 23 hours: the image is what a replica of the
-source holds that was stopped where the cut stands in its log.  Covers pipeline/image.py,
-monitor/observe/cuts.py.
+source holds that was stopped where the cut stands in its log.
 """
 
 import shutil

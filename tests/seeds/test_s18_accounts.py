@@ -1,7 +1,4 @@
-"""S18: "a row is in the main table or in the error table" was promised, and never counted.
-
-Covers pipeline/apply/main_and_error.py too.
-"""
+"""S18: "a row is in the main table or in the error table" was promised, and never counted."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Every file of alerts/channels keeps the contract.
-
-Covers alerts/channel.py, post.py.
-"""
+"""Every file of alerts/channels keeps the contract."""
 
 import dataclasses
 

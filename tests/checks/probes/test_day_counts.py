@@ -1,5 +1,3 @@
-"""Covers checks/day_tallies.py, too."""
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

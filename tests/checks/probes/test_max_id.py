@@ -1,5 +1,3 @@
-"""Covers checks/probes/max_id.py; harm while the source goes on stands with the other probes."""
-
 import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Verdict

@@ -1,7 +1,4 @@
-"""Maxima and counts of a real Postgres against a mirror: equal, short of a row, with a ghost.
-
-Covers max_id.py and range_counts.py on that kind of source; the log beside it is one in memory.
-"""
+"""Maxima and counts of a real Postgres against a mirror: equal, short of a row, with a ghost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,5 +1,3 @@
-"""Covers checks/probes/range_counts.py; checks/counting.py; checks/findings.py."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Covers checks/probes/volatility.py; checks/baseline.py."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,4 @@
-"""No credential is sent in clear text beyond this machine unless the config says so.
-
-Covers pipeline/tls.py; monitor/config/plans.py, mistakes.py, openlineage.py.
-"""
+"""No credential is sent in clear text beyond this machine unless the config says so."""
 
 from pathlib import Path
 

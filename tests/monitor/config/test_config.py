@@ -1,7 +1,4 @@
-"""Each mistake in `sluice.yaml` is one line that says where it is and what to write instead.
-
-Covers monitor/config/file.py, model.py, plans.py, secret.py, text.py.
-"""
+"""Each mistake in `sluice.yaml` is one line that says where it is and what to write instead."""
 
 import json
 from dataclasses import MISSING, fields

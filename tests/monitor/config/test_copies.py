@@ -1,7 +1,4 @@
-"""What the section `copies` says, and what is wrong with it.
-
-Covers monitor/config/copies.py and monitor/config/copy_plan.py.
-"""
+"""What the section `copies` says, and what is wrong with it."""
 
 import json
 import os

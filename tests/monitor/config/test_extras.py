@@ -1,8 +1,4 @@
-"""A config that needs what is not installed is refused with the command that installs it.
-
-Covers pipeline/extras.py, pipeline/plugins.py; monitor/config/copies.py, places.py;
-checks/probes/expectations.py, plaintext.py.
-"""
+"""A config that needs what is not installed is refused with the command that installs it."""
 
 import json
 import subprocess

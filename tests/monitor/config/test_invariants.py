@@ -1,8 +1,4 @@
-"""What the section `invariants` demands, and what is wrong with it.
-
-Covers monitor/config/invariants.py, monitor/config/named_sections.py and
-pipeline/invariants/finder.py.
-"""
+"""What the section `invariants` demands, and what is wrong with it."""
 
 from pathlib import Path
 from typing import Any

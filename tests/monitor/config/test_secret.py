@@ -1,7 +1,4 @@
-"""A secret's file lies beside the config; what is not set yet hides no other mistake.
-
-Covers monitor/config/plans.py, secret.py.
-"""
+"""A secret's file lies beside the config; what is not set yet hides no other mistake."""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""What `sluice init` writes shows every section, and shows it right.
-
-Covers monitor/commands/sluice.yaml
-"""
+"""What `sluice init` writes shows every section, and shows it right."""
 
 import re
 from dataclasses import replace

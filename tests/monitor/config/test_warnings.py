@@ -1,7 +1,4 @@
-"""What is allowed and likely a mistake is warned of with its line; what is none is not.
-
-Covers monitor/config/warnings.py, commands/check_config.py
-"""
+"""What is allowed and likely a mistake is warned of with its line; what is none is not."""
 
 import json
 from pathlib import Path

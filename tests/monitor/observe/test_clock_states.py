@@ -1,7 +1,4 @@
-"""How far may a clock be off, when is a step back over, and what do two of them make together?
-
-Covers monitor/observe/clocks.py.
-"""
+"""How far may a clock be off, when is a step back over, and what do two of them make together?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,4 @@
-"""Somebody is told of an image that is missing, and of none that there could not be.
-
-Covers monitor/web/image_metrics.py too, and what the status page shows.
-"""
+"""Somebody is told of an image that is missing, and of none that there could not be."""
 
 from collections.abc import Callable
 from dataclasses import replace

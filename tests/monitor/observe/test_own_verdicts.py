@@ -1,4 +1,4 @@
-"""What is wrong is told once, in words that name a part once.  Covers own_verdicts.py."""
+"""What is wrong is told once, in words that name a part once."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,8 +1,4 @@
-"""Probes of a table of a real Postgres, as the service asks them: in step, then with real losses.
-
-Covers what completeness, offset_keys, max_id, range_counts and day_counts see of a table
-whose log tells rows and their transactions only, and the counts that volatility goes by.
-"""
+"""Probes of a table of a real Postgres: in step at first, then with real losses."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,4 @@
-"""Which probe runs when, in which world, and what becomes of its verdict.
-
-Covers monitor/observe/probing.py, recorder.py.
-"""
+"""Which probe runs when, in which world, and what becomes of its verdict."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""A table gets a new base by itself where that is allowed, needed and not tried just now.
-
-Covers monitor/observe/rebootstraps.py, monitor/config/rebootstrap.py
-"""
+"""A table gets a new base by itself where that is allowed, needed and not tried just now."""
 
 from collections.abc import Iterator
 from dataclasses import replace

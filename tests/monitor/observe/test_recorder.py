@@ -1,4 +1,4 @@
-"""What does a FAIL find in the store after a restart?  Covers monitor/observe/recorder.py."""
+"""What does a FAIL find in the store after a restart?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace

@@ -1,5 +1,3 @@
-"""Covers monitor/observe/stalled.py: a round that hangs is told by somebody else."""
-
 from alerts.round import AlertSettings
 from monitor.observe.stalled import StalledRound
 from tests.monitor.rig import Rig

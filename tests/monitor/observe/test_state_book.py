@@ -1,7 +1,4 @@
-"""Each transition of a table is recorded once, with since and why, and shown everywhere.
-
-Covers monitor/observe/state_book.py, monitor/store/table_states.py.
-"""
+"""Each transition of a table is recorded once, with since and why, and shown everywhere."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,4 @@
-"""Which mirrors are looked at, when is a look taken anew, and what is kept of the looks before?
-
-Covers monitor/observe/sampler.py: `Watcher`, and what proves that heartbeats came through a mirror.
-"""
+"""Which mirrors are looked at, when is a look taken anew, and what is kept of the looks before?"""
 
 import threading
 from collections.abc import Mapping

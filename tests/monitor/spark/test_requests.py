@@ -1,7 +1,4 @@
-"""Landing and merging fail apart; what stands still is remembered until it is seen to go on.
-
-Covers monitor/spark/requests.py, standstills.py.
-"""
+"""Landing and merging fail apart; what stands still is remembered until it is seen to go on."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,4 @@
-"""One row that cannot be read is skipped, named and counted; it hides no reason to say no.
-
-Covers monitor/store/database.py, memory.py, pauses.py, holds.py, accounts.py, rereads.py.
-"""
+"""One row that cannot be read is skipped, named and counted; it hides no reason to say no."""
 
 import pytest
 

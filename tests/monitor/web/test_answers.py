@@ -1,7 +1,4 @@
-"""Each route answers what the OpenAPI document says it does.
-
-Covers monitor/web/answers.py.
-"""
+"""Each route answers what the OpenAPI document says it does."""
 
 from datetime import datetime
 from typing import Any

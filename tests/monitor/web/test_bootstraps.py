@@ -1,7 +1,4 @@
-"""A new base is asked for, looked at and given up by its route and its verb.
-
-Covers monitor/web/bootstraps.py, monitor/commands/bootstrap.py, monitor/rereading.py
-"""
+"""A new base is asked for, looked at and given up by its route and its verb."""
 
 import json
 

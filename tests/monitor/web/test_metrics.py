@@ -1,4 +1,4 @@
-"""What Prometheus scrapes is the board, no more and no less.  Covers monitor/web/metric.py."""
+"""What Prometheus scrapes is the board, no more and no less."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

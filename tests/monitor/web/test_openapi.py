@@ -1,7 +1,4 @@
-"""Whatever is asked, the API answers as its OpenAPI document declares.
-
-Covers monitor/web/problems.py and the declarations of all routes.
-"""
+"""Whatever is asked, the API answers as its OpenAPI document declares."""
 
 import copy
 from collections.abc import Iterator, Mapping

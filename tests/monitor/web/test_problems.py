@@ -1,7 +1,4 @@
-"""Errors are problem documents, wherever they come from.
-
-Covers monitor/web/problems.py.
-"""
+"""Errors are problem documents, wherever they come from."""
 
 import json
 import re

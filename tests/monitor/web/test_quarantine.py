@@ -1,9 +1,4 @@
-"""What could not be read is listed without a value, shown on demand, corrected and sent again.
-
-Covers monitor/web/quarantine.py, monitor/commands/quarantine.py, monitor/error_table.py,
-pipeline/lake/log_errors.py, pipeline/formats/message_text.py,
-pipeline/formats/debezium/avro_message.py
-"""
+"""What could not be read is listed without a value, shown on demand, corrected and sent again."""
 
 import json
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""Rows are asked for by route and verb, recorded with who and why, and told until they are proven.
-
-Covers monitor/web/repairs.py, monitor/commands/repair.py, replay.py
-"""
+"""Repairs are requested by route and verb, recorded with who and why, and shown until proven."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Covers monitor/web/runbooks.py: what the page links to is there, and nothing else is."""
-
 import asyncio
 
 import httpx

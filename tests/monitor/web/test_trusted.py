@@ -1,7 +1,4 @@
-"""Who may ask: by Host, Origin and token.
-
-Covers monitor/web/trusted.py, api.py (TrustedOnly), monitor/client.py (the token).
-"""
+"""Who may ask: by Host, Origin and token."""
 
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Covers monitor/archive_backtests.py, and `sluice archive backtest`, too."""
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""A purge on a real MySQL: rows of which a window or a marker speaks stay, and days still agree.
-
-Covers pipeline/apply/archived.py, pipeline/apply/landed_markers.py, checks/day_tallies.py.
-"""
+"""A purge on a real MySQL: rows of which a window or a marker speaks stay, and days still agree."""
 
 from collections.abc import Callable
 from contextlib import closing

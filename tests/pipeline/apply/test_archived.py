@@ -1,7 +1,4 @@
-"""Rows that go to an archive stay in the mirror, and its readers count them no more.
-
-Covers pipeline/archive.py, too.
-"""
+"""Rows that go to an archive stay in the mirror, and its readers count them no more."""
 
 from dataclasses import replace
 from datetime import timedelta

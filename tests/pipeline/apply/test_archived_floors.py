@@ -1,7 +1,4 @@
-"""What a floor of the same slice leaves of rows that went to an archive before it.
-
-Covers pipeline/apply/archived_floors.py.
-"""
+"""What a floor of the same slice leaves of rows that went to an archive before it."""
 
 import json
 from dataclasses import replace

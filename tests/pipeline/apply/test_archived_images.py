@@ -1,7 +1,4 @@
-"""Images hold what went to an archive, though the purge came too late for them.
-
-Covers pipeline/apply/landed_archives.py, too.
-"""
+"""Images hold what went to an archive, though the purge came too late for them."""
 
 from datetime import timedelta
 from pathlib import Path

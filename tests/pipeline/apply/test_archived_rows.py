@@ -1,7 +1,4 @@
-"""Which deletes leave their rows, with which values, and what of them is held: without a lake.
-
-Covers pipeline/apply/archived.py.
-"""
+"""Which deletes leave their rows, with which values, and what of them is held: without a lake."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

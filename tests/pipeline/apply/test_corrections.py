@@ -1,7 +1,4 @@
-"""What came too late for an image is put into a clone of it, and nothing from above its cut.
-
-Covers pipeline/apply/image_writing.py too.
-"""
+"""What came too late for an image is put into a clone of it, and nothing from above its cut."""
 
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""A mirror becomes the image of a cut before it goes on, on real Delta tables.
-
-Covers pipeline/apply/due_images.py, and what turns make of an image.
-"""
+"""A mirror becomes the image of a cut before it goes on, on real Delta tables."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Covers pipeline/apply/fold.py, provenance.py."""
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

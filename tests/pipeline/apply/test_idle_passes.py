@@ -1,7 +1,4 @@
-"""What a pass costs that has nothing to do; `passes` itself is tested in test_passes.
-
-Covers pipeline/apply/landed_state.py.
-"""
+"""What a pass costs that has nothing to do; `passes` itself is tested in test_passes."""
 
 import json
 from collections import Counter

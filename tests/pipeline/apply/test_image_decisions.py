@@ -1,7 +1,4 @@
-"""Which mirror becomes the image of a cut, which waits for that, and which is given up, and why.
-
-Covers pipeline/apply/due_images.py by what the mirrors' commits say, without a lake.
-"""
+"""Which mirror becomes the image of a cut, which waits for that, and which is given up, and why."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

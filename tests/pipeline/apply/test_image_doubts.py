@@ -1,7 +1,4 @@
-"""No image is made of a mirror that may lack changes from before the cut, on real Delta tables.
-
-Covers pipeline/apply/due_images.py and pipeline/image.py.
-"""
+"""No image is made of a mirror that may lack changes from before the cut, on real Delta tables."""
 
 import json
 from collections.abc import Mapping

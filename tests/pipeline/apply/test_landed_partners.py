@@ -1,7 +1,4 @@
-"""A row that takes another key goes to no archive, though its delete and create land apart.
-
-Covers pipeline/changelog/placed_parts.py, too.
-"""
+"""A row that takes another key goes to no archive, though its delete and create land apart."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Changes that belong in an image and landed after it was made, on real Delta tables.
-
-Covers pipeline/apply/late_changes.py, and what certificates make of it.
-"""
+"""Changes that belong in an image and landed after it was made, on real Delta tables."""
 
 from collections.abc import Mapping
 from dataclasses import replace

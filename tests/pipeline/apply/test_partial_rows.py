@@ -1,7 +1,4 @@
-"""What older changes tell of a row that came without some values, and what is left to the mirror.
-
-Covers pipeline/apply/partial_rows.py; whole turns are in tables/delta/test_partial_rows.py.
-"""
+"""Rows that came without some values take them from older changes, or from the mirror."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Images of random histories of which a source said too early that all below the cut was sent.
 
 What came late is put into a corrected image: then it is what the changes below the cut leave,
-whatever came when.  Covers pipeline/apply/corrections.py.
+whatever came when.
 """
 
 from datetime import timedelta

@@ -1,8 +1,4 @@
-"""A row that names a row of another table reaches its mirror when that one is there, or is known.
-
-Covers pipeline/invariants/referenced.py, alike.py and pipeline/apply/references.py, in passes over
-real mirrors.
-"""
+"""A row that references another table waits until the referenced row is there."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""A foreign key that MySQL itself keeps is never found broken; one that its log breaks is.
-
-Covers pipeline/apply/references.py, pipeline/invariants/referenced.py on real servers.
-"""
+"""A foreign key that MySQL itself keeps is never found broken; one that its log breaks is."""
 
 from collections.abc import Callable
 from functools import partial

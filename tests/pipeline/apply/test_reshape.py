@@ -1,7 +1,4 @@
-"""A mirror takes on its source's new columns, and every row has what the source has in them.
-
-Covers pipeline/tables/delta/growth.py.
-"""
+"""A mirror takes on its source's new columns, and every row has what the source has in them."""
 
 import json
 import re

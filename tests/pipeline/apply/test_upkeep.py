@@ -1,7 +1,6 @@
 """What upkeep may take, and what it must leave; real mirrors and a real change log, no Spark.
 
 deltalake vacuums by the wall clock, so upkeep runs at it here, and what was done is made older.
-Covers pipeline/changelog/upkeep.py, cleaning_times.py, and pipeline/tables/delta/mirror_upkeep.py.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""A slice that breaks an invariant is held before it reaches the mirror, and loses nothing.
-
-Covers pipeline/invariants/changed_at_most.py, column_loss.py, invariant.py, not_null.py, range.py
-and unique.py, in passes over a real mirror.
-"""
+"""A slice that breaks an invariant is held before it reaches the mirror, and loses nothing."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""A copy holds what its mirror holds: rows that went to an archive, too.
-
-Covers pipeline/copies/copying.py, too.
-"""
+"""A copy holds what its mirror holds: rows that went to an archive, too."""
 
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,4 @@
-"""A copy ends as its mirror, whatever comes between: kills, a new mirror, somebody else's commit.
-
-Covers pipeline/copies/copying.py, pipeline/copies/copy.py and pipeline/copy_position.py; the toy's
-copy stands for all kinds, each of which is taken through the same in a file of its own.
-"""
+"""A copy ends equal to its mirror, through kills, a new mirror and foreign commits."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""A copy in a real Postgres is, row by row and type by type, what the mirror is.
-
-Covers pipeline/copies/postgres.py.
-"""
+"""A copy in a real Postgres is, row by row and type by type, what the mirror is."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

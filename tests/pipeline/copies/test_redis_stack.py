@@ -1,7 +1,4 @@
-"""A copy in a real Redis is, row by row and text by text, what the mirror is.
-
-Covers pipeline/copies/redis.py and demo/redis.py.
-"""
+"""A copy in a real Redis is, row by row and text by text, what the mirror is."""
 
 import signal
 from collections.abc import Iterator

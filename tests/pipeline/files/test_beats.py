@@ -1,7 +1,4 @@
-"""A beat stands behind every row that lay there when it was asked for, or behind word of its file.
-
-Covers pipeline/files/sweep.py, too.
-"""
+"""A heartbeat stands behind every row that lay there when it was requested."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

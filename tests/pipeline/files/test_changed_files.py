@@ -1,7 +1,4 @@
-"""Files that are empty, grow, are renamed or go, before they are taken or after it.
-
-Covers pipeline/files/sweep.py, too.
-"""
+"""Files that are empty, grow, are renamed or go, before they are taken or after it."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""A ledger tells each file once, with consecutive offsets, whatever process asks.
-
-Covers pipeline/files/entries.py and pipeline/files/ledger_tables.py, too.
-"""
+"""A ledger tells each file once, with consecutive offsets, whatever process asks."""
 
 import sqlite3
 from contextlib import closing

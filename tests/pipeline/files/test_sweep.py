@@ -1,7 +1,4 @@
-"""Each file is taken exactly once, whatever its clock says, and what is odd about one is told.
-
-Covers pipeline/files/sweep_rules.py, too.
-"""
+"""Each file is taken exactly once, whatever its clock says, and what is odd about one is told."""
 
 import gzip
 import os

@@ -1,8 +1,4 @@
-"""Canal's flat JSON says what its corpus says, whatever happens to it on its way.
-
-Covers pipeline/formats/canal_json.py, told_columns.py;
-pipeline/formats/canal/message.py, column_types.py; pipeline/schema/notation.py.
-"""
+"""Canal's flat JSON says what its corpus says, whatever happens to it on its way."""
 
 import json
 from typing import Any

@@ -1,7 +1,4 @@
-"""DBEvents say what their corpus says; columns are merged in the version that each has.
-
-Covers pipeline/formats/dbevents_avro.py; pipeline/formats/dbevents/event.py, columns.py.
-"""
+"""DBEvents say what their corpus says; columns are merged in the version that each has."""
 
 import json
 from collections.abc import Sequence

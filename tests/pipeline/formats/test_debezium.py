@@ -1,8 +1,4 @@
-"""What Debezium's messages become: the corpus, names of every kind, and whole batches.
-
-Covers pipeline/formats/debezium_json.py; pipeline/formats/debezium/batch.py, bulk.py, envelope.py,
-keys.py.
-"""
+"""What Debezium's messages become: the corpus, names of every kind, and whole batches."""
 
 import json
 import tracemalloc

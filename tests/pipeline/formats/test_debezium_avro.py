@@ -1,8 +1,6 @@
 """A message in Avro says what Debezium's JSON of the same change says, or why it says nothing.
 
 The corpus was sent by one Debezium 3.5 twice, through Apicurio's Avro converter and as JSON.
-Covers pipeline/formats/debezium/avro.py, avro_bodies.py, avro_body.py, avro_schema.py,
-avro_texts.py, avro_values.py.
 """
 
 import json

@@ -3,7 +3,6 @@
 Apicurio's converter writes the default for NULL in a column that has one; a table beside it has
 names that Avro cannot spell.  A registry that is killed stops the lane, and loses nothing; a schema
 that the mirror may not follow holds its table, and no other.
-Covers pipeline/formats/debezium_avro.py, pipeline/registry.py.
 """
 
 from collections.abc import Iterator, Mapping

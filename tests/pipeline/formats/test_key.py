@@ -1,7 +1,4 @@
-"""The change log's key: one row, one text, whether built alone or by the column.
-
-Covers pipeline/formats/key.py, canonical.py.
-"""
+"""The change log's key: one row, one text, whether built alone or by the column."""
 
 import json
 

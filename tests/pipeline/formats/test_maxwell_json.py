@@ -1,8 +1,4 @@
-"""Maxwell's JSON says what its corpus says, whatever happens to it on its way.
-
-Covers pipeline/formats/maxwell_json.py, flat_rows.py; pipeline/formats/maxwell/message.py,
-statements.py.
-"""
+"""Maxwell's JSON says what its corpus says, whatever happens to it on its way."""
 
 import json
 

@@ -1,7 +1,4 @@
-"""SimpleBinlog says what its corpus says, and goes by ``binlogOffset``.
-
-Covers pipeline/formats/simple_binlog.py.
-"""
+"""SimpleBinlog says what its corpus says, and goes by ``binlogOffset``."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""So many old rows never go by themselves: a person says whether they were archived.
-
-Covers pipeline/apply/landed_day.py, too.
-"""
+"""So many old rows never go by themselves: a person says whether they were archived."""
 
 import json
 from collections.abc import Sequence

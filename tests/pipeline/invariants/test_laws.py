@@ -1,8 +1,4 @@
-"""Laws of validation, for any slice: held if and only if a plain check says so, and else unseen.
-
-Covers pipeline/apply/validation.py, pipeline/invariants/not_null.py, range.py, unique.py and
-changed_at_most.py.
-"""
+"""Laws of validation, for any slice: held if and only if a plain check says so, and else unseen."""
 
 import shutil
 import tempfile

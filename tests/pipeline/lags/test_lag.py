@@ -1,5 +1,3 @@
-"""Covers pipeline/lags/lag.py, samples.py."""
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,4 @@
-"""pipeline/lake/bucket.py and a server of S3's API: who wins, and what is said when it fails.
-
-Covers demo/s3.py, demo/s3_server.py.
-"""
+"""pipeline/lake/bucket.py and a server of S3's API: who wins, and what is said when it fails."""
 
 import threading
 import uuid

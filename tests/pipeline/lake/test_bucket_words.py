@@ -1,7 +1,4 @@
-"""What a bucket does beyond the contract of every store: its words, its limits and its order.
-
-Covers pipeline/lake/bucket.py.
-"""
+"""What a bucket does beyond the contract of every store: its words, its limits and its order."""
 
 import io
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""pipeline/lake/columns.py and delta_types.py.
-
-Covers pipeline/lake/columns.py, delta_types.py.
-"""
+"""pipeline/lake/columns.py and delta_types.py."""
 
 import json
 from pathlib import Path

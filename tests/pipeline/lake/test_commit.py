@@ -1,7 +1,4 @@
-"""pipeline/lake/commit.py, checked.py, actions.py and checkpoints.py.
-
-Covers pipeline/lake/commit.py, actions.py, checked.py, entries.py.
-"""
+"""pipeline/lake/commit.py, checked.py, actions.py and checkpoints.py."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""pipeline/lake/log.py, entries.py and checkpoint_reader.py.
-
-Covers pipeline/lake/log.py, checkpoints.py, checkpoint_reader.py.
-"""
+"""pipeline/lake/log.py, entries.py and checkpoint_reader.py."""
 
 import json
 import uuid

@@ -1,5 +1,3 @@
-"""Covers pipeline/lake/protocol.py, alterations.py and footers.py."""
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""What belongs to an END: its BEGINs, its epochs, its rows however long ago; and what is asked.
-
-Covers pipeline/lake/transactions.py.
-"""
+"""What belongs to an END: its BEGINs, its epochs, its rows however long ago; and what is asked."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""pipeline/lake/store.py, folder.py and bucket.py: one contract for every kind of lake.
-
-Covers pipeline/lake/store.py, bucket.py.
-"""
+"""pipeline/lake/store.py, folder.py and bucket.py: one contract for every kind of lake."""
 
 import errno
 import os

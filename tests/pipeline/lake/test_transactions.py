@@ -1,7 +1,4 @@
-"""An END is compared with rows of its own epoch, and of shards without a base above it.
-
-Covers pipeline/lake/transactions.py; log_rows.py.
-"""
+"""An END is compared with rows of its own epoch, and of shards without a base above it."""
 
 import json
 from collections.abc import Mapping, Sequence

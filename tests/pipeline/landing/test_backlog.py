@@ -1,4 +1,4 @@
-"""More waits than a batch may hold: what lands first?  Covers pipeline/landing/loop.py."""
+"""More waits than a batch may hold: what lands first?"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""A connector that died on a statement, or was moved over one: what each way back does to mirrors.
-
-Covers docs/runbooks/blocked.md#connector.
-"""
+"""A connector that died on a statement, or was moved past one: what each way back does."""
 
 import json
 from collections.abc import Callable

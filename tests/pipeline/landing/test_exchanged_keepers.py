@@ -1,7 +1,4 @@
-"""A slot that was made anew while nobody looked is a gap, until bases begin where it begins.
-
-Covers the part of pipeline/landing/unkept_logs.py that remembers what keeps a log.
-"""
+"""A slot that was made anew while nobody looked is a gap, until bases begin where it begins."""
 
 from dataclasses import replace
 from pathlib import Path

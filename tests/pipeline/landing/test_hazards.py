@@ -1,7 +1,4 @@
-"""Settings that drop, rewrite or delay changes make their tables unproven, and are remembered.
-
-Covers pipeline/landing/hazards.py, source_feed.py, noticed.py and the hazards of a Capture.
-"""
+"""Settings that drop, rewrite or delay changes make their tables unproven, and are remembered."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

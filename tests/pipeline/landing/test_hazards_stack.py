@@ -1,7 +1,4 @@
-"""Settings that drop, rewrite or delay changes, set on a real connector and a real server.
-
-Covers pipeline/landing/hazards.py and what collectors and sources tell to it.
-"""
+"""Settings that drop, rewrite or delay changes, set on a real connector and a real server."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress

@@ -1,7 +1,4 @@
-"""Which bases are short of what comes, by the lists of one batch and those seen before?
-
-Covers pipeline/landing/collector_lists.py.
-"""
+"""Which bases are short of what comes, by the lists of one batch and those seen before?"""
 
 from collections.abc import Mapping
 from dataclasses import replace

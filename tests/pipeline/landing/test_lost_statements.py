@@ -1,7 +1,4 @@
-"""What a statement did that was deleted with its topic before anybody listed it, nobody knows.
-
-Covers pipeline/landing/topic_shards.py, and what landing makes of it.
-"""
+"""What a statement did that was deleted with its topic before anybody listed it, nobody knows."""
 
 from collections.abc import Callable
 from dataclasses import replace

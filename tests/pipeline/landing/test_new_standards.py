@@ -1,7 +1,4 @@
-"""Rows that were written otherwise are a gap, which only a later base closes.
-
-Covers pipeline/row_standards.py.
-"""
+"""Rows that were written otherwise are a gap, which only a later base closes."""
 
 from dataclasses import replace
 

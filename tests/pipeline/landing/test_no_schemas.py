@@ -1,6 +1,6 @@
 """A registry that does not tell schemas stops its own source, says so, and loses nothing.
 
-Source ``b`` writes Avro, ``a`` JSON.  Covers pipeline/landing/disorder.py, loop.py.
+Source ``b`` writes Avro, ``a`` JSON.
 """
 
 import json

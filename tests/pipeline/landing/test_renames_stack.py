@@ -1,7 +1,4 @@
-"""A table that a real MySQL moves into another database, with the old one named and without.
-
-Covers the listing of renamed tables in pipeline/landing/next_mark.py.
-"""
+"""A table that a real MySQL moves into another database, with the old one named and without."""
 
 import json
 from collections.abc import Iterator

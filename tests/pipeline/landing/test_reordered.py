@@ -1,7 +1,4 @@
-"""Changes that are ordered by something else than those landed before are never compared with them.
-
-Covers pipeline/landing/epochs.py, parted_logs.py.
-"""
+"""Changes ordered by something else than those landed before are never compared with them."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""What tells the columns of rows that were read again, where no row of the log has?
-
-Covers pipeline/landing/reread_columns.py, and the columns in pipeline/landing/rereading.py.
-"""
+"""What tells the columns of rows that were read again, where no row of the log has?"""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast

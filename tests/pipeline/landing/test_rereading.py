@@ -1,7 +1,4 @@
-"""Which rows that were read again follow what is landed, and when is a re-reading complete?
-
-Covers pipeline/landing/rereading.py, sent_shards.py, pipeline/rereads.py
-"""
+"""Which rows that were read again follow what is landed, and when is a re-reading complete?"""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,4 @@
-"""A message that was quarantined and is corrected lands in its old place, once, or says why not.
-
-Covers pipeline/landing/resubmitting.py; pipeline/resubmissions.py.
-"""
+"""A message that was quarantined and is corrected lands in its old place, once, or says why not."""
 
 import base64
 import json

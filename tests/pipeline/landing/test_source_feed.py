@@ -1,7 +1,4 @@
-"""Whoever is silent is `None` or `Missing` to landing; the server asked is the collector's.
-
-Covers pipeline/capture.py, too.
-"""
+"""Whoever is silent is `None` or `Missing` to landing; the server asked is the collector's."""
 
 from dataclasses import dataclass, field, replace
 from typing import cast

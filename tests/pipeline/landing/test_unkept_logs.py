@@ -1,7 +1,4 @@
-"""A log that was not kept for its collector is a gap of all its tables, until bases begin after it.
-
-Covers pipeline/landing/noticed.py and pipeline/capture.py, too.
-"""
+"""A log that was not kept for its collector is a gap of all its tables until new bases."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Where changes bear no place in the log, rows that are read begin at the newest heartbeat landed.
-
-Covers pipeline/reread/readers.py, pipeline/landing/beat_trails.py and untold_losses.py
-"""
+"""Where changes have no position in the log, rows read begin at the newest heartbeat."""
 
 import json
 from dataclasses import dataclass, field, replace

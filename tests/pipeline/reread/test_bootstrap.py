@@ -1,7 +1,4 @@
-"""A table is read again in parts and landed by a real loop, whatever is lost in memory meanwhile.
-
-Covers pipeline/reread/rounds.py, offer.py, task.py
-"""
+"""A table is read again in parts and landed by a real loop, whatever is lost meanwhile."""
 
 import json
 from collections.abc import Sequence

@@ -1,8 +1,4 @@
-"""Tables of a real Postgres get a new base beside their writers, whatever is killed meanwhile.
-
-Covers pipeline/sources/postgres/row_reader.py, pipeline/landing/reread_columns.py,
-pipeline/reread/readers.py
-"""
+"""Tables of a real Postgres get a new base beside their writers, whatever is killed meanwhile."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,4 @@
-"""A source is spared by a rate and by its own load, and it is said which of them slows the reading.
-
-Covers pipeline/reread/task.py
-"""
+"""Reading is slowed by a rate and by the source's own load, and the reason is shown."""
 
 import time
 from collections.abc import Callable, Sequence

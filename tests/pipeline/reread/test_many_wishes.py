@@ -1,7 +1,4 @@
-"""A thousand tables may be wished for at once: few are read at a time, and all have their turn.
-
-Covers pipeline/reread/rounds.py, readers.py, beginnings.py
-"""
+"""A thousand tables may be wished for at once: few are read at a time, and all have their turn."""
 
 from pathlib import Path
 

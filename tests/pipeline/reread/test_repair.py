@@ -1,7 +1,4 @@
-"""Rows that are named, or meet a condition, are read again: what went is deleted, others stay.
-
-Covers pipeline/reread/selection.py, mirror_ids.py, pipeline/rereads.py
-"""
+"""Rows that are named, or meet a condition, are read again: what went is deleted, others stay."""
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Which rows of a shard are wished for, how many may be, and which ids has the mirror of them?
-
-Covers pipeline/reread/selection.py, beginnings.py and mirror_ids.py
-"""
+"""Which rows of a shard are wished for, how many may be, and which ids has the mirror of them?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

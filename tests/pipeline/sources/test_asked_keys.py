@@ -1,7 +1,4 @@
-"""Keys that rows are asked for by are refused alike, whatever database they are of.
-
-Covers pipeline/sources/mysql/keyset.py, pipeline/sources/postgres/keyset.py, key_values.py, too.
-"""
+"""Keys that rows are asked for by are refused alike, whatever database they are of."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,8 +1,4 @@
-"""No row is passed over because others come between two statements, and what cannot be asked ends.
-
-Covers pipeline/sources/keyed_rows.py; pipeline/sources/mysql/row_reader.py,
-pipeline/sources/postgres/row_reader.py
-"""
+"""No row is skipped because others arrive between two statements."""
 
 import re
 import sqlite3

@@ -1,8 +1,4 @@
-"""No password leaves for a server that the config does not name, or in clear text.
-
-Covers pipeline/settings.py; pipeline/sources/mysql/session.py, postgres/session.py;
-pipeline/copies/postgres.py, redis.py.
-"""
+"""No password leaves for a server that the config does not name, or in clear text."""
 
 import socket
 import ssl

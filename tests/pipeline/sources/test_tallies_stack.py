@@ -1,7 +1,4 @@
-"""The same rows come to the same tallies in MySQL, in Postgres, in a mirror, and one by one.
-
-Covers pipeline/tallies.py, pipeline/sources/mysql/tallies.py, pipeline/sources/postgres/tallies.py.
-"""
+"""The same rows come to the same tallies in MySQL, in Postgres, in a mirror, and one by one."""
 
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,8 +1,4 @@
-"""Real servers whose certificate is for another host, or of another authority, are refused.
-
-Covers the TLS of pipeline/sources/mysql/session.py and postgres/session.py, and what Debezium
-itself makes of the settings in pipeline/collectors/connect/mysql.py and postgres.py.
-"""
+"""Real servers whose certificate is for another host, or of another authority, are refused."""
 
 import os
 import shutil

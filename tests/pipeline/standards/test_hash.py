@@ -1,7 +1,4 @@
-"""A hash is the same everywhere, and other under another secret.
-
-Covers pipeline/standards/secret.py.
-"""
+"""A hash is the same everywhere, and other under another secret."""
 
 import hashlib
 import hmac

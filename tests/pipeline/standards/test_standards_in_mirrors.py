@@ -1,8 +1,4 @@
-"""A mirror never has one value in two writings, whatever the config says meanwhile.
-
-Covers pipeline/landing/new_standards.py, pipeline/apply/losses.py and pipeline/apply/reshape.py
-where they are about standards.
-"""
+"""A mirror never has one value in two writings, whatever the config says meanwhile."""
 
 from dataclasses import replace
 from datetime import timedelta

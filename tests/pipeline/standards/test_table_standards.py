@@ -1,7 +1,4 @@
-"""One value has one answer, in a row and in a key; what stands for nothing is told, not shown.
-
-Covers pipeline/standards/finder.py and pipeline/standards/standard.py.
-"""
+"""One value has one answer, in a row and in a key; what stands for nothing is told, not shown."""
 
 import json
 import pickle

@@ -1,7 +1,4 @@
-"""The last key of a partition is told as the change log would tell it, or not at all.
-
-Covers pipeline/topics/last_keys.py, records.py.
-"""
+"""The last key of a partition is told as the change log would tell it, or not at all."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""What a task reads while leaders change, and after a log was cut: all of it, or an error.
-
-Covers pipeline/transports/consume.py.
-"""
+"""What a task reads while leaders change, and after a log was cut: all of it, or an error."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

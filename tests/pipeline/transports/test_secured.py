@@ -1,7 +1,4 @@
-"""A broker with a certificate of its own that wants a login by SCRAM: both clients, and landing.
-
-Covers pipeline/transports/security.py.
-"""
+"""A broker with a certificate of its own that wants a login by SCRAM: both clients, and landing."""
 
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,4 @@
-"""Every setting that harms is found, and the demo's connector, which has none, is clean.
-
-Covers pipeline/collectors/connect/demands.py.
-"""
+"""Every setting that harms is found, and the demo's connector, which has none, is clean."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""A connector for Postgres is registered, ruled and believed by what is its own.
-
-Covers pipeline/collectors/connect/postgres.py, connected.py, mysql.py, mariadb.py, versions.py.
-"""
+"""A connector for Postgres is registered, ruled and believed by what is its own."""
 
 from collections.abc import Mapping
 from contextlib import closing

@@ -1,7 +1,4 @@
-"""A connector verifies its database as Sluice does, and Connect is verified by files of its own.
-
-Covers pipeline/tls.py, and what wanted.py, connector_findings.py and collector.py do about TLS.
-"""
+"""A connector verifies its database as Sluice does, and Connect is verified by files of its own."""
 
 import ssl
 from collections.abc import Mapping

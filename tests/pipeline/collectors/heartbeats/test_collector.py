@@ -1,7 +1,4 @@
-"""Of what nobody can ask, what has arrived is read in its topics.
-
-Covers pipeline/collectors/heartbeats/tail.py and pipeline/collectors/stream.py.
-"""
+"""Of what nobody can ask, what has arrived is read in its topics."""
 
 import json
 from collections.abc import Generator, Iterable, Mapping, Sequence

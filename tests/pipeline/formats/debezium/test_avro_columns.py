@@ -1,7 +1,6 @@
 """Rows of Postgres in Avro tell their columns as those in JSON do, by what they are written in.
 
 A real connector's schemas are read in the proof of the Robinhood system.
-Covers pipeline/formats/debezium/avro_columns.py
 """
 
 import json

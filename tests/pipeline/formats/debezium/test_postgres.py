@@ -1,7 +1,4 @@
-"""What the Postgres connector's rows say, alone and in batches.
-
-Covers pipeline/formats/debezium/postgres.py, postgres_rows.py, row_schemas.py, schema_rows.py.
-"""
+"""What the Postgres connector's rows say, alone and in batches."""
 
 import json
 from typing import Any

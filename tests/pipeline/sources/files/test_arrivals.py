@@ -1,5 +1,3 @@
-"""Covers pipeline/sources/arrivals.py."""
-
 from datetime import UTC, datetime
 from pathlib import Path
 

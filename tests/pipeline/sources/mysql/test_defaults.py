@@ -1,7 +1,4 @@
-"""A default that fills old rows is exactly what the source itself filled in.
-
-Covers pipeline/sources/mysql/defaults.py, constants.py.
-"""
+"""A default that fills old rows is exactly what the source itself filled in."""
 
 import json
 from datetime import date, datetime

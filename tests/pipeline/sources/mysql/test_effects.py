@@ -2,8 +2,6 @@
 
 A case is written as a statement, the tables told with it, and the effects: ``d.t keep``.
 The tables before are always ``d.t`` and ``d.u`` with whole mirrors; see TABLES.
-
-Covers pipeline/sources/mysql/effects.py, moves.py; pipeline/schema/effect.py.
 """
 
 from collections.abc import Sequence

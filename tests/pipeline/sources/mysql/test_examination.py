@@ -1,7 +1,4 @@
-"""Settings, rights and tables of one server are ruled together, within what is asked about.
-
-Covers pipeline/sources/scope.py.
-"""
+"""Settings, rights and tables of one server are ruled together, within what is asked about."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,4 @@
-"""An ENUM or SET holds the label, whichever way the collector spells it.
-
-Covers pipeline/sources/mysql/labels.py, literals.py.
-"""
+"""An ENUM or SET holds the label, whichever way the collector spells it."""
 
 import pyarrow as pa
 import pytest

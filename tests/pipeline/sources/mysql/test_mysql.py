@@ -1,7 +1,4 @@
-"""A real MySQL is asked within limits, in one snapshot, and its log position is what it says.
-
-Covers pipeline/sources/mysql/source.py, session.py.
-"""
+"""A real MySQL is asked within limits, in one snapshot, and its log position is what it says."""
 
 import os
 import signal

@@ -1,5 +1,3 @@
-"""Covers pipeline/sources/mysql/position.py; pipeline/sources/positions.py."""
-
 import pytest
 
 from pipeline.model import Head, Position

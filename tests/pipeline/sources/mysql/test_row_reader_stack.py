@@ -1,8 +1,4 @@
-"""Rows are read from behind a fence of a real MySQL: none that was committed before it is missed.
-
-Covers pipeline/sources/mysql/row_reader.py, fence.py, keyset.py, key_values.py,
-pipeline/sources/row_reader.py
-"""
+"""Rows are read from behind a fence of a real MySQL: no row committed before it is missed."""
 
 import json
 import tempfile

@@ -1,7 +1,4 @@
-"""Schemas by order, as real schema changes told them, and what a mirror may follow.
-
-Covers pipeline/sources/mysql/evolution.py; pipeline/schema/evolution.py, history.py, merging.py.
-"""
+"""Schemas by order, as real schema changes told them, and what a mirror may follow."""
 
 import json
 from dataclasses import replace

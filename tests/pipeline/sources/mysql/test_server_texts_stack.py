@@ -1,7 +1,4 @@
-"""Rows of a real MySQL in the server's own texts mean what they mean in Connect's.
-
-Covers pipeline/sources/mysql/server_texts.py
-"""
+"""Rows of a real MySQL in the server's own texts mean what they mean in Connect's."""
 
 import json
 from collections.abc import Callable

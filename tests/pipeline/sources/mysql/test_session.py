@@ -1,7 +1,4 @@
-"""Who signs in with an odd password is known, and a host that cannot be dialled is told.
-
-Covers pipeline/sources/mysql/session.py; that of a real server is beside it.
-"""
+"""Who signs in with an odd password is known, and a host that cannot be dialled is told."""
 
 import io
 import socket

@@ -1,7 +1,4 @@
-"""What statements say by their text alone.
-
-Covers pipeline/sources/mysql/statement.py, alter.py, reader.py, words.py.
-"""
+"""What statements say by their text alone."""
 
 from typing import Any
 

@@ -1,8 +1,4 @@
-"""Every MySQL type becomes its lake type exactly, and what does not fit is told, never lost.
-
-Covers pipeline/schema/typed.py, arrow_types.py, wire.py, wire_values.py, column_reading.py;
-pipeline/sources/mysql/values.py, typemap.py.
-"""
+"""Every MySQL type becomes its lake type exactly, and what does not fit is told, never lost."""
 
 import math
 from datetime import UTC, date, datetime

@@ -1,8 +1,4 @@
-"""Types, values and what a mirror follows, of Postgres; on the wire as Debezium 3.7 sends them.
-
-Covers pipeline/sources/postgres/column.py, dialect.py, differences.py, evolution.py, typemap.py,
-values.py.
-"""
+"""Types, values and what a mirror follows, of Postgres; on the wire as Debezium 3.7 sends them."""
 
 import datetime as dt
 from dataclasses import replace

@@ -1,8 +1,4 @@
-"""What keeps a Postgres from being mirrored whole is found, each with the statement that mends it.
-
-Covers pipeline/sources/postgres/examination.py, server_findings.py, slot_findings.py,
-table_findings.py.
-"""
+"""What keeps a Postgres from being mirrored whole is found, with the statement that fixes it."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Is a real slot known again, and one that was made anew under its name not?
-
-Covers what watched_slot.py asks.
-"""
+"""Is a real slot known again, and one that was made anew under its name not?"""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,4 @@
-"""Does a real promoted server tell whether it has all that its predecessor had written?
-
-Covers what source.py asks and position.py makes of it, and the replicas of demo/postgres.py.
-"""
+"""Does a real promoted server tell whether it has all that its predecessor had written?"""
 
 from collections.abc import Callable
 from contextlib import closing

@@ -1,8 +1,4 @@
-"""Rows are read from behind a fence of a real Postgres: none committed before it is missed.
-
-Covers pipeline/sources/postgres/row_reader.py, fence.py, keyset.py, key_values.py,
-read_columns.py, publishing.py
-"""
+"""Rows are read from behind a fence of a real Postgres: none committed before it is missed."""
 
 import json
 from collections.abc import Callable

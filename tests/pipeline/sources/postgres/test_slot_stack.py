@@ -1,7 +1,4 @@
-"""A slot that nobody reads, on a real server with little room: told while there is time, then lost.
-
-Covers slot_findings.py, description.py and server_facts.py with what a server really says.
-"""
+"""A slot that nobody reads, on a real server with little room: told in time, then lost."""
 
 from collections.abc import Callable
 from contextlib import closing

@@ -1,8 +1,4 @@
-"""A real Postgres is asked within limits, in one snapshot, and its log position is what it says.
-
-Covers pipeline/sources/postgres/source.py, session.py, heartbeat.py, server_facts.py,
-shard_facts.py.
-"""
+"""A real Postgres is asked within limits, in one snapshot, and its log position is what it says."""
 
 import os
 import signal

@@ -1,7 +1,4 @@
-"""What adds a table's rows up in Postgres, and which tables a plan reads whole for that.
-
-Covers pipeline/sources/postgres/tallies.py
-"""
+"""What adds a table's rows up in Postgres, and which tables a plan reads whole for that."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""A slot that is gone at a look is told with the time, and so it stays; also what was replaced.
-
-Covers pipeline/sources/postgres/publication.py, too, as far as times go.
-"""
+"""A slot that is gone at a look is told with the time, and so it stays; also what was replaced."""
 
 import json
 from collections.abc import Iterator

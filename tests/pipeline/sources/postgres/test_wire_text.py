@@ -1,8 +1,4 @@
-"""A value that a query returned is written as the log would send it.
-
-Covers pipeline/sources/postgres/wire_text.py, array_text.py, read_columns.py, and
-pipeline/sources/wire_texts.py
-"""
+"""A value that a query returned is written as the log would send it."""
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Which commits are Sluice's own is told from their notes, not from their transaction ids.
-
-Covers pipeline/apply/commits.py.
-"""
+"""Which commits are Sluice's own is told from their notes, not from their transaction ids."""
 
 import json
 from typing import Any

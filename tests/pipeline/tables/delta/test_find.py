@@ -1,8 +1,4 @@
-"""Keys of every kind are found in real Parquet files: where they stand, and nowhere else.
-
-Covers pipeline/tables/delta/find.py, match.py, layout.py, mirror_files.py, outlived_rows.py,
-positions.py, and pipeline/apply/floors.py, adoption.py.
-"""
+"""Keys of every kind are found in real Parquet files: where they stand, and nowhere else."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,4 @@
-"""Tables whose protocol Sluice does not write: Spark merges them, or they are held by name.
-
-Covers pipeline/tables/delta/table_format.py.
-"""
+"""Tables whose protocol Sluice does not write: Spark merges them, or they are held by name."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""A row that came without some values has those that it had, or holds its table; never NULL.
-
-Covers pipeline/apply/partial_rows.py, made_whole.py; pipeline/tables/delta/peek.py.
-"""
+"""A row that came without some values has those that it had, or holds its table; never NULL."""
 
 import json
 import random

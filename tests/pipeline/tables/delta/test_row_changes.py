@@ -1,7 +1,4 @@
-"""What commits did to rows, put together again, is the mirror; of Delta and of the examples.
-
-Covers pipeline/apply/row_changes.py and pipeline/tables/delta/row_changes.py.
-"""
+"""What commits did to rows, put together again, is the mirror; of Delta and of the examples."""
 
 from dataclasses import replace
 from datetime import date, timedelta

@@ -1,8 +1,4 @@
-"""Spark merges, and nobody notes it: the service dies, hears no answer, or another was quicker.
-
-Covers pipeline/tables/delta/spark_merge.py.  Whatever happens between two of a turn's commits,
-each batch is merged by one of them, and told once by each process that lives.
-"""
+"""Spark merges, and nobody notes it: the service dies, hears no answer, or another was quicker."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""One contract for both writers of a mirror: what ours does by vectors, Spark's MERGE does too.
-
-Covers pipeline/tables/delta/spark_merge.py, spark_look.py, spark_sql.py.
-"""
+"""One contract for both writers of a mirror: what ours does by vectors, Spark's MERGE does too."""
 
 import base64
 import math

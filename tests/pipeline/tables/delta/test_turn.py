@@ -1,7 +1,4 @@
-"""What a turn comes to, by our own writer.
-
-Covers pipeline/apply/turn.py.
-"""
+"""What a turn comes to, by our own writer."""
 
 import os
 import pickle

@@ -1,7 +1,4 @@
-"""New files, vectors beside old ones, and files written anew, as other readers see them.
-
-Covers pipeline/tables/delta/write.py, data_file.py, rewrite.py, and pipeline/apply/fills.py.
-"""
+"""New files, vectors beside old ones, and files written anew, as other readers see them."""
 
 from dataclasses import replace
 from pathlib import Path
