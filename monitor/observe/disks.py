@@ -24,14 +24,14 @@ class Disks:
         return tuple(self._look())
 
     def _look(self) -> Iterator[DiskView]:
-        for name, place in self.places.items():
-            there = next((one for one in (place, *place.parents) if one.exists()), None)
+        for name, path in self.places.items():
+            there = next((one for one in (path, *path.parents) if one.exists()), None)
             if there is None:
                 continue
             with suppress(OSError):
                 told = os.statvfs(there)
                 size, free = told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
-                yield DiskView(name, str(place), size, free, self.settings.needed(size))
+                yield DiskView(name, str(path), size, free, self.settings.needed(size))
 
 
 def places(store: str, lake: str) -> dict[str, Path]:

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import KafkaError as ConfluentError
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.transports.gathering import Gathering
@@ -193,11 +195,11 @@ class _Assigned:
     def _aim(self) -> None:
         """Assign, then seek: only a seek has the leader's epoch compared with the log's."""
         ranges = [cursor.range for cursor in self._cursors]
-        self._client.assign([TopicPartition(r.topic, r.partition, r.first) for r in ranges])
+        self._client.assign([ConfluentPartition(r.topic, r.partition, r.first) for r in ranges])
         for one in ranges:
             if one.leader_epoch >= 0:
                 self._client.seek(
-                    TopicPartition(
+                    ConfluentPartition(
                         one.topic, one.partition, one.first, leader_epoch=one.leader_epoch
                     )
                 )
@@ -211,7 +213,7 @@ class _Assigned:
     def _guess(self) -> int:
         return max(c.range.expected // (c.range.until - c.range.first) for c in self._cursors)
 
-    def _hear(self, error: KafkaError) -> None:
+    def _hear(self, error: ConfluentError) -> None:
         self._said.setdefault(error.str())
         if len(self._said) > REASONS:
             del self._said[next(iter(self._said))]
@@ -221,7 +223,7 @@ class _Assigned:
             error, place = message.error(), (message.topic() or "", _number(message.partition()))
             if error is None:
                 continue
-            if error.code() == KafkaError._PARTITION_EOF:
+            if error.code() == ConfluentError._PARTITION_EOF:
                 if place in self._left:
                     self._left[place].reach(_number(message.offset()))
             elif place[0]:
@@ -271,7 +273,7 @@ class _Assigned:
             raise UnreachableError(self._complaint())
         if self._left and done:
             with _translated():
-                self._client.pause([TopicPartition(*place) for place in done])
+                self._client.pause([ConfluentPartition(*place) for place in done])
 
     def _complaint(self) -> str:
         one = next(iter(self._left.values()))
@@ -283,7 +285,7 @@ class _Assigned:
         )
 
 
-def _client(settings: Mapping[str, str], hear: Callable[[KafkaError], None]) -> Consumer:
+def _client(settings: Mapping[str, str], hear: Callable[[ConfluentError], None]) -> Consumer:
     try:
         return Consumer({**settings, **OURS, "error_cb": hear})
     except KafkaException as error:

@@ -44,7 +44,7 @@ class Layout:
         """Rows as a file has them, of the columns that it has, under the table's names."""
         pairs = zip(self.physical, self.schema, strict=True)
         fields = {physical.name: own for physical, own in pairs}
-        known = [field.name for field in rows.schema if field.name in fields]
+        known = [one.name for one in rows.schema if one.name in fields]
         return _renamed(rows.select(known), pa.schema([fields[name] for name in known]))
 
 
@@ -54,7 +54,7 @@ def leaves(schema: pa.Schema) -> dict[Path, int]:
     What is inside lists and maps is counted, and has no path.
     """
     found: dict[Path, int] = {}
-    for number, path in enumerate(path for field in schema for path in _below(field, ())):
+    for number, path in enumerate(path for one in schema for path in _below(one, ())):
         if path is not None:
             found[path] = number
     return found
@@ -75,13 +75,13 @@ def _below(field: pa.Field, above: Path | None) -> Iterator[Path | None]:
 def _renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Give columns other names, inside structs too: a cast would look for equal ones in vain."""
     columns = []
-    for column, field in zip(rows.columns, schema, strict=True):
-        kind = _named(column.type, field.type)
+    for column, one in zip(rows.columns, schema, strict=True):
+        kind = _named(column.type, one.type)
         chunks = [chunk.view(kind) for chunk in column.chunks]
         columns.append(column if column.type.equals(kind) else pa.chunked_array(chunks, kind))
     fields = [
-        pa.field(field.name, column.type, field.nullable, field.metadata)
-        for field, column in zip(schema, columns, strict=True)
+        pa.field(one.name, column.type, one.nullable, one.metadata)
+        for one, column in zip(schema, columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 

@@ -89,16 +89,14 @@ def fitting(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         HeldError: ``schema``, a value does not fit its column's new type.
     """
     columns = []
-    for field in schema:
-        there = field.name in rows.column_names
+    for one in schema:
+        there = one.name in rows.column_names
         try:
-            columns.append(
-                rows[field.name].cast(field.type) if there else _nulls(len(rows), field.type)
-            )
+            columns.append(rows[one.name].cast(one.type) if there else _nulls(len(rows), one.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            detail = f"{name}: column {field.name} does not become {field.type}: {error}"
+            detail = f"{name}: column {one.name} does not become {one.type}: {error}"
             raise HeldError("schema", f"{detail}; rebuild the mirror") from error
-    fields = [pa.field(field.name, field.type) for field in schema]
+    fields = [pa.field(one.name, one.type) for one in schema]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
