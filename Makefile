@@ -48,7 +48,7 @@ setup: .venv/.locked build/jars/.locked
 	touch $@
 
 build/jars/.locked: jars.lock .venv/.locked
-	$(BIN)/python -m pipeline.jars
+	$(BIN)/python -m pipeline.spark.jars
 	touch $@
 
 demo: libraries setup

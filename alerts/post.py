@@ -17,9 +17,8 @@ from typing import Any, Self
 import httpx
 
 from alerts.outbox import BusyError, RefusedError
-from pipeline.authorities import is_loopback, vouched
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.settings import TlsSettings
+from pipeline.settings import TlsSettings, is_loopback, vouched
 from pipeline.tls import verification
 
 _SYSTEM = TlsSettings()

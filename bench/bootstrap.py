@@ -34,13 +34,13 @@ from demo.beside import beside
 from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
-from pipeline import jars
+from pipeline.backfill_state import WishedReread
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
-from pipeline.rereads import WishedReread
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.spark import jars
 from pipeline.start import open_lane
 
 WANTED = 0.8

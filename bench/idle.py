@@ -26,8 +26,8 @@ from bench.kit.service import FakeLake, Service
 from monitor.app import App
 from monitor.logs import configure
 from pipeline.apply.commits import Commit
+from pipeline.checkpoint import Mark
 from pipeline.lags.samples import MirrorPosition
-from pipeline.mark import Mark
 from pipeline.model import Shard
 from pipeline.tables.lake import Lake
 

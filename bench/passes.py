@@ -28,9 +28,9 @@ from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
 from bench.kit.spark import session, total
 from pipeline.apply.mirror_job import run as run_group
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark
+from pipeline.parallel import spread
 from pipeline.settings import PipelineSettings
-from pipeline.spread import spread
 
 PASS_WANTED = 120  # seconds
 FLAT_WANTED = 1.2  # times the first

@@ -29,7 +29,7 @@ from pipeline.landing.epoch_bounds import bounds
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, write
 from pipeline.model import Ordering, TopicPartition
-from pipeline.route import Router
+from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
 

@@ -12,11 +12,11 @@ from shlex import quote
 
 from checks.model import Outcome, Reason, Verdict
 from checks.pause import Pause
+from pipeline.checkpoint import Mark, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
-from pipeline.mark import Mark, Quarantine
 from pipeline.model import Missing, Ordering, Table
-from pipeline.report import SETTING, Gap, Hold, read_gap
+from pipeline.reports import SETTING, Gap, Hold, read_gap
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
 MOST_KEYS = 20  # a ruling names no more: one that names so many may have been cut off

@@ -11,10 +11,10 @@ from datetime import datetime
 
 from checks.evidence import Evidence
 from checks.model import Outcome, Verdict
+from pipeline.checkpoint import Lives
 from pipeline.clocks import ClockStep
 from pipeline.copy_position import CopyPosition
 from pipeline.lags.samples import MirrorPosition
-from pipeline.lives import Lives
 from pipeline.model import Fence, Stage, staged
 
 
@@ -43,8 +43,8 @@ class Ground:
 
     ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
     ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
-    of landing each batch was landed, as :attr:`pipeline.mark.Mark.lives`.  ``ruled`` is the newest
-    batch since which other rules send a shard to it that has no base there yet; -1 for none.
+    of landing each batch was landed, as :attr:`pipeline.checkpoint.Mark.lives`.  ``ruled`` is the
+    newest batch since which other rules send a shard to it that has no base there yet; -1 for none.
     ``copies`` tell where each copy stands that has answered, None if it has nothing of the table.
     """
 

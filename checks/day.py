@@ -6,7 +6,7 @@ Days of 23 and 25 hours are right: an hour that comes twice has two beginnings.
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pipeline.cut import no_zone
+from pipeline.clocks import no_zone
 from pipeline.errors import ConfigError
 
 DAY = timedelta(days=1)

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from pipeline.aggregates import Moment, TimeSpan
 from pipeline.errors import ProofError
-from pipeline.tallies import Moment, TimeSpan
 
 DAY = timedelta(days=1)
 

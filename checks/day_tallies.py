@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from checks.day_spans import place, span_of
 from checks.world import ChangedRow, World
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.errors import ProofError
 from pipeline.model import Op, Shard, Table
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column
-from pipeline.schema.typed import typed
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column, arrow_type
 
 MOST_CHANGES = 50_000
 SECOND = timedelta(seconds=1)

@@ -6,10 +6,9 @@ from datetime import datetime
 
 from checks.evidence import Evidence
 from checks.model import Reason
+from pipeline.checkpoint import Lives, Mark
 from pipeline.image import Image, digest, lacking
 from pipeline.lags.samples import MirrorPosition, Samples
-from pipeline.lives import Lives
-from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Order, Table
 
 

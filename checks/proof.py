@@ -2,9 +2,10 @@
 
 The first heartbeat after the cut stands for it.  A batch covers that fence when the heartbeat is
 landed and W has passed the end offsets that were listed after the collector had acknowledged the
-fence's position (:meth:`pipeline.mark.Mark.covers`).  The mirror holds a batch when it is applied
-through it.  What was landed stays landed, so any batch remembered may serve.  An image is a version
-of the mirror, made of all below the fence that it names when a batch had covered that.  Pure.
+fence's position (:meth:`pipeline.checkpoint.Mark.covers`).  The mirror holds a batch when it is
+applied through it.  What was landed stays landed, so any batch remembered may serve.  An image is
+a version of the mirror, made of all below the fence that it names when a batch had covered that.
+Pure.
 """
 
 from bisect import bisect_left
@@ -16,10 +17,9 @@ from itertools import count
 from checks.evidence import Evidence
 from checks.image_proof import image_evidence, imageless
 from checks.model import Reason
-from pipeline.cut import first_fence
+from pipeline.checkpoint import Lives, Mark
+from pipeline.clocks import first_fence
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
-from pipeline.lives import Lives
-from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Shard, Stage, Table, TopicPartition
 
 UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why no heartbeat stands for the cut

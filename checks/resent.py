@@ -10,7 +10,7 @@ higher than all before.  Pure.
 from collections.abc import Iterable, Iterator
 
 from checks.model import Reason
-from pipeline.beats import BeatTrail
+from pipeline.heartbeats import BeatTrail
 from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Stage, Table
 

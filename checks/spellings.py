@@ -13,7 +13,7 @@ import pyarrow as pa
 from checks.world import LogKey, World
 from pipeline.formats.key import canonical, parse
 from pipeline.model import Shard, Table
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 
 
 def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.apply.mirror_side import MirrorSide, Range
-from pipeline.lake.seen import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
 from pipeline.model import Fence, Ordering, Shard, Table
-from pipeline.schema.column import Column, TableSchema
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan
+from pipeline.readings import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.schema.model import Column, TableSchema
 
 __all__ = [
     "ChangedRow",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo import unpack
-from pipeline import jars
+from pipeline.spark import jars
 
 
 @dataclass(frozen=True, slots=True)

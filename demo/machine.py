@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline import jars
 from pipeline.errors import ConfigError
+from pipeline.spark import jars
 
 JAVAS = (17, 21)  # what Spark 4.0 and Kafka 4.1 both run on
 DISK = 3 * 2**30  # bytes: servers, lake and logs of one demo

@@ -9,7 +9,7 @@ import httpx
 from demo import unpack
 from demo.daemon import Daemon
 from demo.web import LOCAL
-from pipeline import jars
+from pipeline.spark import jars
 
 START = timedelta(minutes=4)
 MAIN = "io.quarkus.runner.GeneratedMain"

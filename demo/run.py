@@ -20,8 +20,8 @@ from demo import machine
 from demo.story.play import play
 from demo.story.screen import Screen
 from demo.story.stage import Plot, Stage
-from pipeline import jars
 from pipeline.errors import ConfigError
+from pipeline.spark import jars
 
 HOME = jars.ROOT / "build" / "demo"
 SUMMARY = "summary.json"

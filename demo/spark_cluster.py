@@ -12,7 +12,7 @@ import pyspark
 
 from demo.daemon import Daemon
 from demo.ports import free_ports, listening
-from pipeline import jars
+from pipeline.spark import jars
 
 START = timedelta(minutes=4)
 HOME = Path(pyspark.__file__).parent

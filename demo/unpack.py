@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import jars
+from pipeline.spark import jars
 
 UNPACKED = jars.ROOT / "build" / "unpacked"
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.apply.adoption import Adoption
 from pipeline.apply.commits import Commit
 from pipeline.apply.decide import Found, leaves, stands
@@ -36,10 +37,9 @@ from pipeline.apply.turn_commit import turn_commit
 from pipeline.apply.validation import Occurrences, Search
 from pipeline.changelog.table import app
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
-from pipeline.lake.seen import LogKey
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Shard, Table
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
+from pipeline.readings import LogKey
 
 VERSIONS, ROWS = "versions", "rows"
 

@@ -58,14 +58,13 @@ from monitor.web.parts import ApiParts
 from monitor.web.trusted import Access
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveWord
-from pipeline.authorities import is_loopback
 from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
 from pipeline.copies.copy import CopyTarget
 from pipeline.copies.copying import Copying
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import UnreachableError
-from pipeline.report import Hold
-from pipeline.settings import SourceSettings
+from pipeline.reports import Hold
+from pipeline.settings import SourceSettings, is_loopback
 
 LOOK_AGE = timedelta(seconds=2)
 

@@ -13,8 +13,8 @@ from monitor.observe.assessor import RoundFacts
 from monitor.observe.channels import given_up_id
 from monitor.observe.sampler import Sampling
 from monitor.store.outbox import StoredOutbox
+from pipeline.checkpoint import Mark
 from pipeline.errors import UnreachableError
-from pipeline.mark import Mark
 from pipeline.model import Missing, Table
 
 

@@ -14,7 +14,7 @@ from checks.table_state import StateSince
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Stage, Table
-from pipeline.report import Hold, SparkWork
+from pipeline.reports import Hold, SparkWork
 from pipeline.sources.source import LogBacklog
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)

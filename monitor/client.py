@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from monitor.config.whereabouts import whereabouts
-from pipeline.authorities import vouched
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.settings import vouched
 
 PATIENCE = 30.0
 PROBLEM = "application/problem+json"

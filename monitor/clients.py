@@ -25,7 +25,7 @@ from pipeline.build import (
 from pipeline.errors import SluiceError
 from pipeline.lake.log_memory import LogMemory
 from pipeline.model import Table
-from pipeline.schema.reading import SchemaReading
+from pipeline.schema.history import SchemaReading
 from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.standards.table_standards import NO_STANDARDS, Standards

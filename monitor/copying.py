@@ -13,13 +13,13 @@ import structlog
 
 from monitor.config.copy_plan import CopyPlan
 from monitor.observe.sampler import Sampling
-from pipeline.apply.retries import Retries
 from pipeline.copies.copying import Copying
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lags.samples import Sample
 from pipeline.model import Table
-from pipeline.report import Hold
+from pipeline.reports import Hold
+from pipeline.retries import Retries
 
 log = structlog.get_logger(__name__)
 

@@ -35,13 +35,13 @@ from monitor.observe.service_state import ServiceState
 from monitor.observe.state_book import Found, StateBook, retired
 from monitor.observe.wanted import WantedTables
 from monitor.right_of_way import RightOfWay
-from pipeline.cut import day_end
+from pipeline.clocks import day_end
 from pipeline.errors import UnreachableError
 from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.lags.retention import Retention
 from pipeline.model import Hop, Missing, Stage, Table
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from pipeline.sources.source import LogBacklog
 
 AT_ONCE = timedelta()

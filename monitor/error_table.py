@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
 from pipeline.formats.format import OPTIONAL, Format, Schemas
 from pipeline.formats.message_text import MessageText, PlainText
 from pipeline.lake.log_errors import ErrorRow
-from pipeline.mark import Mark
 from pipeline.model import Op
 from pipeline.registry import SchemaRegistry, decoded
 from pipeline.resubmissions import Resubmission, place_of, raw_message

@@ -25,7 +25,6 @@ from monitor.unasked import (
     schema_registry,
     server,
 )
-from pipeline import jars
 from pipeline.build import (
     collection_scope,
     every_topic,
@@ -41,10 +40,10 @@ from pipeline.finding import NOTE, REFUSE, WARN, Finding
 from pipeline.lake import entries
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Ordering, ShardId
-from pipeline.route import Router
-from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.settings import PipelineSettings, Router, SourceSettings
 from pipeline.sources.scope import ExaminationScope, FoldedTable
 from pipeline.sources.source import Source
+from pipeline.spark import jars
 from pipeline.topics.settings import TopicFacts, require_told
 from pipeline.transports.transport import Transport
 

@@ -18,7 +18,7 @@ from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.wanted import WantedTables
 from monitor.stage_questions import refusal
-from pipeline.cut import cut as parse_cut
+from pipeline.clocks import cut as parse_cut
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
 

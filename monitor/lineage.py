@@ -8,9 +8,8 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.lineage import ColumnLink, columns_of_before, links, links_of_tables
 from pipeline.changelog.table import app
 from pipeline.errors import UnknownNameError
-from pipeline.route import Router
-from pipeline.schema.reading import SchemaReading
-from pipeline.settings import TableRule
+from pipeline.schema.history import SchemaReading
+from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
 

@@ -13,11 +13,11 @@ from decimal import Decimal, InvalidOperation
 from shlex import quote
 
 from checks.model import Verdict
+from pipeline.backfill_state import RowsWished, WishedKey, WishedRange
 from pipeline.errors import ConfigError
 from pipeline.formats.key import canonical
 from pipeline.model import Shard, Table
-from pipeline.rereads import RowsWished, WishedKey, WishedRange
-from pipeline.schema.column import Column
+from pipeline.schema.model import Column
 from pipeline.sources.condition import Condition, require_known, values_in
 
 NAMING = ("range_counts", "max_id", "offset_keys")

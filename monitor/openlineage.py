@@ -26,7 +26,7 @@ from pipeline.apply.lineage import ColumnLink
 from pipeline.build import source_kind
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Shard
-from pipeline.report import Applied
+from pipeline.reports import Applied
 from pipeline.settings import SourceSettings
 
 MOST = 10_000  # turns that wait

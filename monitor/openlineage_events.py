@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pipeline.apply.lineage import ColumnLink
 from pipeline.model import Shard
-from pipeline.report import Applied
+from pipeline.reports import Applied
 
 SPEC = "https://openlineage.io/spec"
 PRODUCER = "urn:sluice"

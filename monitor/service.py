@@ -19,8 +19,8 @@ from monitor.spark.supervise import COMMAND
 from monitor.store.store import ServiceStore
 from monitor.web.server import HttpServer, raise_open_files
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
-from pipeline.lake.lease import RENEWED_EVERY, Holder, Lease
 from pipeline.lake.store import open_store
+from pipeline.lease import RENEWED_EVERY, Holder, Lease
 
 REMEMBERED = timedelta(days=40)
 SPARK_PATIENCE = timedelta(seconds=8)

@@ -15,10 +15,10 @@ from pipeline.collectors.stream import CollectedStream
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
 from pipeline.formats.message_text import MessageText, PlainText
-from pipeline.options import filled
+from pipeline.plugins import filled
 from pipeline.registry import SchemaRegistry
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.reading import SchemaReading
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import Dialect
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.arrivals import SourceArrivals
 from pipeline.sources.row_reader import RowReader

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.cut import no_zone
+from pipeline.clocks import no_zone
 from pipeline.durations import FORM
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")

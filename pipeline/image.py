@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark
 from pipeline.model import Fence, Order, Shard, Table
 from pipeline.sources.positions import place
 

@@ -1,12 +1,53 @@
-"""Files that come with the program but are not Python: jars.lock, documentation, dashboards.
+"""Finds what is installed with Sluice: its data files, and the packages of its extras.
 
-A checkout has them at its root.  A wheel has them as data files, which an installation puts below
-`share/sluice` of the environment.
+Data files are `jars.lock`, the documentation and the dashboards. A checkout has them at its
+root. A wheel installs them as data files below `share/sluice` of the environment.
+
+Packages that only one feature needs belong to an extra. They are listed by their import names.
+A component that needs one asks here when the config names it. A missing package of a plug-in is
+reported when its import fails.
 """
 
 import os
 import sysconfig
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+
+from pipeline.errors import ConfigError
+
+EXTRAS: Mapping[str, str] = {
+    "great_expectations": "expectations",
+    "phonenumbers": "plaintext",
+    "stdnum": "plaintext",
+    "psycopg": "postgres",
+    "redis": "redis",
+    "obstore": "s3",
+}
+
+
+def is_installed(package: str) -> bool:
+    """Whether *package* can be imported; it is not."""
+    return find_spec(package) is not None
+
+
+def require(package: str) -> None:
+    """Return only if *package*, one of an extra, is installed.
+
+    Raises:
+        ConfigError: it is not; the message has the command that installs it.
+    """
+    if not is_installed(package):
+        raise ConfigError(fix(package))
+
+
+def fix(package: str) -> str:
+    """What is said of *package* where it is missing; empty if no extra has it."""
+    package = package.partition(".")[0]
+    if package not in EXTRAS:
+        return ""
+    return f"needs the package {package}; run `pip install 'sluice[{EXTRAS[package]}]'`"
+
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 

@@ -21,17 +21,16 @@ from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.checkpoint import Mark, is_set_back
 from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
-from pipeline.lives import is_set_back
-from pipeline.mark import Mark
-from pipeline.report import Applied, Landed, SparkWork
+from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.reread.preview import Previews
 from pipeline.reread.rounds import Rereading
-from pipeline.rereads import RereadState, WishedReread
 from pipeline.resubmissions import Resubmission
-from pipeline.spark import JobCounts
+from pipeline.spark.session import JobCounts
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 

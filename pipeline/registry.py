@@ -17,10 +17,9 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from pipeline.authorities import without_login
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
-from pipeline.settings import RegistrySettings
+from pipeline.settings import RegistrySettings, without_login
 from pipeline.tls import tls_faults, verification
 
 NOT_THERE = 40403

@@ -9,7 +9,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline import jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.mirror_job import Group, TurnOutcome
@@ -31,6 +30,7 @@ from pipeline.build import (
     readings,
 )
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
+from pipeline.checkpoint import Mark
 from pipeline.collectors.mirrored import behind_mirror
 from pipeline.lake import entries
 from pipeline.lake.store import open_store
@@ -39,18 +39,16 @@ from pipeline.landing.source_feed import Describe, Feed
 from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
-from pipeline.mark import Mark
 from pipeline.model import Ordering, Table
+from pipeline.parallel import spread
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.preview import Previews
 from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.route import Router
-from pipeline.settings import PipelineSettings, SourceSettings, TableRule
-from pipeline.spark import JobCounts, described, open_session
-from pipeline.spread import spread
+from pipeline.settings import PipelineSettings, Router, SourceSettings, TableRule
+from pipeline.spark import jars
+from pipeline.spark.session import JobCounts, described, open_session, require_alike
 from pipeline.standards.table_standards import Standards
-from pipeline.workers import require_alike
 
 
 def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane:

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from urllib.parse import urlsplit
 
-from pipeline.authorities import needs_tls, vouched
 from pipeline.errors import ConfigError
-from pipeline.settings import TlsSettings
+from pipeline.settings import TlsSettings, needs_tls, vouched
 
 FILES = ("ca", "certificate", "key")
 

@@ -27,9 +27,9 @@ from demo.postgres import Postgres
 from demo.redis import Redis
 from demo.s3 import S3
 from demo.servers import Servers
-from pipeline import jars
 from pipeline.settings import PipelineSettings
-from pipeline.spark import open_session
+from pipeline.spark import jars
+from pipeline.spark.session import open_session
 from tests.pipeline.hanging import Hanging
 
 FOLDER = jars.ROOT / "build" / "tests"

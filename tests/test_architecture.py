@@ -85,7 +85,7 @@ THEIRS = {
     "pipeline/formats/simple_binlog.py",
     "pipeline/collectors/connect/",
 }
-OF_THE_LAKE = ("pipeline.lake.store", "pipeline.lake.seen")
+OF_THE_LAKE = ("pipeline.lake.store", "pipeline.readings")
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 JOINTS = re.compile(r"[\s\"']+")  # between the parts of one text
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}

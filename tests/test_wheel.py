@@ -24,9 +24,9 @@ from demo.daemon import Daemon
 from demo.ports import free_ports
 from demo.servers import Servers
 from demo.web import LOCAL
-from pipeline import jars
 from pipeline.errors import UnreachableError
-from pipeline.extras import EXTRAS
+from pipeline.installed import EXTRAS
+from pipeline.spark import jars
 
 PARTS = ("pipeline", "checks", "alerts", "monitor", "demo", "bench", "tests", "docs", "grafana")
 NAME = "depot"
@@ -84,7 +84,8 @@ def test_f180_an_installed_wheel_finds_its_data_outside_the_checkout(
     python = home / "bin" / "python"
     _run(_uv(), "pip", "install", "--python", str(python), "--no-deps", str(wheel), cwd=tmp_path)
     code = (
-        "from pipeline import installed, jars; from monitor.web.runbooks import link;"
+        "from pipeline import installed; from pipeline.spark import jars;"
+        "from monitor.web.runbooks import link;"
         "print(installed.is_checkout(), len(jars.locked()), link('lost.md'), jars.JARS)"
     )
 

@@ -24,15 +24,14 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp, app
+from pipeline.checkpoint import Mark
 from pipeline.lake.commit import commit
 from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import open_store
-from pipeline.mark import Mark
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
-from pipeline.report import Applied
-from pipeline.route import Router
+from pipeline.reports import Applied
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import PipelineSettings
+from pipeline.settings import PipelineSettings, Router
 from pipeline.tables.delta.growth import begun
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.delta.write import Target, write

@@ -8,16 +8,14 @@ from pyspark.sql import SparkSession
 
 from bench.kit.events import Stream
 from pipeline.build import dialect, open_format
-from pipeline.capture import Capture
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
-from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head
-from pipeline.route import Router
-from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.model import Acknowledged, Capture, Head
+from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
 from pipeline.start import Workers

@@ -18,9 +18,9 @@ from monitor.config.file import parse
 from monitor.service import REMEMBERED
 from monitor.store.store import ServiceStore
 from pipeline.apply.commits import Commit
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition
-from pipeline.mark import Epoch, Mark
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -31,7 +31,7 @@ from pipeline.model import (
     SourcePartition,
     TopicPartition,
 )
-from pipeline.schema.column import Column
+from pipeline.schema.model import Column
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.position import binlog_position

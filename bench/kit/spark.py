@@ -5,9 +5,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import jars
 from pipeline.settings import PipelineSettings
-from pipeline.spark import open_session
+from pipeline.spark import jars
+from pipeline.spark.session import open_session
 
 PLUG_INS = ("pipeline.formats.debezium_json", "pipeline.transports.consume")
 Sum = tuple[int, int]

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME
 from pipeline.formats import key
 from pipeline.model import Op, Order, Origin
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import lake_type
 

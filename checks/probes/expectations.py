@@ -15,7 +15,7 @@ from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
-from pipeline.extras import require
+from pipeline.installed import require
 from pipeline.model import Fence, Table
 
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")

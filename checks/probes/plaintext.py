@@ -17,7 +17,7 @@ from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
-from pipeline.extras import is_installed, require
+from pipeline.installed import is_installed, require
 from pipeline.model import Fence, Table
 
 ALL = "*"

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from pipeline.errors import UnreachableError
-from pipeline.report import SPARK_WORK
+from pipeline.reports import SPARK_WORK
 
 _ROWS = re.compile(r"(\d+) rows")
 _TIME = "%Y-%m-%dT%H:%M:%S.%f%Z"

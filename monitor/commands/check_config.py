@@ -10,7 +10,7 @@ from monitor.config.plug_ins import mistaken, unbuilt
 from monitor.config.text import located, mapping, read_text, refusal
 from monitor.config.warnings import exposed_files, warnings
 from monitor.terminal import say
-from pipeline import jars
+from pipeline.spark import jars
 
 
 @click.command("check-config")

@@ -20,7 +20,7 @@ def jars(repository: str) -> None:
     They are put into ~/.cache/sluice/jars; the environment variable SLUICE_JARS names another
     folder, which `sluice run` must be given as well.  What is there and right is not fetched again.
     """
-    from pipeline import jars as locked  # noqa: PLC0415  - help needs none of it
+    from pipeline.spark import jars as locked  # noqa: PLC0415  - help needs none of it
 
     count = locked.fetch(
         (locked.SPARK,), repository=repository, report=lambda line: say(line, err=True)

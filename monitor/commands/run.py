@@ -12,8 +12,8 @@ from monitor.config.text import located, read_text
 from monitor.config.warnings import warnings
 from monitor.logs import configure
 from monitor.terminal import say
-from pipeline import jars
 from pipeline.errors import ConfigError
+from pipeline.spark import jars
 
 
 @click.command("run")

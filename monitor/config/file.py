@@ -38,12 +38,7 @@ from monitor.config.serverless import NOWHERE, placed_nowhere
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.durations import PATTERN, with_durations
 from pipeline.faults import fault_lines
-from pipeline.settings import (
-    KafkaSecurity,
-    PublishRule,
-    SourceSettings,
-    is_spark_secret,
-)
+from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings, is_spark_secret
 from pipeline.tls import FILES, file_faults
 
 APART = ("probes", "channels", "invariants", "copies", "standards")  # of names of files

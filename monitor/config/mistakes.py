@@ -12,8 +12,14 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from monitor.config.model import Config, HttpSettings
-from pipeline.authorities import is_loopback, without_login
-from pipeline.settings import KafkaSecurity, SourceSettings, TableRule, TlsSettings
+from pipeline.settings import (
+    KafkaSecurity,
+    SourceSettings,
+    TableRule,
+    TlsSettings,
+    is_loopback,
+    without_login,
+)
 from pipeline.sources.limits import limits_of
 from pipeline.tls import tls_faults
 from pipeline.transports.security import contradictions

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from monitor.config.model import Config
 from monitor.config.text import placed
-from pipeline.authorities import without_login
-from pipeline.extras import fix, is_installed
+from pipeline.installed import fix, is_installed
+from pipeline.settings import without_login
 
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # as the lake's own
 HDFS = ("hdfs", "viewfs")

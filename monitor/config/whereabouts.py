@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from monitor.config.secret import expand, resolve
 from monitor.config.text import mapping, placed, read_text, refusal
-from pipeline.cut import no_zone
+from pipeline.clocks import no_zone
 
 HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # the model's defaults, by a test
 SECTIONS = ("http", "store", "time_zone")

@@ -28,11 +28,11 @@ from monitor.observe.sampler import Sampling
 from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign import foreign_hold
+from pipeline.checkpoint import Mark
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.lag import copied as lags_of_copy
-from pipeline.mark import Mark
 from pipeline.model import Missing, Order, Stage, Table
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from pipeline.settings import SourceSettings
 from pipeline.topics.naming import spelled
 

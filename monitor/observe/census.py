@@ -17,12 +17,12 @@ import structlog
 
 from checks.unproven import why_unproven
 from monitor.store.memory import CheckMemory
+from pipeline.checkpoint import Existence
 from pipeline.clocks import over
 from pipeline.errors import ProofError, SluiceError
-from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
+from pipeline.parallel import SideBySide
 from pipeline.settings import SourceSettings
-from pipeline.side_by_side import SideBySide
 from pipeline.sources.source import LogBacklog, SourceDescription
 
 CHECK = "census"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from pipeline.cut import day_end
+from pipeline.clocks import day_end
 from pipeline.image import DueCut, fence_of
 from pipeline.model import Fence
 

@@ -12,7 +12,7 @@ import structlog
 
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR, NOT_LANDED, Sampling
-from pipeline.mark import Mark, Snap
+from pipeline.checkpoint import Mark, Snap
 from pipeline.model import Missing, Shard, Table
 
 PATIENCE = timedelta(minutes=15)

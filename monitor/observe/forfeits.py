@@ -21,7 +21,7 @@ from pipeline.copy_position import CopyPosition
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.new_rules import RULES
 from pipeline.model import Missing
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 
 log = structlog.get_logger(__name__)
 

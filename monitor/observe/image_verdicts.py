@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from checks.blocks import Inputs
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Readiness
-from pipeline.cut import first_fence
+from pipeline.checkpoint import Mark
+from pipeline.clocks import first_fence
 from pipeline.lags.samples import Samples
-from pipeline.mark import Mark
 from pipeline.model import Missing, Order, Table
 from pipeline.sources.positions import place
 

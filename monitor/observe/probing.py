@@ -22,7 +22,7 @@ from monitor.observe.roster import Roster
 from monitor.store.verdicts import Verdicts
 from pipeline.clocks import over
 from pipeline.model import Table
-from pipeline.side_by_side import SideBySide
+from pipeline.parallel import SideBySide
 
 JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]

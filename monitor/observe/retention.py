@@ -13,14 +13,14 @@ import structlog
 from monitor.observe.census import CensusAnswer
 from monitor.observe.sampler import Sampling
 from pipeline.build import every_topic
+from pipeline.checkpoint import Mark
 from pipeline.clocks import over
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
 from pipeline.lags.retention import BacklogSample, Limit, Retention
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
+from pipeline.parallel import SideBySide
 from pipeline.settings import SourceSettings
-from pipeline.side_by_side import SideBySide
 from pipeline.topics.settings import TopicFacts, untold_text
 from pipeline.transports.transport import Transport
 

@@ -20,15 +20,13 @@ from zlib import crc32
 
 import structlog
 
+from pipeline.checkpoint import Existence, Mark, is_there, living_shards, source_of
 from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.living import is_there, living_shards
-from pipeline.mark import Existence, Mark, source_of
 from pipeline.model import Order, Shard, Table
-from pipeline.route import Router
-from pipeline.schema.column import Column
-from pipeline.settings import TableRule
-from pipeline.side_by_side import Answer, SideBySide
+from pipeline.parallel import Answer, SideBySide
+from pipeline.schema.model import Column
+from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 KEYS_AGAIN = timedelta(hours=1)

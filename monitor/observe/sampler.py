@@ -17,6 +17,7 @@ from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
 from pipeline.apply.foreign import Intrusion
 from pipeline.build import every_topic
+from pipeline.checkpoint import Mark, is_set_back
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.copy_position import CopyPosition
@@ -32,11 +33,9 @@ from pipeline.lags.samples import (
     extended,
     step,
 )
-from pipeline.lives import is_set_back
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Table
+from pipeline.parallel import Answer, SideBySide
 from pipeline.settings import SourceSettings
-from pipeline.side_by_side import Answer, SideBySide
 from pipeline.sources.positions import reaches
 
 FEWEST = 500  # mirrors at rest that a round looks at

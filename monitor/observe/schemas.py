@@ -7,9 +7,9 @@ from pipeline.apply.catalog import Catalog
 from pipeline.changelog.table import app
 from pipeline.lake.log_reader import LogReader
 from pipeline.model import Shard
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
-from pipeline.schema.reading import SchemaReading
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import TableSchema
+from pipeline.settings import Router
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from monitor.spark.supervise import Supervisor
 from monitor.store.rereads import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Origin
-from pipeline.report import SparkWork
+from pipeline.reports import SparkWork
 
 DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")

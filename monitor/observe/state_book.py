@@ -10,11 +10,10 @@ from checks.blocks import Inputs, blocks
 from checks.table_state import StateSince, TableFacts, TableState, state_of
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR
+from pipeline.checkpoint import Mark, is_there, source_of
 from pipeline.errors import UnreachableError
-from pipeline.living import is_there
-from pipeline.mark import Mark, source_of
 from pipeline.model import Missing, Shard
-from pipeline.route import Router
+from pipeline.settings import Router
 
 Found = tuple[TableState, str]
 log = structlog.get_logger(__name__)

@@ -23,15 +23,15 @@ from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.schemas import Schemas
 from monitor.store.memory import CheckMemory
-from pipeline.cut import first_fence
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
+from pipeline.checkpoint import Lives
+from pipeline.clocks import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch
 from pipeline.lake.log_reader import LogReader
-from pipeline.lake.seen import NO_BASES, ShardBase
-from pipeline.lives import Lives
 from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Table
-from pipeline.schema.column import Column, TableSchema
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan
+from pipeline.readings import NO_BASES, ShardBase
+from pipeline.schema.model import Column, TableSchema
 
 
 class MirrorOpener(Protocol):

@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 
 LATE = re.compile(r"(?:^|_)(?:log|logs|history|archive|audit|backup|bak|old|tmp|temp)(?:_|\d|$)")
 USUAL = TableRule(shards=".*")

@@ -20,7 +20,7 @@ from monitor.store.resubmissions import Resubmissions
 from pipeline.archive import ArchiveWord
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
-from pipeline.report import Applied, Hold, Landed, SparkWork
+from pipeline.reports import Applied, Hold, Landed, SparkWork
 
 AT_A_STRETCH = 10  # batches that are landed without a pause, while each was full
 DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)

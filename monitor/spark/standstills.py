@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.store.holds import Holds
-from pipeline.report import Applied, Gap, Hold, Landed
+from pipeline.reports import Applied, Gap, Hold, Landed
 
 
 @dataclass(eq=False)

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import (
     ConfigError,
     FormatError,
@@ -24,8 +25,7 @@ from pipeline.errors import (
 from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.invariants import finder as invariants
-from pipeline.report import Applied, Landed, SparkWork
-from pipeline.rereads import RereadState, WishedReread
+from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 from pipeline.standards import finder as standards

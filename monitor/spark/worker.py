@@ -35,11 +35,11 @@ from monitor.spark.wire import (
 )
 from pipeline.apply.written_images import Manifest
 from pipeline.archive import ArchiveWord
+from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import SluiceError
 from pipeline.finding import Finding
 from pipeline.image import DueCut
-from pipeline.report import Applied, Landed, SparkWork
-from pipeline.rereads import RereadState, WishedReread
+from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 

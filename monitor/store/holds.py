@@ -9,7 +9,7 @@ from sqlalchemy import Row, delete, insert, select
 
 from monitor.store.database import Database, stored_text
 from monitor.store.schema import standstills
-from pipeline.report import Gap, Hold
+from pipeline.reports import Gap, Hold
 
 GAP, HOLD = "gap", "hold"
 

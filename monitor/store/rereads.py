@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import rereads
+from pipeline.backfill_state import RereadState, RowsWished, WishedReread
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
-from pipeline.rereads import RereadState, RowsWished, WishedReread
 
 KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
 """The verb that asks for it."""

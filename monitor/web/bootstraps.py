@@ -15,9 +15,9 @@ from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Rate, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
+from pipeline.backfill_state import Preview
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Shard
-from pipeline.rereads import Preview
 
 REREAD_ROUTES = APIRouter(prefix="/v1")
 

@@ -26,7 +26,7 @@ from monitor.web.image_metrics import IMAGE_METRICS
 from monitor.web.metric import Metric, Row
 from pipeline.lags.lag import MOVING
 from pipeline.model import Missing
-from pipeline.report import SPARK_WORK, SparkWork
+from pipeline.reports import SPARK_WORK, SparkWork
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OLD = timedelta(seconds=10)

@@ -18,9 +18,9 @@ from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bootstraps import backfills, meant
 from monitor.web.bounds import Line, Rate, Text, Word
 from monitor.web.parts import ApiParts, Parts
+from pipeline.backfill_state import RowsWished
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Table
-from pipeline.rereads import RowsWished
 from pipeline.sources.condition import parsed
 
 REPAIR_ROUTES = APIRouter(prefix="/v1")

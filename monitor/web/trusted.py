@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from pipeline.authorities import address_of, is_loopback
+from pipeline.settings import address_of, is_loopback
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"", "none", "same-origin"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.apply.commits import Commit
 from pipeline.model import Account
-from pipeline.report import Hold
+from pipeline.reports import Hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from pipeline.errors import HeldError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Origin
-from pipeline.schema.column import Column
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
 
 _ALL_LANDED = (2**62, 0, 0)
 _COLUMNS = ("at", "before", "source", "shard", "order", "origin", "tx")

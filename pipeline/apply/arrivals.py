@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.apply.moved_rows import RowMove
+from pipeline.checkpoint import Mark
 from pipeline.clocks import over
 from pipeline.errors import HeldError
-from pipeline.mark import Mark
 
 PATIENCE = timedelta(minutes=5)
 

@@ -10,18 +10,23 @@ from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.moved_rows import FormerName, RowMove
 from pipeline.apply.odd_standards import refuse_odd
+from pipeline.checkpoint import Mark
 from pipeline.errors import FormatError, HeldError
-from pipeline.mark import Mark
 from pipeline.model import Order, Shard, ShardId, Table
-from pipeline.route import Router
-from pipeline.schema.births import Step, births
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.effect import BaseNeeded
-from pipeline.schema.evolution import Incompatible, merge
-from pipeline.schema.history import History, SchemaChange
-from pipeline.schema.pending import EMPTIED, Asked, Gone, MovedRows, PendingStatements
-from pipeline.schema.reading import SchemaReading
-from pipeline.schema.schema_change import Told
+from pipeline.schema.history import (
+    EMPTIED,
+    Asked,
+    Gone,
+    History,
+    MovedRows,
+    PendingStatements,
+    SchemaChange,
+    SchemaReading,
+    Step,
+    births,
+)
+from pipeline.schema.model import BaseNeeded, Column, Incompatible, TableSchema, Told, merge
+from pipeline.settings import Router
 from pipeline.standards.column import default_of, written
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 

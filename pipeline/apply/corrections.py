@@ -28,9 +28,9 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts
 from pipeline.changelog.slices import APPLIED_COLUMNS, WantedBatches, read
 from pipeline.changelog.table import DROPPED
+from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError
 from pipeline.image import Image
-from pipeline.mark import Mark
 from pipeline.model import Op, Order, Shard, Table
 
 REFUSED = "image_uncorrected"

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pipeline.clocks import over
 from pipeline.model import Table
-from pipeline.report import Applied
+from pipeline.reports import Applied
 from pipeline.settings import PipelineSettings
 
 

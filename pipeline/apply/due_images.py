@@ -15,10 +15,10 @@ import structlog
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_snapshot import batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
+from pipeline.checkpoint import Mark
 from pipeline.image import DueCut, Image, digest, lacking, positions
-from pipeline.mark import Mark
 from pipeline.model import Order, Shard, Table
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.provenance import Mask, Owned, above, ranked, same
+from pipeline.checkpoint import Mark
 from pipeline.image import Image
-from pipeline.mark import Mark
 from pipeline.model import Order, Origin, Shard, Table
 
 Floors = Mapping[Shard, Order]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.apply.commits import Commit, FileState
 from pipeline.changelog.table import APPS
-from pipeline.report import Hold
+from pipeline.reports import Hold
 
 _WAIVER = "foreign_write:"
 _VERSION = re.compile(r"[0-9]{1,18}")

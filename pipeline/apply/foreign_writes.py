@@ -19,10 +19,9 @@ from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Known, accepted, foreign_hold, judge, unread_hold
 from pipeline.apply.mirror_snapshot import MirrorSnapshot
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.refusal import Refusal
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Account
-from pipeline.report import Hold
+from pipeline.reports import Hold, Refusal
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
 _FAR = 1_000  # commits that are searched for the account of a turn

@@ -22,8 +22,8 @@ from pipeline.changelog.scan import Part, scan
 from pipeline.invariants.invariant import LandedDay
 from pipeline.lake.store import open_store
 from pipeline.model import Op
-from pipeline.schema.column import Column
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
 
 DAYS = 7  # before the one that is asked of
 FILES = 65_536  # of which days are remembered, of all tables together

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pipeline.apply.catalog import Catalog
-from pipeline.lives import Lives
-from pipeline.mark import Mark, source_of
-from pipeline.report import SETTING, read_gap
+from pipeline.checkpoint import Lives, Mark, source_of
+from pipeline.reports import SETTING, read_gap
 
 
 @dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror

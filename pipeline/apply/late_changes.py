@@ -16,8 +16,8 @@ from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.provenance import plain
 from pipeline.image import Image, LateChanges
 from pipeline.model import Op, Order
-from pipeline.schema.column import Column
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
 
 UNKNOWN_DAY = ""
 ACTING = (*ROW_OPS, Op.TRUNCATE, Op.SETTLE)

@@ -8,11 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.moved_rows import RowMove
+from pipeline.checkpoint import ALWAYS, Mark, is_there
 from pipeline.errors import HeldError
-from pipeline.living import is_there
-from pipeline.mark import Mark
 from pipeline.model import Table
-from pipeline.row_standards import ALWAYS
 
 
 def require_landed(

@@ -20,7 +20,6 @@ from pipeline.apply.landed_archives import LandedArchives
 from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
-from pipeline.apply.refusal import Refusal
 from pipeline.apply.rest_of_bases import BaseRest
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
@@ -31,7 +30,8 @@ from pipeline.errors import SluiceError
 from pipeline.image import Image, LateChanges
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
-from pipeline.schema.column import Column
+from pipeline.reports import Refusal
+from pipeline.schema.model import Column
 
 S = TypeVar("S")  # a mirror as of one version, as its format tells it
 DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pipeline.lake.seen import LogKey
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.model import Shard
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan
+from pipeline.readings import LogKey
 
 Range = tuple[int, int]
 """Ids, half open: ``(low, high)`` holds ``low`` and not ``high``."""

@@ -123,7 +123,7 @@ def told_standards(snapshot: MirrorSnapshot | None, digest: str) -> dict[str, st
 
 
 def life_of(snapshot: MirrorSnapshot) -> int | None:
-    """The life of landing whose batch was applied last; see :mod:`pipeline.lives`."""
+    """The life of landing whose batch was applied last; see :mod:`pipeline.checkpoint`."""
     text = snapshot.remembered.get(LIFE)
     return None if text is None else int(text)
 

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of, life_of
 from pipeline.apply.table_format import TableFormat
+from pipeline.checkpoint import Lives
 from pipeline.errors import HeldError
-from pipeline.lives import Lives
 from pipeline.settings import PipelineSettings
 
 S = TypeVar("S", bound=MirrorSnapshot)

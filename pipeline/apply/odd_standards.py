@@ -2,7 +2,7 @@
 
 from pipeline.errors import HeldError
 from pipeline.model import Table
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 from pipeline.standards.table_standards import TableStandards
 
 

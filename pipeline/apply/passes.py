@@ -23,8 +23,6 @@ from pipeline.apply.late_changes import marked
 from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, run
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.refusal import Refusal
-from pipeline.apply.retries import Retries
 from pipeline.apply.spread_turns import Run, SpreadTurns
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.turn import Turn, Written
@@ -32,12 +30,12 @@ from pipeline.apply.turn_jobs import PendingFiles, TurnJobs
 from pipeline.apply.untold_turns import UntoldTurns
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.checkpoint import Mark, living_tables
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
-from pipeline.living import living_tables
-from pipeline.mark import Mark
 from pipeline.model import Account, Table
-from pipeline.report import Applied, Hold
+from pipeline.reports import Applied, Hold, Refusal
+from pipeline.retries import Retries
 from pipeline.settings import PipelineSettings
 
 MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late

@@ -25,8 +25,8 @@ from pipeline.errors import HeldError
 from pipeline.invariants.alike import numbered
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Table
-from pipeline.schema.column import Column
-from pipeline.schema.typed import arrow_type, typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column, arrow_type
 
 S = TypeVar("S")  # a mirror as of one version, as its format tells it
 

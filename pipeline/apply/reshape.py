@@ -20,9 +20,7 @@ from pipeline.apply.mirror_snapshot import (
 from pipeline.apply.provenance import META, SLUICE
 from pipeline.errors import HeldError
 from pipeline.model import Order, Shard, Table
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.evolution import Compatible, Incompatible, compare
+from pipeline.schema.model import Column, Compatible, Incompatible, TableSchema, arrow_type, compare
 from pipeline.standards.column import StandardColumn, default_of
 
 Find = Callable[[str, Order], TableSchema | None]

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pipeline.apply.partial_rows import is_partial, leaving
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import WantedBatches
+from pipeline.checkpoint import Mark
 from pipeline.lake.store import open_store
-from pipeline.mark import Mark
 from pipeline.model import Op, Table
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import structlog
 
 from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, grouped, run
-from pipeline.apply.refusal import Refusal
 from pipeline.changelog.slices import TableRows
 from pipeline.errors import SluiceError, UnreachableError
+from pipeline.reports import Refusal
 
 HERE = 100_000  # rows that are read in this process; more are worth a Spark job
 HERE_MIRRORS = 24

@@ -41,8 +41,8 @@ from pipeline.apply.references import ReferredTable, Searches, standing
 from pipeline.apply.validation import DecidedSlice, Demands, require_valid
 from pipeline.errors import HeldError
 from pipeline.model import Account, Op, Order, Origin, Shard, Table
-from pipeline.schema.column import Column
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
 
 S = TypeVar("S")  # a mirror as of one version, as its format tells it
 W = TypeVar("W")  # what a turn leaves for its commit

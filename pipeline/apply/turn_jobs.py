@@ -40,11 +40,10 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED
+from pipeline.checkpoint import Mark, is_there
 from pipeline.errors import HeldError
 from pipeline.image import Image
 from pipeline.invariants.invariant import Recalling, Referring
-from pipeline.living import is_there
-from pipeline.mark import Mark
 from pipeline.model import Op, Table
 from pipeline.settings import PipelineSettings
 

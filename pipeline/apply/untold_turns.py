@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.report import Applied
+from pipeline.reports import Applied
 
 
 @dataclass(eq=False)

@@ -14,8 +14,8 @@ from pipeline.apply.table_format import Chores
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.cleaning_times import CleaningTimes
 from pipeline.changelog.upkeep import LogUpkeep
+from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.mark import Mark
 from pipeline.settings import PipelineSettings
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)

@@ -25,8 +25,8 @@ from pipeline.apply.provenance import Integers, Mask, Owned, owned, plain, rank
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay
 from pipeline.model import Op, Order, Shard, Table
-from pipeline.schema.column import Column
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
 
 FIRST_KEYS = 5
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})@([0-9a-f]{8})")

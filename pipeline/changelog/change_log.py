@@ -14,12 +14,12 @@ from pipeline.changelog.marks import MarkReader
 from pipeline.changelog.scan import Part, order_ends, overlap, parts, scan
 from pipeline.changelog.sorted_file import PARTITION
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
+from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError, LostRaceError, ProofError
 from pipeline.lake.commit import commit, create
 from pipeline.lake.entries import Action
 from pipeline.lake.log import ActiveFile, Snapshot, load
 from pipeline.lake.store import Store
-from pipeline.mark import Mark
 from pipeline.model import Op, Order
 
 EVERY_OP = tuple(Op)

@@ -7,8 +7,8 @@ the newest full text on must be there, once.  Pure.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.checkpoint import FULL_EVERY, Mark, MarkDelta
 from pipeline.errors import HeldError
-from pipeline.mark import FULL_EVERY, Mark, MarkDelta
 
 Texts = Sequence[tuple[int, str]]
 

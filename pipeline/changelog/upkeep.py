@@ -14,18 +14,16 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.cleaning_times import CleaningTimes
 from pipeline.changelog.sorted_file import PARTITION
 from pipeline.changelog.table import APPS, DROPPED, app
+from pipeline.checkpoint import Mark, is_there, living_shards, living_tables
 from pipeline.errors import LostRaceError
 from pipeline.lake import checkpoints, vacuum
 from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.lake.log import ActiveFile
-from pipeline.living import is_there, living_shards, living_tables
-from pipeline.mark import Mark
 from pipeline.model import Op
-from pipeline.report import read_gap
-from pipeline.route import Router
-from pipeline.settings import PipelineSettings
+from pipeline.reports import read_gap
+from pipeline.settings import PipelineSettings, Router
 
 KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # they tell what no other row does
 COMPACTS = "OPTIMIZE"

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from pipeline.capture import Capture
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import worded
 from pipeline.finding import Finding
-from pipeline.model import Acknowledged, Missing
+from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.settings import SourceSettings
 
 USUAL = "connect"  # where a source names no kind of collector

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pipeline.capture import Capture
+from pipeline.clocks import no_zone
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.registration import CollectionScope
-from pipeline.cut import no_zone
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
 from pipeline.files.ledger import Ledger
@@ -24,8 +23,8 @@ from pipeline.files.strays import strays
 from pipeline.files.sweep import FileSweep
 from pipeline.files.sweep_rules import SweepRules
 from pipeline.finding import WARN, Finding
-from pipeline.model import Acknowledged, Missing
-from pipeline.schema.arrow_types import ARROW
+from pipeline.model import Acknowledged, Capture, Missing
+from pipeline.schema.model import ARROW
 from pipeline.settings import SourceSettings
 from pipeline.sources.files.dialect import is_type
 from pipeline.sources.files.position import sweep_position

@@ -21,11 +21,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pipeline.authorities import needs_tls
 from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import ConfigError, HeldError, LostRaceError, SluiceError, UnreachableError
-from pipeline.settings import TlsSettings
+from pipeline.settings import TlsSettings, needs_tls
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = (SOURCE, SHARD, RANK, VERSION)

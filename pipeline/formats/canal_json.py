@@ -19,8 +19,7 @@ from pipeline.formats.canal.message import FlatMessage
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.told_columns import told_before
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 
 ZONES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 

@@ -20,8 +20,7 @@ from pipeline.formats.debezium.avro_message import AvroMessage
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.message_text import MessageText
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
 NO_VALUE = "the message is empty: a row that goes is an event with is_deleted"

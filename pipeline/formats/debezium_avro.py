@@ -19,8 +19,7 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
 from pipeline.formats.message_text import MessageText
 from pipeline.model import Op, Ordering
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
 

@@ -12,8 +12,7 @@ from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
 from pipeline.model import Ordering
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ from pipeline.formats.canonical import quote
 from pipeline.formats.flat_rows import Row
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OWN = (FILE, LINE, DAY, HOUR)

@@ -14,8 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.model import Op, Ordering, Origin
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
 Schemas = Mapping[int, str | None]  # texts by their numbers; None where the registry knows none

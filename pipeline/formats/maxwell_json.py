@@ -16,8 +16,7 @@ from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.maxwell import message as messages
 from pipeline.formats.maxwell import statements
 from pipeline.model import Op, Ordering
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from pipeline.formats import flat_rows, told_columns
 from pipeline.formats.canal.column_types import column, fault
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, Origin, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 
 OPS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 BINLOG, MOCK = "BINLOG", "MOCK"

@@ -13,8 +13,7 @@ import msgspec
 from pipeline.errors import FormatError
 from pipeline.formats.format import Decoded
 from pipeline.model import Op, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 
 
 class ToldColumn(msgspec.Struct, omit_defaults=True):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from pipeline.checkpoint import Mark
 from pipeline.lags.samples import Sample, Samples, SourceSamples, age, applied_step, fresh, living
-from pipeline.mark import Mark
 from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import proper, reaches
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark
 from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
 from pipeline.sources.positions import reaches
 from pipeline.sources.source import LogBacklog

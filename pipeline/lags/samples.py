@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from pipeline.checkpoint import Mark
 from pipeline.copy_position import CopyPosition
 from pipeline.image import Image
 from pipeline.lags.spacing import spaced
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.lake.seen import LogKey
+from pipeline.readings import LogKey
 
 MOST_ENDS = 50_000  # of transactions, some 0.5 kB each
 MOST_SPANS = 5_000  # batches

@@ -14,9 +14,9 @@ from pipeline.lake.log_memory import KnownEmptied, KnownTouch, LogMemory
 from pipeline.lake.log_rows import LOOK_BACK, PLACE, PLACES, ROWS, TX, placed
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
-from pipeline.lake.seen import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
 from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
+from pipeline.readings import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
 
 KEYED = (*ROWS, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)

@@ -19,8 +19,8 @@ from pipeline.lake.log_rows import LOOK_BACK, PLACE, PLACES, ROWS, TX, placed
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
 from pipeline.lake.resumed import SentEvent, resumed
-from pipeline.lake.seen import ShardBase, Transaction
 from pipeline.model import Op, Origin, Shard, Table
+from pipeline.readings import ShardBase, Transaction
 
 ENDS_AT_ONCE = 500
 SENT = (*ROWS, Op.HEARTBEAT)

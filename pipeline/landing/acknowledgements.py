@@ -10,9 +10,9 @@ the old server's for a while, and its position may well be a likely one of the n
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Ends, Plan
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged
 from pipeline.sources.positions import beyond, proper
 

@@ -33,14 +33,13 @@ from functools import lru_cache
 from itertools import chain, groupby
 
 from pipeline.changelog.own_rows import Settle
+from pipeline.checkpoint import Existence, Mark, Snap, is_there, source_of
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.highest import highest_by_source
 from pipeline.landing.tally import SnapshotRows
-from pipeline.living import is_there
-from pipeline.mark import Existence, Mark, Snap, source_of
 from pipeline.model import Order, Shard, ShardId
-from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
+from pipeline.settings import Router
 from pipeline.topics.naming import endings, spelled
 
 

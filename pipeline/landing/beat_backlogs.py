@@ -10,9 +10,9 @@ has such batches, too, though fewer.  Pure.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.beats import BeatBacklog, BeatTrail
+from pipeline.checkpoint import Mark
+from pipeline.heartbeats import BeatBacklog, BeatTrail
 from pipeline.landing.listing import Listing
-from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, TopicPartition
 
 

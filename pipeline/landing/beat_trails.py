@@ -2,13 +2,14 @@
 
 A missing number is a part of the source log that was not sent: a gap of all tables of the source,
 whether its changes have log positions or not.  Repeated numbers are judged only where changes have
-no log positions: see :mod:`pipeline.beats`.  Pure.
+no log positions: see :mod:`pipeline.heartbeats`.  Pure.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.beats import (
+from pipeline.checkpoint import Mark, is_there, source_of
+from pipeline.heartbeats import (
     BeatTrail,
     HeartbeatRow,
     LandedBeat,
@@ -17,10 +18,8 @@ from pipeline.beats import (
     missing_heartbeats,
 )
 from pipeline.landing.highest import highest_by_source
-from pipeline.living import is_there
-from pipeline.mark import Mark, source_of
 from pipeline.model import Order, Ordering, SourcePartition, TopicPartition
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, read_gap, tell_gap
 
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
 

@@ -17,12 +17,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from pipeline.capture import Capture
+from pipeline.checkpoint import CollectorLists, Mark, is_there, source_of
 from pipeline.landing.highest import highest_by_source
-from pipeline.living import is_there
-from pipeline.mark import CollectorLists, Mark, source_of
-from pipeline.model import Order, Ordering, Shard, ShardId
-from pipeline.report import Gap, tell_gap
+from pipeline.model import Capture, Order, Ordering, Shard, ShardId
+from pipeline.reports import Gap, tell_gap
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
 

@@ -14,7 +14,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.apply.retries import Retries
+from pipeline.checkpoint import Mark, is_outdated, source_of
 from pipeline.clocks import over
 from pipeline.errors import NoSchemasError
 from pipeline.landing.epochs import Epochs
@@ -22,11 +22,10 @@ from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
-from pipeline.living import is_outdated
-from pipeline.mark import Mark, source_of
 from pipeline.model import Order, OrderSpan
 from pipeline.registry import SchemaRegistry
-from pipeline.report import Gap, Hold, tell_gap
+from pipeline.reports import Gap, Hold, tell_gap
+from pipeline.retries import Retries
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 

@@ -5,7 +5,7 @@ Pure.
 
 from dataclasses import replace
 
-from pipeline.mark import Epoch
+from pipeline.checkpoint import Epoch
 from pipeline.model import Head
 from pipeline.sources.positions import reset
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.mark import Epoch, EpochStart
+from pipeline.checkpoint import Epoch, EpochStart
 from pipeline.model import PartitionEnd, TopicPartition
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from pipeline.checkpoint import Epoch, EpochStart, Mark
 from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
-from pipeline.mark import Epoch, EpochStart, Mark
 from pipeline.model import Head, Order, Ordering, TopicPartition
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from pipeline.sources.positions import place
 
 NO_BOUNDS: Mapping[TopicPartition, str] = MappingProxyType({})

@@ -7,17 +7,16 @@ from itertools import chain
 from operator import add
 from typing import Any, TypeVar
 
-from pipeline.beats import HeartbeatRow, LandedBeat
+from pipeline.checkpoint import ToldSchema
 from pipeline.errors import FormatError
 from pipeline.formats.format import INCREMENTAL
+from pipeline.heartbeats import HeartbeatRow, LandedBeat
 from pipeline.landing.inversions import NO_FLOORS, order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
 from pipeline.landing.told_schemas import newest, unrepeated
-from pipeline.mark import ToldSchema
 from pipeline.model import Order, OrderSpan, Shard, TopicPartition
-from pipeline.schema.history import SchemaChange
-from pipeline.schema.reading import SchemaReading
-from pipeline.schema.schema_change import Told
+from pipeline.schema.history import SchemaChange, SchemaReading
+from pipeline.schema.model import Told
 
 T = TypeVar("T")
 
@@ -78,7 +77,7 @@ class UnreadChanges:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Counts and maxima of one batch; keys as in :class:`pipeline.mark.Mark`.
+    """Counts and maxima of one batch; keys as in :class:`pipeline.checkpoint.Mark`.
 
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.

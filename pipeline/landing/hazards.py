@@ -21,14 +21,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from pipeline.capture import Capture
+from pipeline.checkpoint import Mark, ToldHazard, is_there, source_of
 from pipeline.finding import Effect, Finding, alternatives, joined
 from pipeline.landing.collector_lists import placed
-from pipeline.living import is_there
-from pipeline.mark import Mark, ToldHazard, source_of
-from pipeline.model import Order, Ordering, Shard
-from pipeline.report import DELAY, SETTING, Gap, read_gap, tell_gap
-from pipeline.route import Router
+from pipeline.model import Capture, Order, Ordering, Shard
+from pipeline.reports import DELAY, SETTING, Gap, read_gap, tell_gap
+from pipeline.settings import Router
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from datetime import datetime
 
 import structlog
 
-from pipeline.apply.retries import Retries
 from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.checkpoint import Mark, Quarantine
 from pipeline.errors import NoSchemasError, UnreachableError
 from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
@@ -28,8 +28,8 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.tally import RunTally
 from pipeline.landing.task import Done, Intake
-from pipeline.mark import Mark, Quarantine
 from pipeline.resubmissions import is_shard, place_of
+from pipeline.retries import Retries
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.offset_ranges import OffsetRange
 

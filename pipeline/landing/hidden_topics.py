@@ -6,11 +6,10 @@ Kafka leaves such topics out of its listings without a word, so the table would 
 from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import replace
 
-from pipeline.living import is_there
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark, is_there
 from pipeline.model import Shard
-from pipeline.report import Gap, tell_gap
-from pipeline.route import Router
+from pipeline.reports import Gap, tell_gap
+from pipeline.settings import Router
 from pipeline.topics.naming import spelled
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pipeline.mark import source_of
+from pipeline.checkpoint import source_of
 from pipeline.model import Order
 
 

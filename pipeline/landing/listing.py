@@ -8,14 +8,13 @@ from typing import TypeVar
 
 import structlog
 
-from pipeline.capture import Capture
+from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError
 from pipeline.landing.plan import Plan
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.topic_shards import TopicNames
-from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
-from pipeline.side_by_side import Answer, SideBySide
+from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.parallel import Answer, SideBySide
 from pipeline.transports.transport import Transport
 
 PATIENCE = timedelta(seconds=20)  # a server's and a collector's own limits, and something over

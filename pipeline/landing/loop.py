@@ -16,6 +16,7 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row, settle_rows
 from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Mark, has_live, lived, source_of
 from pipeline.errors import HeldError, NoSchemasError
 from pipeline.finding import Finding, alternatives
 from pipeline.landing.acknowledgements import Acknowledgements
@@ -49,14 +50,10 @@ from pipeline.landing.staging import Staged, rows_again, unexplained_rows, write
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
 from pipeline.landing.untold_losses import with_untold
-from pipeline.lives import lived
-from pipeline.living import has_live
-from pipeline.mark import Mark, source_of
 from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
-from pipeline.report import Hold, Landed, read_gap
+from pipeline.reports import Hold, Landed, read_gap
 from pipeline.resubmissions import Resubmission
-from pipeline.route import Router
-from pipeline.settings import PipelineSettings
+from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
 from pipeline.transports.offset_ranges import OffsetRange
 from pipeline.transports.transport import Transport

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline.mark import source_of
+from pipeline.checkpoint import source_of
 from pipeline.model import Shard
 
 _WORDS = re.compile(r"\w+")

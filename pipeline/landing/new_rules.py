@@ -8,11 +8,10 @@ which only a base that begins later closes.  Pure.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipeline.living import is_there
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark, is_there
 from pipeline.model import PartitionEnd, Shard, TopicPartition
-from pipeline.report import Gap, tell_gap
-from pipeline.route import Router
+from pipeline.reports import Gap, tell_gap
+from pipeline.settings import Router
 
 RULES = "rules:"  # how the id of such a gap begins
 

@@ -7,12 +7,10 @@ Pure.
 
 from dataclasses import replace
 
+from pipeline.checkpoint import ALWAYS, Mark, RowStandards, is_there
 from pipeline.landing.new_rules import place
-from pipeline.living import is_there
-from pipeline.mark import Mark
 from pipeline.model import Shard
-from pipeline.report import Gap, tell_gap
-from pipeline.row_standards import ALWAYS, RowStandards
+from pipeline.reports import Gap, tell_gap
 from pipeline.standards.table_standards import Standards
 
 STANDARDS = "standards:"  # how the id of such a gap begins

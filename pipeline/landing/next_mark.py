@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pipeline.checkpoint import SHOWN, Epoch, EpochStart, Mark, Quarantine, Snap, source_of
 from pipeline.landing.bases import (
     Settled,
     advance,
@@ -21,10 +22,9 @@ from pipeline.landing.rereading import RereadStep
 from pipeline.landing.tally import NAMED
 from pipeline.landing.told_schemas import after
 from pipeline.landing.topic_shards import TopicNames, TopicShards
-from pipeline.mark import SHOWN, Epoch, EpochStart, Mark, Quarantine, Snap, source_of
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
-from pipeline.report import Gap, read_gap, tell_gap
-from pipeline.route import Router
+from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.settings import Router
 
 NONE_AGAIN = RereadStep()  # where none is open
 

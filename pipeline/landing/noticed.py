@@ -7,11 +7,10 @@ a table that has got a new base since is short of nothing.  Pure.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pipeline.capture import Capture
+from pipeline.checkpoint import Mark, source_of
 from pipeline.finding import Finding
 from pipeline.landing.listing import Listing
-from pipeline.mark import Mark, source_of
-from pipeline.model import Shard, ShardId
+from pipeline.model import Capture, Shard, ShardId
 
 NEVER = float("-inf")
 

@@ -11,10 +11,9 @@ Pure.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipeline.living import is_there
-from pipeline.mark import Epoch, Mark, source_of
+from pipeline.checkpoint import Epoch, Mark, is_there, source_of
 from pipeline.model import Head, Order, Ordering
-from pipeline.report import Gap, tell_gap
+from pipeline.reports import Gap, tell_gap
 from pipeline.sources.positions import lacks
 
 

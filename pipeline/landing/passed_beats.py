@@ -15,8 +15,8 @@ anew.  Pure.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.checkpoint import Mark
 from pipeline.landing.listing import Listing
-from pipeline.mark import Mark
 from pipeline.model import Head, Order, Ordering, SourcePartition
 from pipeline.sources.positions import reaches
 

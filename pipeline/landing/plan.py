@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.landing.span import Span, shared
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.report import Gap
+from pipeline.reports import Gap
 
 Ends = Mapping[TopicPartition, PartitionEnd]
 

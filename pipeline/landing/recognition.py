@@ -4,13 +4,13 @@ import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import CHANGES, Stamp
+from pipeline.checkpoint import Mark
 from pipeline.landing.epoch_bounds import newest_starts
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.redelivery import COLUMNS, reordered, resending, sent_again
 from pipeline.landing.shape import slim
 from pipeline.landing.staging import Staged, whole, write_rows
 from pipeline.landing.tally import tally
-from pipeline.mark import Mark
 
 
 def recognised(staged: Staged, mark: Mark, epochs: Epochs, log: ChangeLog, stamp: Stamp) -> Staged:

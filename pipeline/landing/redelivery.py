@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
-from pipeline.mark import Epoch, Mark
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.sources.positions import may_hold, place
 

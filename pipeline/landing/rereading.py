@@ -11,13 +11,13 @@ Pure.
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.checkpoint import Epoch, Mark, source_of
 from pipeline.landing.bases import Settled
 from pipeline.landing.facts import Facts
-from pipeline.mark import Epoch, Mark, source_of
 from pipeline.model import Order, Origin
-from pipeline.rereads import KeyStretch, Reread
-from pipeline.schema.schema_change import TableTold
+from pipeline.schema.model import TableTold
 from pipeline.sources.positions import place
 
 NOTHING = Facts()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Mark, Quarantine, is_outdated, source_of
 from pipeline.errors import FormatError, NoSchemasError, ProofError
 from pipeline.landing.healing import Healed
 from pipeline.landing.listing import Listing
@@ -24,12 +25,10 @@ from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import write_rows
 from pipeline.landing.tally import tally
 from pipeline.landing.told_schemas import told_schema
-from pipeline.living import is_outdated
-from pipeline.mark import Mark, Quarantine, source_of
 from pipeline.model import Op, Order, Shard
 from pipeline.registry import decoded
 from pipeline.resubmissions import Resubmission, ResubmissionState, is_shard, place_of, raw_message
-from pipeline.route import Router
+from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})

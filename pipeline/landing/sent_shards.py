@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence, Set
 
+from pipeline.checkpoint import Mark, source_of
 from pipeline.landing.collector_lists import captured, collected, is_above
 from pipeline.landing.listing import Listing
 from pipeline.landing.source_feed import Feed
-from pipeline.mark import Mark, source_of
 from pipeline.model import Order
 
 

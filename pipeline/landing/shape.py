@@ -19,7 +19,7 @@ from pipeline.formats import key
 from pipeline.formats.heartbeat import number_of
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
-from pipeline.route import Router
+from pipeline.settings import Router
 from pipeline.standards.batches import standardised
 from pipeline.standards.table_standards import Standards
 

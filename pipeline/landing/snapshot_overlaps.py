@@ -11,8 +11,8 @@ a table that was read again.  Pure.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pipeline.checkpoint import Mark
 from pipeline.landing.facts import Facts, unread_changes
-from pipeline.mark import Mark
 from pipeline.model import Order
 
 

@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from pipeline.living import is_there
-from pipeline.mark import Mark, source_of
+from pipeline.checkpoint import Mark, is_there, source_of
 from pipeline.model import Order, SnapshotAgain
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, read_gap, tell_gap
 
 
 def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: datetime) -> Mark:

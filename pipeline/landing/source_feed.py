@@ -10,17 +10,16 @@ from functools import cached_property, partial
 
 import structlog
 
-from pipeline.capture import Capture, both
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.formats.format import Format
 from pipeline.landing.topic_shards import TopicNames
-from pipeline.model import Acknowledged, Head, Missing
+from pipeline.model import Acknowledged, Capture, Head, Missing, both
 from pipeline.registry import SchemaRegistry
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.reading import SchemaReading
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 from pipeline.topics.naming import spelled

@@ -14,6 +14,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import ColumnsTold, columns_rows
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import CHANGES, Stamp
+from pipeline.checkpoint import Mark, is_outdated
 from pipeline.errors import SluiceError
 from pipeline.lake.store import Store
 from pipeline.landing.inversions import JUDGED, NO_FLOORS, low
@@ -26,8 +27,6 @@ from pipeline.landing.redelivery import (
     unexplained,
 )
 from pipeline.landing.tally import RunTally
-from pipeline.living import is_outdated
-from pipeline.mark import Mark
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.resubmissions import place_of
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.beats import HeartbeatRow, LandedBeat
 from pipeline.changelog.table import MIRROR_OPS
 from pipeline.formats.format import AROUND, INCREMENTAL
+from pipeline.heartbeats import HeartbeatRow, LandedBeat
 from pipeline.landing.grouping import Ints, grouped
 from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, stretches
 from pipeline.model import Op, Order, Origin, Shard
@@ -89,7 +89,7 @@ class AroundRows:
 
 @dataclass(frozen=True, slots=True)
 class RunTally:
-    """Counts and bounds of some rows; keys as in :class:`pipeline.mark.Mark`.
+    """Counts and bounds of some rows; keys as in :class:`pipeline.checkpoint.Mark`.
 
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import ToldSchema
 from pipeline.formats.format import RAW, Format
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
@@ -26,9 +27,8 @@ from pipeline.landing.shape import (
 )
 from pipeline.landing.tally import RunTally, tally
 from pipeline.landing.told_schemas import Unrepeated
-from pipeline.mark import ToldSchema
 from pipeline.registry import SchemaRegistry, decoded
-from pipeline.route import Router
+from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
 from pipeline.transports.transport import RecordReader
@@ -40,7 +40,8 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 class Intake:
     """What is read of one source, and how.
 
-    ``schemas`` as in :class:`pipeline.mark.Mark`, none where other tasks read this source, too;
+    ``schemas`` as in :class:`pipeline.checkpoint.Mark`, none where other tasks read this source,
+    too;
     ``registry`` tells those that its format needs.
     """
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.checkpoint import ToldSchema
 from pipeline.landing.inversions import order_of
-from pipeline.mark import ToldSchema
 from pipeline.model import Op, Order, Shard
 
 T = TypeVar("T")

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline.living import is_there
-from pipeline.mark import Mark, source_of
+from pipeline.checkpoint import Mark, is_there, source_of
 from pipeline.model import Shard, TopicPartition
 from pipeline.topics.naming import endings, spelled
 

@@ -9,10 +9,10 @@ only a base above the snapshot closes.  Pure.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pipeline.checkpoint import Mark
 from pipeline.landing.bases import is_torn
 from pipeline.landing.tally import SnapshotRows
-from pipeline.mark import Mark
-from pipeline.report import Gap, tell_gap
+from pipeline.reports import Gap, tell_gap
 
 WHY = (
     "a snapshot came in part before its server was replaced, or seen to be, and in part after: "

@@ -11,11 +11,9 @@ Pure.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipeline.capture import Capture
-from pipeline.living import is_there
-from pipeline.mark import Mark, source_of
-from pipeline.model import LogKeeper, Order
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.checkpoint import Mark, is_there, source_of
+from pipeline.model import Capture, LogKeeper, Order
+from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.sources.log_keeper import exchanged
 from pipeline.sources.positions import place
 

@@ -7,6 +7,7 @@ Pure.
 from collections.abc import Mapping
 from datetime import datetime
 
+from pipeline.checkpoint import Mark
 from pipeline.landing.beat_backlogs import with_levels
 from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
 from pipeline.landing.collector_lists import placed, with_lists
@@ -18,7 +19,6 @@ from pipeline.landing.parted_logs import with_parted, with_reordered
 from pipeline.landing.snapshots_again import with_again
 from pipeline.landing.torn_snapshots import with_torn
 from pipeline.landing.unkept_logs import with_unkept
-from pipeline.mark import Mark
 from pipeline.model import Ordering
 
 

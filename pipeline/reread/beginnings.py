@@ -4,9 +4,9 @@ What began again tells nothing of before, so a table that is altered all the tim
 ever, and its server would bear that.  Pure.
 """
 
+from pipeline.backfill_state import Reread, WishedReread
 from pipeline.errors import ConfigError
 from pipeline.model import Shard
-from pipeline.rereads import Reread, WishedReread
 
 ANEW = 10  # times that it begins before somebody is to look why
 

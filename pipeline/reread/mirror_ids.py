@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from pipeline.apply.mirror_side import MirrorSide
+from pipeline.backfill_state import WishedReread
+from pipeline.checkpoint import Mark
 from pipeline.errors import ProofError
-from pipeline.mark import Mark
 from pipeline.model import Order, Shard, Table
 from pipeline.reread.selection import require_few
-from pipeline.rereads import WishedReread
 
 UNBOUNDED = 1_000_000
 

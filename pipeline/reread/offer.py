@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
+from pipeline.backfill_state import Reread
+from pipeline.checkpoint import Mark
 from pipeline.landing.rereading import RereadNews, RowsAgain
-from pipeline.mark import Mark
 from pipeline.model import Order
-from pipeline.rereads import Reread
 
 
 @dataclass(eq=False)

@@ -20,13 +20,13 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.provenance import SLUICE
+from pipeline.backfill_state import Preview, RereadState, WishedReread
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.source_feed import Feed
 from pipeline.model import Order, Shard, Table
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.selection import require_few, stretch_rows, stretches
-from pipeline.rereads import Preview, RereadState, WishedReread
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
 from pipeline.sources.positions import place
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
 

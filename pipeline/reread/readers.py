@@ -10,17 +10,14 @@ from datetime import datetime, timedelta
 import structlog
 
 from pipeline.apply.catalog import Catalog
+from pipeline.backfill_state import WishedReread
+from pipeline.checkpoint import Mark, is_there
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.source_feed import Feed
-from pipeline.living import is_there
-from pipeline.mark import Mark
 from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
-from pipeline.rereads import WishedReread
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
-from pipeline.schema.schema_change import TableTold
-from pipeline.settings import SourceSettings
+from pipeline.schema.model import TableSchema, TableTold
+from pipeline.settings import Router, SourceSettings
 from pipeline.sources.positions import place, reset
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 

@@ -14,12 +14,13 @@ from functools import partial
 import structlog
 
 from pipeline.apply.landed_state import LandedState
+from pipeline.backfill_state import Reread, RereadState, WishedReread
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, ProofError, SluiceError, SparedError
 from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.source_feed import Feed
-from pipeline.mark import Mark
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.reread.beginnings import begun_anew, require_few_beginnings
 from pipeline.reread.mirror_ids import MirrorIds
@@ -27,8 +28,7 @@ from pipeline.reread.offer import Offer
 from pipeline.reread.readers import RowReaders
 from pipeline.reread.selection import require_few, stretch_rows, stretches
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask
-from pipeline.rereads import Reread, RereadState, WishedReread
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 from pipeline.settings import PipelineSettings
 from pipeline.sources.condition import parsed
 from pipeline.sources.limits import limits_of

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 
+from pipeline.backfill_state import KeyStretch, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table
-from pipeline.rereads import KeyStretch, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.sources.row_reader import KeyTexts
 
 

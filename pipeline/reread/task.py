@@ -33,10 +33,8 @@ from pipeline.lake.store import open_store
 from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.shape import Routes
 from pipeline.model import Op, Order, Origin
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
-from pipeline.schema.schema_change import TableTold
-from pipeline.settings import SourceSettings
+from pipeline.schema.model import TableSchema, TableTold
+from pipeline.settings import Router, SourceSettings
 from pipeline.sources.limits import RATE, TIME
 from pipeline.sources.row_reader import (
     ROWS,

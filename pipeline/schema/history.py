@@ -1,14 +1,45 @@
-"""Which columns had a shard at a given order?  As its own log of schema changes tells.
+"""Keeps the schema history of a source's shards and what its statements still require.
 
-Measured: a snapshot writes DROP and CREATE of each table at one and the same order; a live
-statement over several tables arrives as one change each, at one order too.  Pure.
+History: the schema in force at an order comes from the source's own schema events. Measured: a
+snapshot sends DROP and CREATE of a table at one order. A live statement over several tables
+arrives as one event per table, also at one order.
+
+Added columns: rows below the order of a column hold what the source filled in when it added the
+column. The order is per shard, because two shards of one table add a column at two orders. The
+first schema of a shard adds no column, and neither does that of a table that was dropped and
+created again: no row is older.
+Cannot detect: a column that one statement drops and adds again. The MySQL effects hold its
+shard.
+
+Pending effects: what statements up to the newest one still require per shard. That is a base,
+rows of another shard, or the absence of rows after a DROP or a move. A base or a truncate at
+that order or later settles each. A statement that empties a shard is pending too. A CREATE is a
+base only if no table of that name existed. A TRUNCATE that only its statement reports empties
+no mirror. Effects of an order are computed again when more of it arrives. A batch can end
+between the events of one RENAME, and a collector that restarts sends some events twice.
+
+Reading a schema event: the format parses the message, the source's dialect gives it meaning.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
-from pipeline.model import Order
-from pipeline.schema.column import TableSchema
+from pipeline.model import Order, ShardId
+from pipeline.schema.model import (
+    BaseNeeded,
+    Dialect,
+    Drop,
+    Effect,
+    Empty,
+    KnownTables,
+    Replace,
+    SchemaMessage,
+    TableSchema,
+    TableTold,
+    Told,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +95,175 @@ def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema
     if known is None or new is None:
         return new
     return new.columns[0].dialect.remembered(known, new)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The columns of *shard* from *order* on; None if it is dropped there.
+
+    ``rows_of`` names the shard whose rows it has from then on, if it was renamed.
+    """
+
+    shard: ShardId
+    order: Order
+    schema: TableSchema | None
+    rows_of: ShardId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    columns: frozenset[str]
+    born: Mapping[str, Order]
+
+
+def births(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
+    """(shard, column) -> order of the statement that added it to rows that were there.
+
+    Of all shards of one source; *steps* rise by order, those of one order as they came.
+    Steps of one order see what was before it, so that two tables can change places.  A snapshot's
+    DROP and CREATE at one order begin a table anew.
+    """
+    lives: dict[ShardId, _Life] = {}
+    for _, group in groupby(steps, key=lambda step: step.order):
+        together, dropped = tuple(group), set[ShardId]()
+        origins = {step.rows_of or step.shard for step in together}
+        before = {shard: lives.get(shard) for shard in origins}
+        for step in together:
+            if step.schema is None:
+                dropped.add(step.shard)
+                lives.pop(step.shard, None)
+                continue
+            anew = step.rows_of is None and step.shard in dropped
+            origin = None if anew else before[step.rows_of or step.shard]
+            lives[step.shard] = _live(origin, step.schema, step.order)
+    return {(s, name): order for s, life in lives.items() for name, order in life.born.items()}
+
+
+def _live(origin: _Life | None, schema: TableSchema, order: Order) -> _Life:
+    columns = frozenset(column.name for column in schema.columns)
+    if origin is None:
+        return _Life(columns, {})
+    kept = {name: born for name, born in origin.born.items() if name in columns}
+    return _Life(columns, {**kept, **dict.fromkeys(columns - origin.columns, order)})
+
+
+EMPTIED = "emptied"  # reason of what asks for an answer only where there was a base before
+
+
+@dataclass(frozen=True, slots=True)
+class MovedRows:
+    """Rows of *shard* below *order* are those that *rows_of* had just before it.
+
+    ``before`` is what was asked of *rows_of* then, by the newest statement below *order*.
+    """
+
+    shard: ShardId
+    order: Order
+    rows_of: ShardId
+    before: "Asked | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No table *shard* is left since *order*: nor are rows of it among those of other shards."""
+
+    shard: ShardId
+    order: Order
+
+
+Asked = BaseNeeded | MovedRows | Gone
+
+
+def _every_table() -> KnownTables:
+    return KnownTables(captured=lambda _: True)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingStatements:
+    """What the statements of one source ask; ``newest`` are those of the highest order so far.
+
+    ``known`` and ``asked`` are as of just below that order.  Every table counts as captured: one
+    that is not has no base in the change log, which decides.
+    """
+
+    dialect: Dialect
+    known: KnownTables = field(default_factory=_every_table)
+    asked: Mapping[ShardId, Asked] = field(default_factory=dict)
+    newest: tuple[Told, ...] = ()
+
+    def after(self, told: Sequence[Told]) -> "PendingStatements | None":
+        """With *told* too, in any order; None if some of it lies lower than the newest here."""
+        every = sorted((*self.newest, *told), key=lambda message: message.order)
+        if not every or (self.newest and every[0].order < self.newest[0].order):
+            return None if every else self
+        newest = tuple(message for message in every if message.order == every[-1].order)
+        made, known = self.dialect.follow(every[: -len(newest)], self.known)
+        return PendingStatements(self.dialect, known, _asked(self.asked, made), newest)
+
+    def standing(self) -> Mapping[ShardId, Asked]:
+        """By shard, what nothing later has closed."""
+        return _asked(self.asked, self.dialect.follow(self.newest, self.known)[0])
+
+
+def _asked(asked: Mapping[ShardId, Asked], made: Sequence[Effect]) -> dict[ShardId, Asked]:
+    found = dict(asked)
+    for _, group in groupby(made, key=lambda effect: effect.order):
+        together = tuple(group)
+        moving = {effect.rows_of for effect in together if isinstance(effect, Replace)}
+        before = {shard: found.get(shard) for shard in moving}  # two tables may change places
+        for effect in together:
+            if isinstance(effect, BaseNeeded):
+                found[effect.shard] = effect
+            elif isinstance(effect, Replace):
+                rows_of = effect.rows_of
+                asked_of = before[rows_of]
+                found[effect.shard] = MovedRows(effect.shard, effect.order, rows_of, asked_of)
+            elif isinstance(effect, Empty):
+                found[effect.shard] = _base_of(effect)
+            elif isinstance(effect, Drop):
+                found[effect.shard] = Gone(effect.shard, effect.order)
+    return found
+
+
+def _base_of(effect: Empty) -> BaseNeeded:
+    """What a CREATE or a truncate among the rows answers by itself, at the very order."""
+    detail = (
+        f"a statement left {effect.shard} empty, and nothing among its rows says so; "
+        f"take a new base of {effect.shard}"
+    )
+    return BaseNeeded(effect.shard, effect.order, EMPTIED, detail, effect.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReading:
+    """One source's way; ``words`` raises FormatError for what is no schema change of the format."""
+
+    words: Callable[[str], SchemaMessage]
+    dialect: Dialect
+
+    def read(self, payload: str, order: Order) -> tuple[Told, tuple[SchemaChange, ...]]:
+        """Read a schema change as the change log keeps it; and a value for each of its tables.
+
+        Raises:
+            FormatError: it is not built as those of the format are.
+        """
+        said = self.words(payload)
+        changes = tuple(self._change(table, said.text, order) for table in said.tables)
+        tables = tuple(
+            (table.shard, one.schema) for table, one in zip(said.tables, changes, strict=True)
+        )
+        return Told(order, said.text, said.database, tables, said.snapshot), changes
+
+    def _change(self, table: TableTold, text: str, order: Order) -> SchemaChange:
+        shard, schema = str(table.shard), self._schema(table, text, order)
+        if schema is None:
+            return SchemaChange("drop", shard, order, None, text)
+        previous = self.dialect.renamed_from(text, table.shard)
+        before = str(previous) if previous is not None else None
+        return SchemaChange(table.kind, shard, order, schema, text, before)
+
+    def _schema(self, table: TableTold, text: str, order: Order) -> TableSchema | None:
+        if table.kind == "drop":
+            return None
+        columns = tuple(self.dialect.column(column, text) for column in table.columns)
+        return TableSchema(str(table.shard), order, columns, table.key, text)

@@ -14,9 +14,7 @@ import pyarrow as pa
 
 from pipeline.errors import ConfigError
 from pipeline.model import Head, Position, Shard
-from pipeline.schema.column import TableSchema
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import TableTold
+from pipeline.schema.model import Notation, TableSchema, TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import Condition
 from pipeline.sources.limits import Limits

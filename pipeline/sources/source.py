@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
-from pipeline.capture import Capture
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.finding import Finding
-from pipeline.model import Head, Missing, Shard
-from pipeline.schema.column import Column
-from pipeline.schema.dialect import Dialect
+from pipeline.model import Capture, Head, Missing, Shard
+from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 Range = tuple[int, int]
 

@@ -11,14 +11,19 @@ import pyarrow as pa
 
 from pipeline.errors import FormatError, HeldError
 from pipeline.model import ShardId
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.column_reading import as_sent
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Effect, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.decode import as_sent, whole
+from pipeline.schema.model import (
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Incompatible,
+    KnownTables,
+    TableSchema,
+    Told,
+)
 from pipeline.schema.wire import SentAs
-from pipeline.schema.wire_values import whole
 from pipeline.standards.standard import Standard
 
 

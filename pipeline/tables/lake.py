@@ -18,6 +18,7 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.apply.written_images import WrittenImages
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import app
+from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError, ProofError
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
@@ -25,7 +26,6 @@ from pipeline.lake.log_memory import LogMemory
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.pinned import open_table, translated
 from pipeline.lake.store import open_store
-from pipeline.mark import Mark
 from pipeline.model import Table
 from pipeline.settings import PipelineSettings
 

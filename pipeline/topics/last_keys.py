@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pipeline.formats import key
 from pipeline.formats.format import OPTIONAL, RAW, Format
-from pipeline.lake.seen import LogKey
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
+from pipeline.readings import LogKey
 from pipeline.registry import SchemaRegistry, decoded
 from pipeline.standards.batches import standardised
 from pipeline.standards.table_standards import NO_STANDARDS, Standards

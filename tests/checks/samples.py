@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 

@@ -8,9 +8,9 @@ import pytest
 from checks.blocks import blocks, undecided, waivers_of
 from checks.model import Outcome, Ruling, Verdict
 from checks.pause import Pause, closed
-from pipeline.mark import Quarantine
+from pipeline.checkpoint import Quarantine
 from pipeline.model import Stage
-from pipeline.report import Gap, Hold, tell_gap
+from pipeline.reports import Gap, Hold, tell_gap
 from tests.checks.samples import NOW, TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 

@@ -17,7 +17,7 @@ from checks.readiness import (
     passing,
 )
 from pipeline.model import Missing, Stage
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from tests.checks.samples import NOW, TABLE, mark
 from tests.checks.test_readiness import (
     BOTH,

@@ -16,7 +16,7 @@ from checks.ordering import (
 from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
 from pipeline.model import Ordering, Shard
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from tests.checks.samples import TABLE
 from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
 

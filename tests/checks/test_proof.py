@@ -10,7 +10,8 @@ import pytest
 from checks import proof
 from checks.proof import landed_to, prove
 from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
-from pipeline.cut import first_fence
+from pipeline.checkpoint import Snap
+from pipeline.clocks import first_fence
 from pipeline.lags.samples import (
     LandedBatch,
     MirrorPosition,
@@ -20,7 +21,6 @@ from pipeline.lags.samples import (
     fresh,
     step,
 )
-from pipeline.mark import Snap
 from pipeline.model import Acknowledged, Fence, Missing, Order, PartitionEnd, Shard, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples

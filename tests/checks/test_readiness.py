@@ -20,11 +20,11 @@ from checks.readiness import (
     assess,
 )
 from checks.sum_rule import add_up
+from pipeline.checkpoint import Quarantine, Snap
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
-from pipeline.mark import Quarantine, Snap
 from pipeline.model import Hop, Lag, Missing, Order, Stage
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from tests.checks.samples import CUT, NOW, TABLE, beats, fence, lags, mark, samples
 
 SECOND = timedelta(seconds=1)

@@ -6,7 +6,7 @@ import pytest
 
 from checks.blocks import Inputs
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess
-from pipeline.beats import BeatTrail, LandedBeat
+from pipeline.heartbeats import BeatTrail, LandedBeat
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Order, Stage
 from tests.checks.samples import CUT, TABLE, beats, lags, mark, samples

@@ -5,7 +5,7 @@ import pytest
 from checks.readiness import assess
 from checks.unproven import SINCE_GONE
 from checks.waivable import waivable
-from pipeline.mark import Existence
+from pipeline.checkpoint import Existence
 from pipeline.model import Missing, Order
 from tests.checks.samples import TABLE, mark
 from tests.checks.test_readiness import BOTH, MIRROR, inputs

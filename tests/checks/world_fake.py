@@ -18,15 +18,15 @@ from zoneinfo import ZoneInfo
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import ChangedRow, KeyTimes, LogKey, Range, ShardBase, Touch, Transaction
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.key import canonical
-from pipeline.lake.seen import NO_BASES
 from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
-from pipeline.schema.column import TableSchema
+from pipeline.readings import NO_BASES
+from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import described
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")

@@ -14,8 +14,8 @@ import pytest
 from demo import processes
 from demo.daemon import Daemon
 from demo.processes import Process, wait_until
-from pipeline import jars
 from pipeline.errors import UnreachableError
+from pipeline.spark import jars
 
 SLEEP = ("/bin/sleep", "1000")
 SOON = timedelta(minutes=2)

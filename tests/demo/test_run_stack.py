@@ -12,7 +12,7 @@ import pytest
 
 from demo.processes import Process, started, wait_until
 from demo.story.memory import family
-from pipeline import jars
+from pipeline.spark import jars
 
 pytestmark = pytest.mark.stack
 

@@ -14,7 +14,7 @@ from demo.debezium import mysql_connector
 from demo.mysql import MySQL
 from demo.processes import Process, wait_until
 from demo.servers import Servers
-from pipeline import jars
+from pipeline.spark import jars
 from tests.topic_records import records
 
 pytestmark = pytest.mark.stack

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from demo import unpack
-from pipeline import jars
+from pipeline.spark import jars
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = """#!/bin/bash
 case "$*" in
 "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/uv;;
-"-m pipeline.jars") echo "jars: fetched 0 of 9";;
+"-m pipeline.spark.jars") echo "jars: fetched 0 of 9";;
 esac
 """
 

@@ -25,9 +25,9 @@ from pipeline.build import open_table_format, open_transport
 from pipeline.invariants.invariant import IntendedRows, LandedDay
 from pipeline.lake.log_memory import LogMemory
 from pipeline.lake.pinned import open_table
-from pipeline.lake.seen import Transaction
 from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Shard, ShardId, Table
+from pipeline.readings import Transaction
 from tests.alerts.kit import message
 from tests.docs.markdown import ROOT, blocks
 from tests.pipeline.lakes import change, place, write_changes

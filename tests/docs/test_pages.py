@@ -11,9 +11,9 @@ from click import Group, Option
 
 from monitor import commands
 from monitor.__main__ import sluice
-from pipeline.jars import LOCK
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, FIXED, TEXTS, WHOLE, lake_type
+from pipeline.spark.jars import LOCK
 from tests.docs.markdown import PAGES, ROOT, anchors, first_cells, links, name
 
 DOCS = ROOT / "docs"

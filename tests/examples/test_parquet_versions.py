@@ -17,8 +17,8 @@ from pipeline.apply.mirror_snapshot import CommitStamp
 from pipeline.apply.table_format import Chores
 from pipeline.build import open_table_format
 from pipeline.errors import HeldError, LostRaceError, ProofError
-from pipeline.lake.seen import LogKey
 from pipeline.model import Op, Order, Shard, Table, TopicPartition
+from pipeline.readings import LogKey
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row

@@ -12,7 +12,7 @@ from checks.table_state import StateSince, TableState
 from monitor.board import Board, ChannelView, ComponentView, DiskView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
-from pipeline.report import SparkWork
+from pipeline.reports import SparkWork
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import LogBacklog
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from monitor.spark.worker import serve
 from pipeline.apply.written_images import Manifest
+from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import ConfigError, HeldError
 from pipeline.finding import Finding
 from pipeline.model import Account
-from pipeline.report import Applied, Hold, Landed, SparkWork
-from pipeline.rereads import RereadState, WishedReread
+from pipeline.reports import Applied, Hold, Landed, SparkWork
 from pipeline.settings import PipelineSettings
 
 START = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=UTC)

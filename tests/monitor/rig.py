@@ -46,11 +46,11 @@ from monitor.web import api
 from monitor.web.parts import ApiParts
 from monitor.web.trusted import Access
 from pipeline.apply.commits import Commit
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.mark import Epoch, Mark
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -62,8 +62,8 @@ from pipeline.model import (
     Shard,
     TopicPartition,
 )
-from pipeline.report import SparkWork
-from pipeline.schema.column import Column
+from pipeline.reports import SparkWork
+from pipeline.schema.model import Column
 from pipeline.settings import CollectorSettings, SourceSettings, TableRule
 from pipeline.sources.arrivals import SourceArrivals
 from pipeline.sources.mysql.column import MySqlColumn

@@ -9,10 +9,10 @@ import pytest
 from checks.model import Outcome
 from monitor.bearers import Bearers
 from monitor.store.waivers import Waiver
+from pipeline.checkpoint import Quarantine, Snap
 from pipeline.errors import UnreachableError
-from pipeline.mark import Quarantine, Snap
 from pipeline.model import Account, Order
-from pipeline.report import Applied, Gap, Hold, Landed, tell_gap
+from pipeline.reports import Applied, Gap, Hold, Landed, tell_gap
 from tests.monitor.observe.test_census import CASCADE
 from tests.monitor.observe.test_channels import bury
 from tests.monitor.rig import USERS, Rig

@@ -13,9 +13,8 @@ from monitor.observe.rulings import Rulings
 from pipeline.apply.foreign import waiver
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
-from pipeline.report import Applied, Hold
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.reports import Applied, Hold
+from pipeline.settings import Router, TableRule
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 

@@ -16,7 +16,6 @@ from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.examination import Doors, Examination
-from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.connect.examination import examination as connector_examination
 from pipeline.collectors.connect.table_filter import capture
@@ -24,7 +23,7 @@ from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
 from pipeline.lake.store import Store
-from pipeline.model import PartitionEnd, Shard, ShardId, TopicPartition
+from pipeline.model import Capture, PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.examination import findings

@@ -13,10 +13,10 @@ from checks.model import Outcome, Ruling
 from monitor.gate import Decision
 from monitor.store.waivers import Waiver
 from monitor.web import waiting_room
+from pipeline.checkpoint import Quarantine
 from pipeline.lags.samples import MirrorPosition
-from pipeline.mark import Quarantine
 from pipeline.model import Account, Missing
-from pipeline.report import Applied, Hold, Landed
+from pipeline.reports import Applied, Hold, Landed
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"

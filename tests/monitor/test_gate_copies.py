@@ -18,7 +18,7 @@ from monitor.web.status_page import status_page
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.serving import serving
 

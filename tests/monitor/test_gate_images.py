@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checks.model import Outcome
-from pipeline.cut import cut
+from pipeline.clocks import cut
 from pipeline.image import DueCut, Image, fence_of, positions
 from pipeline.lags.samples import MirrorPosition
 from tests.monitor.rig import ORDERS, USERS, Rig

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.mark import Existence, Mark, Quarantine
+from pipeline.checkpoint import Existence, Mark, Quarantine
 from pipeline.model import Order
-from pipeline.report import Gap, tell_gap
+from pipeline.reports import Gap, tell_gap
 from pipeline.settings import TableRule
 from tests.monitor.rig import SHARDS, USERS, Rig
 

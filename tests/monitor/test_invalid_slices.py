@@ -6,7 +6,7 @@ import pytest
 
 from alerts.model import AlertKind
 from pipeline.model import Account
-from pipeline.report import Applied, Hold
+from pipeline.reports import Applied, Hold
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 FIRST, GROWN = f"invalid:{USERS}:5-9@5f3a90c1", f"invalid:{USERS}:5-12@5f3a90c1"

@@ -12,8 +12,8 @@ import pytest
 
 from monitor.clients import orderings
 from pipeline.apply.commits import Commit
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.lags.samples import MirrorPosition
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position

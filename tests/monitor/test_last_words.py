@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from checks.model import Outcome
 from monitor.commands import gate, status
 from monitor.last_words import last_words, lines
-from pipeline.cut import cut
+from pipeline.clocks import cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage
 from tests.monitor.rig import ORDERS, USERS, Rig

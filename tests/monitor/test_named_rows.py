@@ -7,10 +7,10 @@ import pytest
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.named_rows import found_wrong, named
+from pipeline.backfill_state import WishedKey, WishedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table
-from pipeline.rereads import WishedKey, WishedRange
-from pipeline.schema.column import Column
+from pipeline.schema.model import Column
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.postgres.column import PostgresColumn
 from tests.pipeline.lakes import NOON

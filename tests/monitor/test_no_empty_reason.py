@@ -13,12 +13,11 @@ import pytest
 from checks.model import Outcome, Reason, Ruling, Verdict
 from monitor.commands import explain, gate, status
 from monitor.web import metrics
-from pipeline.apply.refusal import Refusal
+from pipeline.checkpoint import Mark, Quarantine, Snap
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import HeldError, ProofError, SluiceError, UnreachableError
-from pipeline.mark import Mark, Quarantine, Snap
 from pipeline.model import Account, Missing, Order
-from pipeline.report import Applied, Gap, Hold, Landed
+from pipeline.reports import Applied, Gap, Hold, Landed, Refusal
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
 
 WORDLESS = ("", "  ")

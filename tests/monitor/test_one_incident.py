@@ -7,11 +7,10 @@ import pytest
 
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from pipeline.mark import Quarantine, Snap
+from pipeline.checkpoint import Quarantine, Snap
 from pipeline.model import Account, Acknowledged, Missing, Order
-from pipeline.report import Applied, Gap, Hold, Landed, tell_gap
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.reports import Applied, Gap, Hold, Landed, tell_gap
+from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
 

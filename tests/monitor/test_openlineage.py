@@ -18,7 +18,7 @@ from monitor.openlineage_events import DatasetPlace
 from pipeline.apply.lineage import ColumnLink
 from pipeline.errors import ConfigError
 from pipeline.model import Account
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from pipeline.settings import CollectorSettings, SourceSettings
 from tests.monitor.config.test_invariants import LEAST
 from tests.monitor.receiver import receiver

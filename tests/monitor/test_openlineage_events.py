@@ -15,7 +15,7 @@ from monitor.openlineage_events import DatasetPlace, TurnLineage, events, lake_p
 from pipeline.apply.lineage import ColumnLink
 from pipeline.image import Image
 from pipeline.model import Account, Shard
-from pipeline.report import Applied
+from pipeline.reports import Applied
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ONE, OTHER = Shard("a", "shop_1.orders"), Shard("b", "shop_2.orders")

@@ -18,12 +18,11 @@ from monitor.app import App
 from monitor.config.model import Config
 from monitor.gate import Gate
 from monitor.observe import sampler
+from pipeline.checkpoint import Existence, Mark, living_shards
 from pipeline.errors import ConfigError
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.living import living_shards
-from pipeline.mark import Existence, Mark
 from pipeline.model import Order, Stage
-from pipeline.route import Router
+from pipeline.settings import Router
 
 
 @contextmanager

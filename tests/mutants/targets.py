@@ -33,13 +33,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/pause.py": ("tests/monitor/test_pauses.py", f"{CHECKS}/test_table_state.py"),
     "checks/unproven.py": (f"{CHECKS}/test_unproven.py", f"{CHECKS}/test_waiver_instances.py"),
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
-    "pipeline/clocks.py": ("tests/pipeline/test_clocks.py",),
-    "pipeline/capture.py": (
+    "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_cut.py"),
+    "pipeline/model.py": (
         f"{LANDING}/test_unkept_logs.py",
         f"{LANDING}/test_source_feed.py",
     ),
-    "pipeline/cut.py": ("tests/pipeline/test_cut.py",),
-    "pipeline/lives.py": ("tests/pipeline/test_lives.py",),
+    "pipeline/checkpoint.py": ("tests/pipeline/test_lives.py",),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/facts.py": (
         f"{LANDING}/test_facts.py",

@@ -1,6 +1,6 @@
 """Effects as the cases of tests write them."""
 
-from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, Replace
+from pipeline.schema.model import BaseNeeded, Drop, Effect, Empty, Keep, Replace
 
 
 def written(effect: Effect) -> str:

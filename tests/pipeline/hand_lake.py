@@ -21,12 +21,12 @@ from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import CHANGES, Stamp, app
+from pipeline.checkpoint import Epoch, Mark, MarkDelta
 from pipeline.image import DueCut, Image
 from pipeline.lake.commit import commit
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Epoch, Mark, MarkDelta
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -37,11 +37,10 @@ from pipeline.model import (
     SourcePartition,
     TopicPartition,
 )
-from pipeline.report import Applied
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
+from pipeline.reports import Applied
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, TableRule
+from pipeline.schema.model import TableSchema
+from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, Router, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors

@@ -8,7 +8,7 @@ from time import sleep
 from typing import Any, NoReturn
 
 from pipeline.errors import UnreachableError
-from pipeline.side_by_side import SideBySide
+from pipeline.parallel import SideBySide
 
 
 @dataclass

@@ -16,13 +16,12 @@ from demo.oracle.rows import read_mirror, read_sources
 from demo.processes import wait_until
 from demo.servers import Servers
 from demo.shop.link import Address
+from pipeline.checkpoint import living_tables
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
-from pipeline.living import living_tables
 from pipeline.model import Fence
-from pipeline.report import Applied, Landed
-from pipeline.route import Router
-from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
+from pipeline.reports import Applied, Landed
+from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings, TableRule
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.start import open_lane

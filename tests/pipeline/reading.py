@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Order
-from pipeline.schema.history import SchemaChange
-from pipeline.schema.reading import SchemaReading
-from pipeline.schema.schema_change import Told
+from pipeline.schema.history import SchemaChange, SchemaReading
+from pipeline.schema.model import Told
 from pipeline.sources.mysql.dialect import MYSQL
 
 READING = SchemaReading(DebeziumJson().schema_change, MYSQL)

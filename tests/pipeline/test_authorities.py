@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.authorities import vouched, without_login
+from pipeline.settings import vouched, without_login
 
 
 @pytest.mark.parametrize(

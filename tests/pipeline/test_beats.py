@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.beats import CALM, BeatTrail, LandedBeat, SkippedBeats, followed
+from pipeline.heartbeats import CALM, BeatTrail, LandedBeat, SkippedBeats, followed
 from pipeline.model import Order
 
 

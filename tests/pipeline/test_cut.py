@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cut import cut, day_end, first_fence
+from pipeline.clocks import cut, day_end, first_fence
 from pipeline.errors import ConfigError
 from tests.checks.samples import fence
 

@@ -13,7 +13,7 @@ from monitor.config.file import parse
 from monitor.options import Length
 from pipeline.durations import duration
 from pipeline.errors import ConfigError
-from pipeline.options import filled
+from pipeline.plugins import filled
 from tests.monitor.config.test_config import MINIMAL
 
 DAYS = timedelta(days=1)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.image import (
     IMAGES,
     DueCut,
@@ -17,7 +18,6 @@ from pipeline.image import (
     positions,
     told_images,
 )
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Order, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import jars
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.jars import Jar
+from pipeline.spark import jars
+from pipeline.spark.jars import Jar
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -180,7 +180,7 @@ def test_f180_a_repository_that_is_no_url_is_refused(tmp_path: Path) -> None:
 
 def test_f180_the_environment_names_the_folder_of_jars(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from pipeline import jars; print(jars.JARS)"],
+        [sys.executable, "-c", "from pipeline.spark import jars; print(jars.JARS)"],
         env={**os.environ, "SLUICE_JARS": str(tmp_path)},
         cwd=jars.ROOT,
         capture_output=True,

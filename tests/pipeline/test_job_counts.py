@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import UnreachableError
-from pipeline.report import SparkWork
-from pipeline.spark import JobCounts
+from pipeline.reports import SparkWork
+from pipeline.spark.session import JobCounts
 
 
 @dataclass(eq=False)

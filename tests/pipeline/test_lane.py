@@ -20,10 +20,9 @@ from pipeline.lake.pinned import open_table
 from pipeline.lake.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
-from pipeline.report import Applied
+from pipeline.reports import Applied
 from pipeline.reread.rounds import Rereading
-from pipeline.route import Router
-from pipeline.settings import SourceSettings, TableRule
+from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.landing.desk import NOW, Desk

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lives import MOST, Lives, is_set_back, lived
-from pipeline.mark import Mark
+from pipeline.checkpoint import MOST, Lives, Mark, is_set_back, lived
 
 LIVES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2**61)), min_size=1, max_size=12)
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from pipeline.living import living_shards, living_tables
-from pipeline.mark import Existence, Mark
+from pipeline.checkpoint import Existence, Mark, living_shards, living_tables
 from pipeline.model import Order
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 
 SHARDS = {"s/a.t": "t", "s/b.t": "t", "s/db.u": "u", "s/db.v": None}
 MARK = Mark("main", 9, shards=SHARDS, tables={"t": 3, "u": 5, "v": 7, "w": 8})

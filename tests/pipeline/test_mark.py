@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.beats import BeatBacklog, BeatTrail
-from pipeline.errors import HeldError
-from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.mark import (
+from pipeline.backfill_state import KeyStretch, Reread
+from pipeline.checkpoint import (
     FULL_EVERY,
     CollectorLists,
     Epoch,
@@ -20,11 +18,15 @@ from pipeline.mark import (
     Mark,
     MarkDelta,
     Quarantine,
+    RowStandards,
     Snap,
     ToldHazard,
     ToldSchema,
     source_of,
 )
+from pipeline.errors import HeldError
+from pipeline.finding import REFUSE, Effect, Finding
+from pipeline.heartbeats import BeatBacklog, BeatTrail
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -38,8 +40,6 @@ from pipeline.model import (
     SnapshotAgain,
     TopicPartition,
 )
-from pipeline.rereads import KeyStretch, Reread
-from pipeline.row_standards import RowStandards
 from pipeline.sources.mysql.position import binlog_position
 from tests.example_count import examples
 from tests.pipeline.lakes import NOON

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.durations import FORM
 from pipeline.errors import ConfigError
-from pipeline.options import filled
+from pipeline.plugins import filled
 
 
 @dataclass(frozen=True, slots=True)

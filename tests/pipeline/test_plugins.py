@@ -46,8 +46,8 @@ def test_a_module_that_lacks_a_library_says_which(
 
 
 def test_a_module_without_the_class_is_no_implementation() -> None:
-    with pytest.raises(ConfigError, match=r"pipeline\.cut: it has no PROBE; write there"):
-        plugins.find(probes, "PROBE", "pipeline.cut")
+    with pytest.raises(ConfigError, match=r"pipeline\.clocks: it has no PROBE; write there"):
+        plugins.find(probes, "PROBE", "pipeline.clocks")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import open_source
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.heartbeat import Heart
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from demo.processes import wait_until
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 

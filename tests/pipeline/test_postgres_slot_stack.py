@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from demo.processes import wait_until
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 from tests.pipeline.reread.live_rereads import bootstrap

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.build import open_source
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.settings import TableRule
 from tests.pipeline.postgres_live import PostgresPipe
 

@@ -13,9 +13,9 @@ from demo.ports import free_ports
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.parallel import outcome, result
 from pipeline.registry import SchemaRegistry, decoded
 from pipeline.settings import RegistrySettings
-from pipeline.spread import outcome, result
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.formats.batches import batch
 from tests.pipeline.registry_server import Answers, registry_server

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from pipeline.route import KINDS_OF_PARTS, PARTS, Router
-from pipeline.settings import TableRule
+from pipeline.settings import KINDS_OF_PARTS, PARTS, Router, TableRule
 
 RULES = (
     TableRule(r"shop_\d+\.orders_(\d+)", r"shop.orders"),
@@ -72,7 +71,7 @@ def test_what_was_found_is_neither_sent_nor_part_of_what_it_is() -> None:
 
 
 def test_what_was_found_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.route._KNOWN", 10)
+    monkeypatch.setattr("pipeline.settings._KNOWN", 10)
     router = Router(RULES)
 
     assert all(router.table(f"db.t{n}") == f"db.t{n}" for n in range(95))

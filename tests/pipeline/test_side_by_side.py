@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
-from pipeline.side_by_side import Answer, SideBySide
+from pipeline.parallel import Answer, SideBySide
 from tests.monitor.rig import NOON
 from tests.pipeline.hanging import answered
 

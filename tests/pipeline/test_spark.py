@@ -39,9 +39,9 @@ def test_f57_time_stamps_are_written_so_that_every_reader_reads_them(spark: Spar
 
 SECRETS = """
 from pathlib import Path
-from pipeline import jars
 from pipeline.settings import PipelineSettings
-from pipeline.spark import open_session
+from pipeline.spark import jars
+from pipeline.spark.session import open_session
 
 key = "spark.executorEnv.AWS_SECRET_ACCESS_KEY"
 settings = PipelineSettings("lake", "k:1", (), spark={key: "s3cret-of-the-bucket"})

@@ -20,8 +20,8 @@ from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, run
-from pipeline.route import Router
-from pipeline.spread import spread
+from pipeline.parallel import spread
+from pipeline.settings import Router
 from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
 from tests.pipeline.landing.fatal_format import Fatal

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from pipeline.errors import ConfigError, HeldError, SluiceError, UnreachableError
-from pipeline.spread import outcome, result, why
+from pipeline.parallel import outcome, result, why
 
 
 def fail(error: SluiceError) -> None:

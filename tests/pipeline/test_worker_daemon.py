@@ -7,8 +7,8 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.spread import spread
-from pipeline.worker_environment import NICENESS, PRELOADED
+from pipeline.parallel import spread
+from pipeline.spark.session import NICENESS, PRELOADED
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def test_workers_begin_with_the_plug_ins_that_the_session_was_told(spark: SparkS
 
 def test_a_plug_in_whose_import_fails_stops_no_worker() -> None:
     told = {**os.environ, PRELOADED: "no.such.module,examples.json_lines"}
-    asked = "import sys, pipeline.worker_daemon; print('examples.json_lines' in sys.modules)"
+    asked = "import sys, pipeline.spark.worker_daemon; print('examples.json_lines' in sys.modules)"
 
     said = subprocess.run(
         [sys.executable, "-c", asked], env=told, capture_output=True, text=True, check=True
@@ -37,7 +37,7 @@ def test_a_plug_in_whose_import_fails_stops_no_worker() -> None:
 def test_workers_give_way_where_the_session_says_so() -> None:
     told = {**os.environ, NICENESS: "5"}
     program = "import os, runpy, pyspark.daemon; pyspark.daemon.manager = lambda: print(os.nice(0))"
-    asked = f"{program}; runpy.run_module('pipeline.worker_daemon', run_name='__main__')"
+    asked = f"{program}; runpy.run_module('pipeline.spark.worker_daemon', run_name='__main__')"
 
     said = subprocess.run(
         [sys.executable, "-c", asked], env=told, capture_output=True, text=True, check=True

@@ -1,11 +1,11 @@
-"""pipeline/workers.py: workers that run something else are refused by name."""
+"""pipeline/spark/session.py: workers that run something else are refused by name."""
 
 from dataclasses import replace
 
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.workers import agree, environment
+from pipeline.spark.session import agree, environment
 
 HERE = environment(None)
 

@@ -20,10 +20,9 @@ from random import Random
 from checks.certificate import Certificate
 from checks.model import Outcome, Ruling
 from monitor.store.waivers import Waiver
-from pipeline.capture import Capture
 from pipeline.clocks import ClockReading
 from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.model import Acknowledged, Fence, Head, Op, Stage
+from pipeline.model import Acknowledged, Capture, Fence, Head, Op, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import Rig
 from tests.pipeline.landing.desk import Desk, Topics

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline import jars
+from pipeline.spark import jars
 
 FILE = jars.ROOT / "build" / "decisions.jsonl"
 SERVERS, MODEL = "servers", "model"

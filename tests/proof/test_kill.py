@@ -18,7 +18,7 @@ import pytest
 
 from demo import machine
 from demo.shop.schema import MIRRORS
-from pipeline import jars
+from pipeline.spark import jars
 from tests.grafana.answers import lasting
 from tests.proof.evidence import Findings, examine
 from tests.proof.plan import plan

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from demo import machine
-from pipeline import jars
+from pipeline.spark import jars
 from tests.proof.thousand import Thousand
 
 FOLDER = jars.ROOT / "build" / "proof"

@@ -15,8 +15,8 @@ from checks import blocks
 from checks.model import Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.rulings import Rulings
+from pipeline.checkpoint import Mark
 from pipeline.landing import loop, untold_losses
-from pipeline.mark import Mark
 from pipeline.model import Stage
 from tests.proof.model import TABLE, Model
 from tests.proof.tally import MODEL, judged

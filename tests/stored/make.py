@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from demo.processes import wait_until
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark
 from tests.pipeline.test_mark import marks
 from tests.toy.stand import TABLE, Stand, now, without_kafka
 

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Producer
 
-from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import NOTE, Finding
-from pipeline.model import Acknowledged, Missing
+from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.settings import SourceSettings
 from tests.toy.database import Database
 from tests.toy.position import entry

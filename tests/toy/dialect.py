@@ -7,12 +7,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.model import ShardId
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Effect, Empty, Keep, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.model import (
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Empty,
+    Incompatible,
+    Keep,
+    KnownTables,
+    TableSchema,
+    Told,
+    arrow_type,
+)
 from pipeline.schema.wire import SentAs
 
 LAKE = {"number": "bigint", "word": "string"}

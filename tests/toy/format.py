@@ -10,8 +10,7 @@ import pyarrow as pa
 from pipeline.errors import FormatError
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 
 
 @dataclass(frozen=True, slots=True)

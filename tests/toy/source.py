@@ -7,16 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard, ShardId
-from pipeline.schema.column import Column
-from pipeline.schema.dialect import Dialect
+from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Range, Source, SourceDescription
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
 from tests.toy.position import EntryNumbers, entry

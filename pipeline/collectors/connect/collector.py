@@ -14,8 +14,6 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from pipeline.authorities import without_login
-from pipeline.capture import Capture
 from pipeline.collectors.collector import (
     Collector,
     CollectorExamination,
@@ -42,8 +40,8 @@ from pipeline.collectors.registration import (
     is_secret,
 )
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.model import Acknowledged, Missing, TopicPartition
-from pipeline.settings import SourceSettings, TlsSettings
+from pipeline.model import Acknowledged, Capture, Missing, TopicPartition
+from pipeline.settings import SourceSettings, TlsSettings, without_login
 from pipeline.tls import verification
 
 VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first

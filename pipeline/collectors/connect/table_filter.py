@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.capture import Capture
 from pipeline.collectors.connect.connected import read_by
 from pipeline.collectors.connect.java_patterns import compiled_all
-from pipeline.model import ShardId
+from pipeline.model import Capture, ShardId
 
 TABLES = ("table.include.list", "table.exclude.list")
 Patterns = tuple[re.Pattern[str], ...] | None

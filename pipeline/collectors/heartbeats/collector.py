@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.heartbeats.evidence import HeartbeatEvidence, NotedEnd, SendingPromise
 from pipeline.collectors.heartbeats.tail import HeartbeatTail
@@ -19,7 +18,7 @@ from pipeline.collectors.registration import CollectionScope
 from pipeline.collectors.stream import CollectedStream
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE, Finding
-from pipeline.model import Acknowledged, Missing
+from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.settings import SourceSettings
 
 BEHIND = 60  # heartbeats, one a second, after which it is said to be silent

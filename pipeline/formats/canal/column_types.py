@@ -2,8 +2,7 @@
 
 import re
 
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold
+from pipeline.schema.model import ColumnTold, Notation
 
 TYPE = re.compile(
     r"\s*([a-z][a-z0-9_ ]*?)\s*(?:\((.*)\)\s*([a-z0-9_ ]*))?\s*", re.IGNORECASE | re.DOTALL

@@ -18,7 +18,7 @@ from pipeline.errors import FormatError
 from pipeline.formats import flat_rows
 from pipeline.formats.format import Decoded
 from pipeline.model import Op, ShardId
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.model import SchemaMessage
 
 ROWS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 STATEMENT = "QUERY"

@@ -11,8 +11,7 @@ import msgspec
 
 from pipeline.formats.dbevents.event import ROW_KEY, EventShape
 from pipeline.model import COLUMN_VERSIONS, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, TableTold
+from pipeline.schema.model import ColumnTold, Notation, TableTold
 
 TYPES = {
     **{"int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE"},

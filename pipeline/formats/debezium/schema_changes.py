@@ -12,7 +12,7 @@ from msgspec.json import Decoder
 
 from pipeline.errors import FormatError
 from pipeline.formats.debezium import table_ids
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnTold, SchemaMessage, TableTold
 
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
 _LIVE = ("none", "", "false")

@@ -10,8 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from pipeline.errors import FormatError
 from pipeline.model import ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 
 TABLE = "table-"
 

@@ -12,15 +12,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.model import ShardId
-from pipeline.schema.arrow_types import ARROW, arrow_type
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Effect, Empty, Keep, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.decode import (
+    ColumnReading,
+    as_integer,
+    as_sent,
+    data,
+    decimal,
+    fitting,
+    flag,
+    floating,
+    instants,
+    parsed,
+)
+from pipeline.schema.model import (
+    ARROW,
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Empty,
+    Incompatible,
+    Keep,
+    KnownTables,
+    TableSchema,
+    Told,
+    arrow_type,
+)
 from pipeline.schema.wire import SentAs
-from pipeline.schema.wire_values import data, decimal, fitting, flag, floating, instants, parsed
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?$"
@@ -47,7 +66,7 @@ Reading = ColumnReading[FileColumn]
 
 @dataclass(frozen=True, slots=True)
 class FileDialect:
-    """Each method as :class:`pipeline.schema.dialect.Dialect` says."""
+    """Each method as :class:`pipeline.schema.model.Dialect` says."""
 
     def column(self, told: ColumnTold, statement: str) -> Column:
         """As it is told."""

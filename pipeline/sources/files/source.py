@@ -11,21 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.authorities import without_login
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.errors import ConfigError, ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import Head, Shard
-from pipeline.schema.column import Column
-from pipeline.schema.dialect import Dialect
-from pipeline.settings import SourceSettings
+from pipeline.schema.model import Column, Dialect
+from pipeline.settings import SourceSettings, without_login
 from pipeline.sources.files.dialect import FILES, FileColumn
 from pipeline.sources.files.ledger_path import ledger_path
 from pipeline.sources.files.position import SweepNumbers, sweep_position
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Range, Source, SourceDescription
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 
 @dataclass(eq=False)

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pipeline.schema.column import TableSchema
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Dialect, Notation, TableSchema
 
 DIALECT = {
     **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "TINYINT"),

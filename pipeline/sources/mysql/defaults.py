@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 import pyarrow as pa
 
-from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.model import arrow_type
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.constants import Value, constant
 

@@ -10,13 +10,19 @@ from typing import cast
 import pyarrow as pa
 
 from pipeline.model import ShardId
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Effect, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.model import (
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Incompatible,
+    KnownTables,
+    Notation,
+    TableSchema,
+    Told,
+    arrow_type,
+)
 from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, moves, values
 from pipeline.sources.mysql.column import MySqlColumn, columns
@@ -30,7 +36,7 @@ _INTEGERS = (*WHOLE, "BIGINT")
 
 @dataclass(frozen=True, slots=True)
 class MySqlDialect:
-    """Each method as :class:`pipeline.schema.dialect.Dialect` says."""
+    """Each method as :class:`pipeline.schema.model.Dialect` says."""
 
     def column(self, told: ColumnTold, statement: str) -> Column:
         """Ask the statement too: a message does not say what is computed."""

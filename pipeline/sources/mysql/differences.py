@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import columns
 

@@ -25,10 +25,18 @@ from dataclasses import replace
 from itertools import groupby
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
-from pipeline.schema.evolution import Incompatible
-from pipeline.schema.schema_change import Told
+from pipeline.schema.model import (
+    BaseNeeded,
+    Drop,
+    Effect,
+    Empty,
+    Incompatible,
+    Keep,
+    KnownTables,
+    Replace,
+    TableSchema,
+    Told,
+)
 from pipeline.sources.mysql.evolution import compare
 from pipeline.sources.mysql.moves import Moves, Rows
 

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pipeline.model import ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.merging import MergeRules
+from pipeline.schema.model import Compatible, Incompatible, MergeRules, TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.constants import constant

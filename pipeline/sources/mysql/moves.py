@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
 
 from pipeline.model import ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.evolution import Incompatible
-from pipeline.schema.schema_change import Told
+from pipeline.schema.model import Incompatible, TableSchema, Told
 from pipeline.sources.mysql.alter import Altered
 from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.evolution import compare

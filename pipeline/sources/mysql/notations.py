@@ -12,7 +12,7 @@ from dataclasses import replace
 import msgspec
 import pyarrow as pa
 
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Notation
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.labels import label_of
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pipeline.errors import ConfigError, ProofError
 from pipeline.formats.canal.column_types import column
 from pipeline.model import Shard, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import TableTold
+from pipeline.schema.model import Notation, TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
 from pipeline.sources.keyed_rows import Found, KeyedTable

@@ -13,12 +13,11 @@ from typing import ClassVar, cast
 
 import pyarrow as pa
 
-from pipeline.capture import Capture
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, tally
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
-from pipeline.model import Head, Shard, ShardId
-from pipeline.schema.column import Column
-from pipeline.schema.dialect import Dialect
+from pipeline.model import Capture, Head, Shard, ShardId
+from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.heartbeat import naming_heartbeat
 from pipeline.sources.limits import Limits
@@ -37,7 +36,6 @@ from pipeline.sources.positions import PositionRules
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan, tally
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from pipeline.aggregates import DIGITS, Moment, TalliedField, TalliedKinds
 from pipeline.model import Shard
 from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.tallies import DIGITS, Moment, TalliedField, TalliedKinds
 
 KINDS = TalliedKinds(
     times=frozenset({"DATE", "DATETIME", "TIMESTAMP"}),

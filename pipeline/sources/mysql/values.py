@@ -11,11 +11,10 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
-from pipeline.schema.notation import Notation
-from pipeline.schema.wire import SentAs
-from pipeline.schema.wire_values import (
+from pipeline.schema.decode import (
+    ColumnReading,
+    as_integer,
+    as_sent,
     base64,
     data,
     date,
@@ -27,6 +26,8 @@ from pipeline.schema.wire_values import (
     moments,
     whole,
 )
+from pipeline.schema.model import Notation, arrow_type
+from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.labels import labels
 from pipeline.sources.mysql.notations import to_connect

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pipeline.schema.column import TableSchema
-from pipeline.schema.dialect import Dialect
+from pipeline.schema.model import Dialect, TableSchema
 
 CATALOGUE = """
 SELECT a.attname::text AS name, b.typname::text AS type, b.typtype::text AS made,

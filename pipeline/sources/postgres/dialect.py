@@ -12,12 +12,19 @@ from typing import cast
 import pyarrow as pa
 
 from pipeline.model import ShardId
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Effect, Keep, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.model import (
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Incompatible,
+    Keep,
+    KnownTables,
+    TableSchema,
+    Told,
+    arrow_type,
+)
 from pipeline.schema.wire import SentAs
 from pipeline.sources.postgres import differences, evolution, values
 from pipeline.sources.postgres.column import PostgresColumn, sized
@@ -28,7 +35,7 @@ UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True, slots=True)
 class PostgresDialect:
-    """Each method as :class:`pipeline.schema.dialect.Dialect` says."""
+    """Each method as :class:`pipeline.schema.model.Dialect` says."""
 
     def column(self, told: ColumnTold, statement: str) -> Column:
         """The type is told as ``NAME as WAY``: what the server calls it, and how it is sent."""

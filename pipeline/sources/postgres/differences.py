@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 from pipeline.sources.postgres.column import KNOWN, columns
 from pipeline.sources.postgres.column import PostgresColumn as Column
 

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.model import ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.merging import MergeRules
+from pipeline.schema.model import Compatible, Incompatible, MergeRules, TableSchema
 from pipeline.sources.postgres.column import PostgresColumn as Column
 from pipeline.sources.postgres.column import columns
 from pipeline.sources.postgres.typemap import is_decimal

@@ -26,9 +26,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from pipeline.capture import Capture
 from pipeline.errors import SluiceError
-from pipeline.model import Shard, ShardId
+from pipeline.model import Capture, Shard, ShardId
 from pipeline.sources.postgres.description import INDEX
 from pipeline.sources.postgres.server_facts import PublicationFacts, publication_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted

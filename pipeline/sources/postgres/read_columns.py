@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.model import Shard, ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.schema_change import ColumnTold, TableTold
+from pipeline.schema.model import ColumnTold, TableSchema, TableTold
 from pipeline.sources.postgres.column import KNOWN, PostgresColumn, columns, described
 
 # An array's elements are asked for as if they were a column of that name.

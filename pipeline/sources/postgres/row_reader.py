@@ -15,9 +15,7 @@ import pyarrow as pa
 
 from pipeline.errors import ProofError
 from pipeline.model import Head, Position, Shard, ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import TableTold
+from pipeline.schema.model import Notation, TableSchema, TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
 from pipeline.sources.keyed_rows import Found, KeyedTable

@@ -17,9 +17,8 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import dict_row
 
-from pipeline.authorities import needs_tls
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
-from pipeline.settings import SourceSettings, TlsSettings
+from pipeline.settings import SourceSettings, TlsSettings, needs_tls
 from pipeline.sources.limits import Limits
 
 Row = Mapping[str, Any]

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
 
-from pipeline.capture import Capture
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, tally
 from pipeline.errors import ProofError
 from pipeline.finding import Finding
-from pipeline.model import Head, Shard, ShardId
-from pipeline.schema.dialect import Dialect
+from pipeline.model import Capture, Head, Shard, ShardId
+from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.heartbeat import naming_heartbeat
 from pipeline.sources.limits import Limits
@@ -38,7 +38,6 @@ from pipeline.sources.postgres.watched_slot import WatchedSlot
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan, tally
 
 # Where a promoted server ended to follow it tells until it is started again; after a crash it tells
 # the end of its recovery, and then of no receiver.

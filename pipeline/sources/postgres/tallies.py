@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pipeline.aggregates import DIGITS, TalliedField, TalliedKinds
 from pipeline.model import Shard, ShardId
 from pipeline.sources.postgres.column import PostgresColumn
-from pipeline.tallies import DIGITS, TalliedField, TalliedKinds
 
 KINDS = TalliedKinds(
     times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),

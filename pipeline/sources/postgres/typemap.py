@@ -3,7 +3,7 @@
 Pure.
 """
 
-from pipeline.schema.wire_values import MOST_DIGITS
+from pipeline.schema.decode import MOST_DIGITS
 from pipeline.sources.postgres.column import KNOWN
 from pipeline.sources.postgres.column import PostgresColumn as Column
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
-from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
-from pipeline.schema.wire_values import (
+from pipeline.schema.decode import (
     FIRST_DAY,
     LAST,
     LAST_DAY,
+    ColumnReading,
+    as_integer,
+    as_sent,
     base64,
     data,
     date,
@@ -27,6 +27,8 @@ from pipeline.schema.wire_values import (
     instants,
     moments,
 )
+from pipeline.schema.model import arrow_type
+from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
 from pipeline.sources.postgres.column import PostgresColumn as Column
 from pipeline.sources.postgres.typemap import is_decimal
 

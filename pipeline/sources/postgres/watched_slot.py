@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pipeline.capture import Break
-from pipeline.model import Head, LogKeeper
+from pipeline.model import Break, Head, LogKeeper
 from pipeline.sources.postgres.log_keeper import SlotSeen
 from pipeline.sources.postgres.session import PostgresSession, Row
 

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+from pipeline.aggregates import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
 from pipeline.apply.mirror_snapshot import ARCHIVED
 from pipeline.errors import ProofError
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import literal, name
-from pipeline.lake.seen import LogKey
 from pipeline.model import Op, Shard, Table
-from pipeline.tallies import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
+from pipeline.readings import LogKey
 
 META = "_sluice"
 OWNER = (f"{name(META)}['source']", f"{name(META)}['shard']")

@@ -43,7 +43,7 @@ from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lake import columns, protocol
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store, open_store
-from pipeline.spark import described
+from pipeline.spark.session import described
 from pipeline.tables.delta.growth import lacking
 from pipeline.tables.delta.spark_look import KeyLookup, translated, view
 from pipeline.tables.delta.spark_sql import (

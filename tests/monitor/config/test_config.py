@@ -202,7 +202,9 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             "store: mysql://u:p@h/x", "store: must be the path of a file, of SQLite", id="a store"
         ),
         pytest.param(
-            "probes: {pipeline.cut: {}}", "probes.pipeline.cut: pipeline.cut: it has no", id="none"
+            "probes: {pipeline.clocks: {}}",
+            "probes.pipeline.clocks: pipeline.clocks: it has no",
+            id="none",
         ),
         pytest.param(
             "probes: {tests.monitor.config.plain: {}}",

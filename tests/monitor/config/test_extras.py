@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.extras import EXTRAS
+from pipeline.installed import EXTRAS
 from tests.monitor.config.test_config import MINIMAL
 
 # None in sys.modules is how Python marks what must not be imported, as if it were not there.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard
-from pipeline.schema.column import Column
+from pipeline.schema.model import Column
 from pipeline.sources.mysql.column import MySqlColumn
 
 BIG = {"id": "bigint"}

@@ -14,7 +14,7 @@ from monitor.observe.census import Census, CensusAnswer, CensusQuestion
 from monitor.store.memory import CheckMemory
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
-from pipeline.mark import Existence
+from pipeline.checkpoint import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.shard_facts import Cascade

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from monitor.board import FirstLanding
 from monitor.observe.first_landing import PATIENCE, FirstLandings, by_table
 from monitor.observe.sampler import NO_MIRROR, Sampling
+from pipeline.checkpoint import Mark, Snap
 from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition, Sample, SourceSamples
-from pipeline.mark import Mark, Snap
 from pipeline.model import Acknowledged, Missing, Order, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 

@@ -17,13 +17,12 @@ from checks.readiness import Question
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
+from pipeline.checkpoint import Mark
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.landing.new_rules import with_rules
-from pipeline.mark import Mark
 from pipeline.model import Missing, Stage
-from pipeline.report import Gap, tell_gap
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.reports import Gap, tell_gap
+from pipeline.settings import Router, TableRule
 from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from monitor.observe.heartbeat import FOLLOW, FenceBook, HeartbeatWriter, thinned
 from monitor.store.store import ServiceStore
-from pipeline.clocks import ClockStep
-from pipeline.cut import first_fence
+from pipeline.clocks import ClockStep, first_fence
 from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings

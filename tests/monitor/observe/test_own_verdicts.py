@@ -14,8 +14,7 @@ from monitor.observe import probing, stalled
 from monitor.observe.own_verdicts import Component, of_part
 from monitor.observe.service_state import ServiceState
 from pipeline.model import Order, SnapshotAgain
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 from tests.monitor.rig import NOON
 
 AGAIN = SnapshotAgain(Order(1, 900, 900), NOON, 7, 2, asked=False)

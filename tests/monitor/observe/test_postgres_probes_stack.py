@@ -28,8 +28,8 @@ from monitor.observe.sampler import Sampling
 from monitor.observe.world import RoundWorld
 from monitor.store.memory import CheckMemory
 from pipeline.build import open_source, open_table_format, open_transport, readings
+from pipeline.checkpoint import Mark
 from pipeline.lags.samples import Sample
-from pipeline.mark import Mark
 from pipeline.model import Fence, Shard, Table
 from pipeline.tables.lake import Lake
 from pipeline.topics.last_keys import KeyedTopics

@@ -14,7 +14,7 @@ from monitor.config.rebootstrap import RebootstrapRule
 from monitor.observe.rebootstraps import Rebootstraps
 from monitor.store.rereads import RereadRequest
 from monitor.store.store import ServiceStore
-from pipeline.rereads import RereadState, WishedReread
+from pipeline.backfill_state import RereadState, WishedReread
 from tests.monitor.boards import NOW, view
 
 GAP = Reason("gap", "offsets are gone", "shop.t:0:1@7")

@@ -12,8 +12,8 @@ from monitor.observe.rechecks import LOOKED_FOR, Rechecks
 from monitor.observe.rulings import Rulings
 from monitor.store.rereads import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
+from pipeline.backfill_state import RereadState
 from pipeline.model import Fence, Head, Origin
-from pipeline.rereads import RereadState
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.lakes import NOON
 

@@ -6,8 +6,8 @@ import pytest
 
 from monitor.observe.reread_progress import progress
 from monitor.store.rereads import RereadRequest, RereadWish
+from pipeline.backfill_state import RereadState, RowsWished
 from pipeline.model import Origin
-from pipeline.rereads import RereadState, RowsWished
 
 BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOW = BEGUN + timedelta(seconds=50)

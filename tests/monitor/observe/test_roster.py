@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from monitor.observe.roster import Roster
-from pipeline.mark import Existence, Mark
+from pipeline.checkpoint import Existence, Mark
 from pipeline.model import Order, Shard, Table
 from pipeline.settings import TableRule
 from tests.monitor.observe.dictionaries import BIG, FakeDictionary

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from monitor.observe.roster import Roster
+from pipeline.checkpoint import Mark
 from pipeline.errors import UnreachableError
-from pipeline.mark import Mark
 from pipeline.model import Shard
 from pipeline.settings import TableRule
 from tests.monitor.observe.dictionaries import BIG, FakeDictionary

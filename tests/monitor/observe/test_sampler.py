@@ -14,10 +14,10 @@ from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
 from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Intrusion, waiver
+from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON, SOURCE, USERS, FakeCollector, Rig

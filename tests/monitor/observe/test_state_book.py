@@ -9,12 +9,12 @@ from checks.pause import Pause
 from checks.table_state import StateSince, TableState
 from monitor.store.rereads import RereadRequest
 from monitor.store.table_states import KEPT
+from pipeline.backfill_state import RereadState
+from pipeline.checkpoint import Existence
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.mark import Existence
 from pipeline.model import Account, Missing, Order
-from pipeline.report import Applied, Hold
-from pipeline.rereads import RereadState
+from pipeline.reports import Applied, Hold
 from pipeline.settings import TableRule
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 

@@ -13,12 +13,12 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
 from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synced
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position

@@ -16,12 +16,11 @@ from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.world import MirrorOpener, RoundWorld
 from monitor.store.store import ServiceStore
+from pipeline.backfill_state import Reread
+from pipeline.checkpoint import Lives, Mark
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
-from pipeline.lives import Lives
-from pipeline.mark import Mark
 from pipeline.model import Fence, Head, Missing, Order, Ordering, Origin, Shard, Table
-from pipeline.rereads import Reread
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.onboarding.proposal import Proposal, SeenTable, propose
-from pipeline.route import Router
+from pipeline.settings import Router
 
 ID = ("id int",)
 

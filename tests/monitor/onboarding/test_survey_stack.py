@@ -10,7 +10,7 @@ from demo.servers import Servers
 from monitor.commands import init
 from monitor.config.file import load
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.route import Router
+from pipeline.settings import Router
 
 pytestmark = pytest.mark.stack
 

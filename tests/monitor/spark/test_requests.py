@@ -14,10 +14,10 @@ from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.rereads import RereadRequest
 from monitor.store.resubmissions import ResubmissionRecord
 from monitor.store.store import ServiceStore
+from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
-from pipeline.report import Applied, Hold, Landed, SparkWork
-from pipeline.rereads import RereadState, WishedReread
+from pipeline.reports import Applied, Hold, Landed, SparkWork
 from pipeline.resubmissions import Resubmission, ResubmissionState
 from tests.monitor.store.kit import Full
 

@@ -10,7 +10,7 @@ from sqlalchemy.event import listen
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
-from pipeline.report import Applied, Hold
+from pipeline.reports import Applied, Hold
 from tests.monitor.store.kit import NOW, SECOND
 
 T = "shop.users"

@@ -30,7 +30,7 @@ from pipeline.errors import (
 from pipeline.invariants.column_loss import ColumnLoss
 from pipeline.invariants.not_null import NotNull
 from pipeline.model import Account
-from pipeline.report import Applied, Gap, Hold, Landed
+from pipeline.reports import Applied, Gap, Hold, Landed
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
 
 AT = datetime(2026, 10, 25, 0, 59, 59, 999999, tzinfo=UTC)

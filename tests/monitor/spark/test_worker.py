@@ -13,10 +13,10 @@ from demo.processes import wait_until
 from monitor.spark.wire import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.written_images import Manifest
+from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.report import Applied, Landed, SparkWork
-from pipeline.rereads import RereadState, WishedReread
+from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.settings import PipelineSettings
 
 AT = datetime(2026, 3, 29, tzinfo=UTC)

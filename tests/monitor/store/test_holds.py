@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from monitor.store.holds import Standstill
 from monitor.store.store import ServiceStore
-from pipeline.report import Gap, Hold
+from pipeline.reports import Gap, Hold
 from tests.monitor.store.kit import NOW, SECOND
 
 GAP = Gap("shop.x:0:5", "shop.x", 0, 5, 9, "deleted by retention", ("shop.orders",))

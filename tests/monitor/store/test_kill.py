@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from alerts.model import IncidentState
 from monitor.store.store import ServiceStore
-from pipeline.jars import ROOT
+from pipeline.spark.jars import ROOT
 from tests.alerts.kit import START
 from tests.example_count import examples
 from tests.monitor.store.life import LETTERS

@@ -10,9 +10,9 @@ import pytest
 
 from monitor.store.rereads import CheckedAgain, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
+from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
-from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from tests.pipeline.lakes import NOON
 
 ASKED = RereadRequest("x", "shop.a", "a gap", "ann", NOON)

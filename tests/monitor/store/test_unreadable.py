@@ -8,10 +8,10 @@ from monitor.store.memory import CheckMemory
 from monitor.store.pauses import Pauses
 from monitor.store.rereads import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
+from pipeline.backfill_state import RereadState
 from pipeline.errors import ProofError
 from pipeline.model import Account, Origin
-from pipeline.report import Hold
-from pipeline.rereads import RereadState
+from pipeline.reports import Hold
 from tests.monitor.store.kit import DAY, NOW, SECOND
 
 NO_TEXT = "CAST(x'ff' AS TEXT)"

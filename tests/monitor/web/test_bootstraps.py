@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from monitor.commands.bootstrap import COMMAND
-from pipeline.rereads import RereadState
+from pipeline.backfill_state import RereadState
 from tests.monitor.rig import USERS, Rig
 
 

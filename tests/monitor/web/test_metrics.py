@@ -18,7 +18,7 @@ from monitor.web.metrics import METRICS, exposition
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Stage
-from pipeline.report import SPARK_WORK
+from pipeline.reports import SPARK_WORK
 from tests.monitor.boards import ALL_WELL, CUT, LOST, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -15,11 +15,11 @@ from monitor.commands.quarantine import COMMAND
 from monitor.error_table import ErrorTable, SourceFormat
 from monitor.web.api import application
 from pipeline.build import message_text, open_table_format
+from pipeline.checkpoint import Quarantine
 from pipeline.errors import ConfigError, SluiceError
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.debezium.avro_message import AvroMessage
 from pipeline.formats.message_text import PlainText
-from pipeline.mark import Quarantine
 from pipeline.model import Account, Op
 from pipeline.registry import SchemaRegistry
 from pipeline.settings import CollectorSettings, RegistrySettings, SourceSettings

@@ -13,9 +13,9 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.__main__ import sluice
 from monitor.commands import repair, replay
 from monitor.store.rereads import CheckedAgain
+from pipeline.backfill_state import Preview, RereadState, WishedKey, WishedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
-from pipeline.rereads import Preview, RereadState, WishedKey, WishedRange
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 

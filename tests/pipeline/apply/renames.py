@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipeline.checkpoint import Epoch, Existence
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
-from pipeline.mark import Epoch, Existence
 from pipeline.model import Acknowledged, Op, Order
-from pipeline.report import Applied, Gap
+from pipeline.reports import Applied, Gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position

@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from pipeline.aggregates import TalliedField, TimeSpan
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow
 from pipeline.model import Shard, Table
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.tallies import TalliedField, TimeSpan
 from tests.pipeline.live import Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

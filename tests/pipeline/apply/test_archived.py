@@ -15,9 +15,9 @@ from examples.parquet_versions import ParquetVersions
 from pipeline.apply.archived import meets
 from pipeline.archive import ArchiveRule, ArchiveWindow, ArchiveWord, RegisteredWindow, rules_of
 from pipeline.invariants.unique import Unique
-from pipeline.lake.seen import LogKey
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
-from pipeline.report import Applied
+from pipeline.readings import LogKey
+from pipeline.reports import Applied
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import NOW, HandLake, row

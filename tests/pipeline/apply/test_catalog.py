@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.model import Op, Order, Shard
-from pipeline.route import Router
+from pipeline.settings import Router
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import NAME, HandLake, row
 from tests.pipeline.reading import readings

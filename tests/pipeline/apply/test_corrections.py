@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
+from pipeline.backfill_state import Reread
 from pipeline.changelog.upkeep import LogUpkeep
 from pipeline.image import Image
 from pipeline.lake.pinned import open_table
 from pipeline.model import Op, Order, Origin
-from pipeline.rereads import Reread
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.mark import Existence
+from pipeline.checkpoint import Existence
 from pipeline.model import Order
-from pipeline.report import Gap, tell_gap
+from pipeline.reports import Gap, tell_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import NEW, SHADOW, C, Renames, S, new
 from tests.pipeline.hand_lake import row

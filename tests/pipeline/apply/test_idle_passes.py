@@ -13,7 +13,7 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
 from pipeline.model import Op, ShardId
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.tables.delta import table_format
 from tests.pipeline.apply.test_foreign_writes import deleted, intrude
 from tests.pipeline.hand_lake import HandLake, row
@@ -111,7 +111,7 @@ def test_each_gap_is_read_once_however_many_tables_and_passes(
         return loads(text)
 
     read_gap.cache_clear()
-    monkeypatch.setattr("pipeline.report.json.loads", counted)
+    monkeypatch.setattr("pipeline.reports.json.loads", counted)
 
     for _ in range(3):
         baseless.run()

@@ -12,12 +12,12 @@ from pipeline.apply.commits import Commit
 from pipeline.apply.due_images import DueImages, HeldBack, doubts, kept
 from pipeline.apply.mirror_snapshot import note, told_floors
 from pipeline.apply.mirrors import Mirrors
+from pipeline.backfill_state import Reread
 from pipeline.changelog.table import app
+from pipeline.checkpoint import Epoch, Mark, Quarantine
 from pipeline.image import DueCut, Image, digest, told_images
-from pipeline.mark import Epoch, Mark, Quarantine
 from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
-from pipeline.report import Gap, tell_gap
-from pipeline.rereads import Reread
+from pipeline.reports import Gap, tell_gap
 from pipeline.settings import PipelineSettings, PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import NOW

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pipeline.apply import turn_jobs
+from pipeline.backfill_state import Reread
+from pipeline.checkpoint import Mark, Quarantine
 from pipeline.image import DueCut, lacking
 from pipeline.invariants.range import Range, ValueBounds
-from pipeline.mark import Mark, Quarantine
 from pipeline.model import Op, Order, Origin, Shard, Table
-from pipeline.report import Gap, tell_gap
-from pipeline.rereads import Reread
+from pipeline.reports import Gap, tell_gap
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row

@@ -6,10 +6,10 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.beats import BeatTrail
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark
+from pipeline.heartbeats import BeatTrail
 from pipeline.model import Order
-from pipeline.route import Router
+from pipeline.settings import Router
 from tests.pipeline.reading import readings
 
 CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)

@@ -7,10 +7,9 @@ import pytest
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.lineage import columns_of_before, links, links_of_tables
 from pipeline.model import Order, Shard
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import StandardRule, TableRule
+from pipeline.schema.model import TableSchema
+from pipeline.settings import Router, StandardRule, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.table_standards import Standards

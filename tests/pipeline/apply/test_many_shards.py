@@ -4,9 +4,9 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.model import Order, ShardId
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
+from pipeline.schema.model import TableSchema
+from pipeline.settings import Router
 from pipeline.sources.mysql.column import MySqlColumn
 from tests.pipeline.reading import readings
 

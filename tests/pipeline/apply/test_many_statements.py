@@ -6,9 +6,8 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.model import Order, Shard
-from pipeline.route import Router
-from pipeline.schema.effect import Effect, KnownTables
-from pipeline.schema.schema_change import Told
+from pipeline.schema.model import Effect, KnownTables, Told
+from pipeline.settings import Router
 from pipeline.sources.mysql.dialect import MySqlDialect
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message

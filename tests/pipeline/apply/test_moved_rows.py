@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.checkpoint import Existence
 from pipeline.landing.facts import UnreadChanges
-from pipeline.mark import Existence
 from pipeline.model import Op, Order
-from pipeline.report import Gap, tell_gap
+from pipeline.reports import Gap, tell_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import FIRST_COLUMNS, NEW, SHADOW, C, D, R, Renames, S, U, new
 from tests.pipeline.hand_lake import row

@@ -21,7 +21,7 @@ import pytest
 
 from demo.beside import beside
 from demo.processes import wait_until
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from tests.pipeline.live import PATIENCE, Pipe
 from tests.pipeline.reread.live_rereads import bootstrap
 

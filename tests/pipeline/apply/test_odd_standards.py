@@ -5,7 +5,7 @@ import pytest
 from pipeline.apply.odd_standards import refuse_odd
 from pipeline.errors import HeldError
 from pipeline.model import Order, Shard, Table
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 from pipeline.settings import StandardRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash

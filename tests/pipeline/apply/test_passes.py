@@ -8,17 +8,16 @@ import pytest
 
 from pipeline.apply.account import Counted
 from pipeline.apply.landed_state import LandedState
+from pipeline.checkpoint import Existence
 from pipeline.lake import entries
 from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import open_store
-from pipeline.mark import Existence
 from pipeline.model import Account, Op, Order, Origin
-from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
 

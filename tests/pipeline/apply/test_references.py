@@ -17,7 +17,7 @@ from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.model import Op
-from pipeline.report import Gap, Hold, tell_gap
+from pipeline.reports import Gap, Hold, tell_gap
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.data_file import Footers
 from pipeline.tables.delta.table_format import DeltaMirrors

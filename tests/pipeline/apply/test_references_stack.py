@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from pipeline.invariants.referenced import ForeignKey, Referenced
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from pipeline.settings import InvariantRule
 from tests.pipeline.live import Pipe
 from tests.pipeline.reread.live_rereads import writing

@@ -1,8 +1,7 @@
 import pytest
 
-from pipeline.apply.refusal import Refusal
 from pipeline.errors import FormatError, HeldError, LostRaceError, SluiceError, UnreachableError
-from pipeline.report import Hold
+from pipeline.reports import Hold, Refusal
 
 
 @pytest.mark.parametrize(

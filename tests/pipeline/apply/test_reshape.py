@@ -20,7 +20,7 @@ from pipeline.lake.commit import commit, create
 from pipeline.lake.log import Snapshot
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
-from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.model import arrow_type
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.growth import REWRITES

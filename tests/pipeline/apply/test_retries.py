@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 
-from pipeline.apply.retries import FIRST, LONGEST, Retries
+from pipeline.retries import FIRST, LONGEST, Retries
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,7 @@ from pipeline.apply.spread_turns import Outcomes
 from pipeline.changelog import sorted_file
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
-from pipeline.report import Hold
+from pipeline.reports import Hold
 from tests.pipeline.hand_lake import HandLake, row
 
 NAMES = ("db.t", "db.u", "db.v", "db.w")

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.apply import passes, turn_jobs
 from pipeline.model import Op, Order
-from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
+from pipeline.schema.model import TableSchema
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row

@@ -13,12 +13,12 @@ from structlog.testing import capture_logs
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import Stamp, app
+from pipeline.checkpoint import Existence, Mark, Quarantine
 from pipeline.lake.commit import commit
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Existence, Mark, Quarantine
 from pipeline.model import Op, Order
-from pipeline.report import Applied, Gap, tell_gap
+from pipeline.reports import Applied, Gap, tell_gap
 from pipeline.settings import UpkeepSettings
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
 from tests.pipeline.hand_lake import NOW, HandLake, row, stamped

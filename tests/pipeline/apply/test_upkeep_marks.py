@@ -9,10 +9,10 @@ from pipeline.changelog import compaction
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import Stamp, app
+from pipeline.checkpoint import Mark
 from pipeline.lake.commit import commit
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Mark
 from tests.pipeline.apply.keeping import C, Keeping, batches
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
@@ -40,7 +40,7 @@ def lake(pattern: HandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def often_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.mark.FULL_EVERY", EVERY)
+    monkeypatch.setattr("pipeline.checkpoint.FULL_EVERY", EVERY)
     monkeypatch.setattr("pipeline.changelog.marks.FULL_EVERY", EVERY)
 
 
@@ -91,7 +91,7 @@ def test_markers_that_were_joined_before_go_as_well(
 def test_a_few_markers_are_not_worth_a_commit_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.mark.FULL_EVERY", 2)
+    monkeypatch.setattr("pipeline.checkpoint.FULL_EVERY", 2)
     lake = HandLake(tmp_path, others=OTHERS)
     for batch in range(4):
         lake.land(row(C, 10 + batch, batch, "a"))

@@ -18,7 +18,7 @@ from pipeline.invariants.not_null import NotNull
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op
-from pipeline.report import Applied, Hold
+from pipeline.reports import Applied, Hold
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors

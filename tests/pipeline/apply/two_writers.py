@@ -13,7 +13,7 @@ from pipeline.lake.log import Snapshot, load
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.model import Account, Op, Origin
-from pipeline.report import Applied
+from pipeline.reports import Applied
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row
 

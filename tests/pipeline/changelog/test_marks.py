@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pipeline.changelog.marks import MarkReader, replay
+from pipeline.checkpoint import FULL_EVERY, Mark
 from pipeline.errors import HeldError
-from pipeline.mark import FULL_EVERY, Mark
 
 WIDE = {f"t{n}": 0 for n in range(20)}
 

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.source_feed import Feed
-from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position

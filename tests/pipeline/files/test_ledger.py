@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as replaced
 
-from pipeline.beats import LandedBeat, followed
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.entries import LedgerEntry, TakenFile
 from pipeline.files.ledger import Ledger
 from pipeline.files.ledger_tables import TABLES
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
 from pipeline.files.stamp import FileStamp, KnownFile, RestlessFiles, WaitingFile
+from pipeline.heartbeats import LandedBeat, followed
 from pipeline.model import Order
 
 STAMP = FileStamp(1, 10, 100, 100)

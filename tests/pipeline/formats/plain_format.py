@@ -5,8 +5,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pipeline.model import Ordering
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableTold
 
 
 class PlainFormat:

@@ -11,8 +11,7 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal_json import CanalJson
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, TableTold
+from pipeline.schema.model import ColumnTold, Notation, TableTold
 from tests.example_count import examples
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw

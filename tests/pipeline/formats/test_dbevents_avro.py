@@ -14,7 +14,7 @@ from pipeline.formats.dbevents.columns import table
 from pipeline.formats.dbevents.event import EventShape, change
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.model import Ordering
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Notation
 from pipeline.settings import RegistrySettings
 from tests.example_count import examples
 from tests.pipeline.corpus import CORPUS as FOLDER

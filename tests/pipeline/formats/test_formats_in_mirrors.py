@@ -18,9 +18,8 @@ from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.model import Op, Order
-from pipeline.route import Router
-from pipeline.schema.reading import SchemaReading
-from pipeline.settings import RegistrySettings
+from pipeline.schema.history import SchemaReading
+from pipeline.settings import RegistrySettings, Router
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.standards.table_standards import NO_STANDARDS
 from tests.pipeline.formats.batches import Raw, batch

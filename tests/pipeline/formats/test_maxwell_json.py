@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Ordering
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Notation
 from tests.example_count import examples
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw, batch, told

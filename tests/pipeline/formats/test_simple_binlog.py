@@ -14,8 +14,8 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.canal.column_types import fault
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.model import Order, Ordering, Origin
-from pipeline.options import filled
-from pipeline.schema.notation import Notation
+from pipeline.plugins import filled
+from pipeline.schema.model import Notation
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.typemap import FIXED, GEOMETRIES, WHOLE
 from tests.example_count import examples

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from checks.waivable import waivable
+from pipeline.aggregates import TalliedField, TimeSpan
 from pipeline.apply import landed_day
 from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.changelog.scan import Part, scan
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
-from pipeline.report import Applied, Hold
+from pipeline.reports import Applied, Hold
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.tallies import TalliedField, TimeSpan
 from tests.pipeline.hand_lake import ID, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.checkpoint import Epoch
 from pipeline.lags.lag import HopLag, Lags, measure
 from pipeline.lags.samples import (
     LandedBatch,
@@ -16,7 +17,6 @@ from pipeline.lags.samples import (
     extended,
     step,
 )
-from pipeline.mark import Epoch
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, NOW, TABLE, beats, fence, lags, mark, samples

@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipeline.checkpoint import Mark
 from pipeline.lags.retention import (
     BacklogSample,
     Limit,
@@ -12,7 +13,6 @@ from pipeline.lags.retention import (
     of_backlog,
     topic_kept,
 )
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import LogBacklog

@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 from obstore.store import MemoryStore
 
+from pipeline import lease as leases
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.lake import lease as leases
 from pipeline.lake.bucket import Bucket
 from pipeline.lake.folder import Folder
-from pipeline.lake.lease import EXPIRES, RENEWED_EVERY, Holder, Lease
 from pipeline.lake.store import Store
+from pipeline.lease import EXPIRES, RENEWED_EVERY, Holder, Lease
 
 AT = datetime(2026, 3, 29, 1, tzinfo=UTC)
 
@@ -131,7 +131,7 @@ def test_f166_who_died_on_this_machine_blocks_nobody(store: Store) -> None:
 
 DYING = """
 import datetime
-from pipeline.lake.lease import Holder
+from pipeline.lease import Holder
 told = Holder.here("", datetime.datetime.now(datetime.UTC))
 print(told.pid, told.started)
 """

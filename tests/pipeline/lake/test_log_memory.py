@@ -14,8 +14,8 @@ from pipeline.lake import log_memory
 from pipeline.lake.log_memory import Ended, LogMemory, TransactionEnd
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.pinned import PinnedTable, open_table
-from pipeline.lake.seen import LogKey, Touch
 from pipeline.model import Op, Shard, Table, TopicPartition
+from pipeline.readings import LogKey, Touch
 from tests.pipeline.lakes import change, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")

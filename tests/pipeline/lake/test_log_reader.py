@@ -11,8 +11,8 @@ import pytest
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.log_rows import LOOK_BACK
 from pipeline.lake.pinned import open_table
-from pipeline.lake.seen import KeyTimes, LogKey, Touch, Transaction
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
+from pipeline.readings import KeyTimes, LogKey, Touch, Transaction
 from tests.pipeline.lakes import NOON, change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")

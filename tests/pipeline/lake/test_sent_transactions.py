@@ -11,9 +11,9 @@ from checks.completeness import expected
 from pipeline.lake.log_memory import LogMemory, TransactionEnd
 from pipeline.lake.log_rows import LOOK_BACK
 from pipeline.lake.pinned import PinnedTable
-from pipeline.lake.seen import ShardBase, Transaction
 from pipeline.lake.transactions import EVER, SentTransaction
 from pipeline.model import Op, Order, Shard, Table
+from pipeline.readings import ShardBase, Transaction
 from tests.pipeline.lake.test_transactions import (
     OLD,
     TABLE,

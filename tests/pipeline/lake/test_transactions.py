@@ -11,9 +11,9 @@ from pipeline.lake import log_memory
 from pipeline.lake.log_memory import BatchSpan, LogMemory
 from pipeline.lake.log_rows import LOOK_BACK
 from pipeline.lake.pinned import PinnedTable, open_table
-from pipeline.lake.seen import ShardBase, Transaction
 from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Shard, Table
+from pipeline.readings import ShardBase, Transaction
 from tests.pipeline.lakes import change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")

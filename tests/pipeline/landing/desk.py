@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from pipeline.capture import Capture
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
+from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_avro import DebeziumAvro
@@ -22,11 +22,10 @@ from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run
-from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head, Op, PartitionEnd, Shard, TopicPartition
+from pipeline.model import Acknowledged, Capture, Head, Op, PartitionEnd, Shard, TopicPartition
 from pipeline.registry import SchemaRegistry
-from pipeline.report import Landed
-from pipeline.schema.dialect import Dialect
+from pipeline.reports import Landed
+from pipeline.schema.model import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL

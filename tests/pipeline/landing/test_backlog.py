@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.model import Order
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 from tests.pipeline.landing.desk import Desk
 
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Existence, Mark, Snap
 from pipeline.landing.bases import (
     advance,
     births,
@@ -13,7 +14,6 @@ from pipeline.landing.bases import (
 )
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
-from pipeline.mark import Epoch, Existence, Mark, Snap
 from pipeline.model import Acknowledged, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.beats import BeatBacklog, BeatTrail, LandedBeat
+from pipeline.checkpoint import Mark
+from pipeline.heartbeats import BeatBacklog, BeatTrail, LandedBeat
 from pipeline.landing.beat_backlogs import with_levels
 from pipeline.landing.beat_trails import with_beats
 from pipeline.landing.listing import Listing
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from tests.example_count import examples

@@ -9,14 +9,14 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from pipeline.beats import HeartbeatRow
+from pipeline.checkpoint import Mark
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW, Format
+from pipeline.heartbeats import HeartbeatRow
 from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
-from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.offset_ranges import OffsetRange
 from tests.pipeline.landing.desk import Desk, Server, Topics

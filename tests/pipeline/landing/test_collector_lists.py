@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.capture import Capture
+from pipeline.checkpoint import CollectorLists, Mark
 from pipeline.landing.collector_lists import GRACE, captured, collected, digest, with_lists
-from pipeline.mark import CollectorLists, Mark
-from pipeline.model import Order
-from pipeline.report import read_gap
+from pipeline.model import Capture, Order
+from pipeline.reports import read_gap
 from tests.pipeline.landing.desk import NOW, Desk, Server
 from tests.pipeline.schema_messages import described, dropped, message
 

@@ -29,10 +29,9 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, write
 from pipeline.model import Op, Order, Ordering
 from pipeline.registry import SchemaRegistry
-from pipeline.schema.column import TableSchema
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.reading import SchemaReading
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import Dialect, TableSchema
 from pipeline.settings import RegistrySettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.postgres.dialect import POSTGRES

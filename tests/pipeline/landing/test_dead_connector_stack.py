@@ -11,7 +11,7 @@ from kafka.admin import NewTopic
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from tests.patience import SOON
 from tests.pipeline.live import Pipe, now
 from tests.pipeline.reread.live_rereads import bootstrap

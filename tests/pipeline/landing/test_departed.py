@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Existence, Mark
 from pipeline.landing.facts import Facts, News
-from pipeline.mark import Existence, Mark
 from pipeline.model import Acknowledged, Order
-from pipeline.report import read_gap, tell_gap
+from pipeline.reports import read_gap, tell_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.test_next_mark import GAP, OLD, renamed, step, unread

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.retries import FIRST, LONGEST
-from pipeline.report import Landed
+from pipeline.reports import Landed
+from pipeline.retries import FIRST, LONGEST
 from tests.pipeline.landing.desk import GIB4, NOW, Desk
 
 Change = Callable[[Desk], object]

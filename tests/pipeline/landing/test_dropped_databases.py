@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.checkpoint import Existence, Mark, living_tables
 from pipeline.landing.bases import births, with_drops
 from pipeline.landing.facts import DroppedDatabase, Facts, News
-from pipeline.living import living_tables
-from pipeline.mark import Existence, Mark
 from pipeline.model import Op, Order
-from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
+from pipeline.settings import Router
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.test_lane import Beside, begun
 

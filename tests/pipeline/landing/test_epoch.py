@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Epoch
 from pipeline.landing.epoch import moved, observe
-from pipeline.mark import Epoch
 from pipeline.model import Head
 from pipeline.sources.mysql.position import binlog_position
 

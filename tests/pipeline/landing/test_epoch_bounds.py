@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.checkpoint import Epoch, EpochStart
 from pipeline.landing.epoch_bounds import EpochBounds, bounds, needed, newest_starts
-from pipeline.mark import Epoch, EpochStart
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Epoch, EpochStart, Mark
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.listing import Listing
 from pipeline.landing.redelivery import resending
-from pipeline.mark import Epoch, EpochStart, Mark
 from pipeline.model import Head, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 

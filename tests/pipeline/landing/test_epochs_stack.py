@@ -13,7 +13,7 @@ from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Shard, Table
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
 from tests.checks.test_readiness import inputs

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.capture import Break, Capture, both
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.landing.unkept_logs import with_unkept
-from pipeline.mark import Epoch, Mark
-from pipeline.model import LogKeeper, Order
-from pipeline.report import read_gap
+from pipeline.model import Break, Capture, LogKeeper, Order, both
+from pipeline.reports import read_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.log_keeper import SlotSeen
 from pipeline.sources.postgres.position import log_position

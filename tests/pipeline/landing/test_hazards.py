@@ -11,7 +11,7 @@ from checks.blocks import blocks
 from checks.waivable import waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.capture import Capture, both
+from pipeline.checkpoint import Epoch, Existence, Mark
 from pipeline.collectors.connect.connector_findings import hazards
 from pipeline.collectors.connect.converters import CONFLUENT, JSON, NULLABLES, NULLS
 from pipeline.collectors.connect.demands import DEMANDS
@@ -24,11 +24,9 @@ from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.next_mark import _heals
 from pipeline.landing.source_feed import LINGER
-from pipeline.mark import Epoch, Existence, Mark
-from pipeline.model import Acknowledged, Missing, Order, Shard, Table
-from pipeline.report import Gap, read_gap, tell_gap
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, both
+from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.server_findings import DEMANDS as SERVER_DEMANDS

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.retries import LONGEST
+from pipeline.checkpoint import Existence, Mark, Quarantine, ToldSchema
 from pipeline.errors import NoSchemasError, UnreachableError
 from pipeline.landing.facts import Facts
 from pipeline.landing.healing import AT_ONCE, Healed, Healing, is_whole
@@ -21,9 +21,9 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import AroundRows, SnapshotRows, Unreadable, tally
 from pipeline.landing.task import Done, Intake
-from pipeline.mark import Existence, Mark, Quarantine, ToldSchema
 from pipeline.model import Op, Order
 from pipeline.resubmissions import Resubmission
+from pipeline.retries import LONGEST
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
 from tests.pipeline.landing.desk import GIB4, Desk
 from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, asking, patient, put

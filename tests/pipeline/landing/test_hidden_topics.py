@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.checkpoint import Mark
 from pipeline.landing.hidden_topics import with_hidden
-from pipeline.mark import Mark
 from pipeline.model import Order
-from pipeline.report import Gap, read_gap
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.reports import Gap, read_gap
+from pipeline.settings import Router, TableRule
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.schema_messages import described, dropped, message
 

@@ -6,11 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.capture import Capture
+from pipeline.checkpoint import CollectorLists, Existence, Mark
 from pipeline.landing.collector_lists import GRACE, captured, digest, is_above, with_lists
-from pipeline.mark import CollectorLists, Existence, Mark
-from pipeline.model import Order, ShardId
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.model import Capture, Order, ShardId
+from pipeline.reports import Gap, read_gap, tell_gap
 from tests.pipeline.landing.desk import NOW
 
 ALL = Capture(lambda _: True, "all")

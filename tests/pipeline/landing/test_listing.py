@@ -12,13 +12,12 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.listing import Listing, Upstream, owner
 from pipeline.landing.source_feed import Feed
-from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position

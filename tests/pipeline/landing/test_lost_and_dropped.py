@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Existence
 from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.tally import SnapshotRows
-from pipeline.mark import Epoch, Existence
 from pipeline.model import Order
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.schema.history import SchemaChange
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step

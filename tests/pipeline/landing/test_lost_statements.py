@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.loop import Landing
-from pipeline.report import Gap, read_gap
+from pipeline.reports import Gap, read_gap
 from tests.pipeline.landing.desk import Desk
 
 T_OF_A, T_OF_B = "a/db.t", "b/db.t"

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.checkpoint import Existence, Mark
 from pipeline.landing.new_rules import with_rules
-from pipeline.mark import Existence, Mark
 from pipeline.model import Order, PartitionEnd
-from pipeline.report import read_gap
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.reports import read_gap
+from pipeline.settings import Router, TableRule
 from tests.pipeline.landing.desk import Desk
 
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))

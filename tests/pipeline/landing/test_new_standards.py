@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
+from pipeline.checkpoint import Existence, Mark, RowStandards
 from pipeline.landing.new_standards import with_standards
-from pipeline.mark import Existence, Mark
 from pipeline.model import Order
-from pipeline.report import read_gap
-from pipeline.row_standards import RowStandards
+from pipeline.reports import read_gap
 from pipeline.settings import StandardRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards

@@ -5,18 +5,16 @@ from typing import Any
 
 import pytest
 
+from pipeline.checkpoint import SHOWN, Epoch, EpochStart, Existence, Mark, Snap, living_shards
 from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
 from pipeline.landing.topic_shards import TopicNames
-from pipeline.living import living_shards
-from pipeline.mark import SHOWN, Epoch, EpochStart, Existence, Mark, Snap
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, ShardId, TopicPartition
-from pipeline.report import Gap, read_gap, tell_gap
-from pipeline.route import Router
+from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.lakes import NOON

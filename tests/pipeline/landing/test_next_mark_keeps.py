@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.landing.facts import Facts
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import SnapshotRows
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Order, PartitionEnd
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.test_next_mark import (
     GAP,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.retries import LONGEST
 from pipeline.model import Op
 from pipeline.registry import SchemaRegistry
-from pipeline.report import Landed
+from pipeline.reports import Landed
+from pipeline.retries import LONGEST
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.landing.desk import GIB4, Desk

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Existence, Mark
 from pipeline.errors import UnreachableError
 from pipeline.landing.epoch import observe
 from pipeline.landing.parted_logs import with_parted
-from pipeline.mark import Epoch, Existence, Mark
 from pipeline.model import Acknowledged, Head, Order
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position

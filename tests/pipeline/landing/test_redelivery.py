@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipeline.changelog.table import CHANGES
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.landing.redelivery import (
     Asked,
     Between,
@@ -20,7 +21,6 @@ from pipeline.landing.redelivery import (
     sent_again,
     unexplained,
 )
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Order, Origin, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 

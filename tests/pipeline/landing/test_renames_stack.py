@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from checks.blocks import blocks
 from demo.servers import Servers
+from pipeline.checkpoint import living_shards
 from pipeline.errors import UnreachableError
-from pipeline.living import living_shards
 from pipeline.model import Shard, Table
-from pipeline.route import Router
+from pipeline.settings import Router
 from tests.checks.test_readiness import inputs
 from tests.pipeline.live import Pipe
 from tests.topic_records import records

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.landing.epochs import Epochs, reordered
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Ordering
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.formats.simple_binlog_writer import Collector
 from tests.pipeline.landing.desk import Desk

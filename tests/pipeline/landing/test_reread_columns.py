@@ -3,18 +3,18 @@
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.own_rows import columns_rows
 from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Epoch, Mark
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.facts import Facts
 from pipeline.landing.reread_columns import with_columns
 from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced
 from pipeline.landing.source_feed import Feed
-from pipeline.mark import Epoch, Mark
 from pipeline.model import Order, Origin, ShardId
-from pipeline.rereads import KeyStretch, Reread
-from pipeline.schema.reading import SchemaReading
-from pipeline.schema.schema_change import ColumnTold, TableTold
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import ColumnTold, TableTold
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.pipeline.live import now

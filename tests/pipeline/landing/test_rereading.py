@@ -5,18 +5,18 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.checkpoint import CollectorLists, Epoch, Mark, Quarantine, Snap
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced, is_due, ripe
 from pipeline.landing.topic_shards import TopicNames
-from pipeline.mark import CollectorLists, Epoch, Mark, Quarantine, Snap
 from pipeline.model import Acknowledged, Order, Origin
-from pipeline.report import Gap, tell_gap
-from pipeline.rereads import KeyStretch, Reread
-from pipeline.route import Router
+from pipeline.reports import Gap, tell_gap
 from pipeline.schema.history import SchemaChange
+from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
 
 NAME, NOON = "a/d.t", datetime(2026, 3, 1, 12, tzinfo=UTC)

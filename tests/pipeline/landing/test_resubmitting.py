@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
+from pipeline.checkpoint import SHOWN, Existence, Mark, Quarantine
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
 from pipeline.landing.healing import Healed
 from pipeline.landing.resubmitting import Resubmitted, Resubmitting, refusal
-from pipeline.mark import SHOWN, Existence, Mark, Quarantine
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.registry import SchemaRegistry
-from pipeline.report import Landed
+from pipeline.reports import Landed
 from pipeline.resubmissions import Resubmission, ResubmissionState, place_of
-from pipeline.route import Router
-from pipeline.settings import RegistrySettings, TableRule
+from pipeline.settings import RegistrySettings, Router, TableRule
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
 from tests.pipeline.landing.desk import GIB4, Desk
 from tests.pipeline.registry_server import Answers

@@ -11,8 +11,7 @@ from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.landing.shape import SLIM, Provenance, Routes, shape, slim
 from pipeline.landing.tally import tally
 from pipeline.model import Op, Ordering, Origin, TopicPartition
-from pipeline.route import Router
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS
 
 STAMP = Stamp("main", 7, datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC))

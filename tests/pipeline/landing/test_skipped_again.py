@@ -10,7 +10,7 @@ import pytest
 from checks.proof import prove
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples, step
 from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.desk import NOW, Desk, Server
 from tests.pipeline.schema_messages import described, message

@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline.backfill_state import Reread
+from pipeline.checkpoint import Mark, Snap
 from pipeline.formats.format import AROUND
 from pipeline.landing.facts import Facts, UnreadChanges, gather
 from pipeline.landing.shape import SLIM
 from pipeline.landing.snapshot_overlaps import with_overlaps
 from pipeline.landing.tally import tally
-from pipeline.mark import Mark, Snap
 from pipeline.model import Order, Origin
-from pipeline.rereads import Reread
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
 

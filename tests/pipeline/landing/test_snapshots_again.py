@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from checks.waivable import waivable
+from pipeline.checkpoint import Existence, Mark
 from pipeline.landing.snapshots_again import with_again
-from pipeline.mark import Existence, Mark
 from pipeline.model import Op, Order, SnapshotAgain
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import beat, message

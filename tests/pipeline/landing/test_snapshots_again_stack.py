@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
 from demo.processes import wait_until
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from tests.patience import SOON
 from tests.pipeline.live import Pipe
 from tests.pipeline.postgres_live import PostgresPipe

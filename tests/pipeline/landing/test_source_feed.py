@@ -6,13 +6,12 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.capture import Capture
 from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.hazards import hazard_id
 from pipeline.landing.source_feed import Feed
-from pipeline.model import Acknowledged, Head, Missing, ShardId
+from pipeline.model import Acknowledged, Capture, Head, Missing, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position

@@ -20,7 +20,7 @@ from pipeline.landing.inversions import OrderStretch
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, LandingTask, run, write
 from pipeline.model import Op, Order, Ordering, TopicPartition
-from pipeline.route import Router
+from pipeline.settings import Router
 from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange
 from tests.pipeline.formats.plain_format import PlainFormat

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.changelog.table import CHANGES
+from pipeline.checkpoint import ToldSchema
 from pipeline.landing import division
 from pipeline.landing.told_schemas import Unrepeated, after, newest, unrepeated
-from pipeline.mark import ToldSchema
 from pipeline.model import Op, Order
 from pipeline.schema.history import History
 from pipeline.sources.postgres.dialect import POSTGRES

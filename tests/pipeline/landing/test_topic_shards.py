@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.checkpoint import Existence, Mark, Snap
 from pipeline.landing.topic_shards import TopicNames, TopicShards
-from pipeline.mark import Existence, Mark, Snap
 from pipeline.model import Order, PartitionEnd
 
 NAME, OTHER, ORDER = "s/db.t", "s/db.u", Order(1, 1, 1)

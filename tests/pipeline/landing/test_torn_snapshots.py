@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from checks.waivable import waivable
+from pipeline.checkpoint import Mark, Snap
 from pipeline.landing.facts import Facts
 from pipeline.landing.tally import SnapshotRows
 from pipeline.landing.torn_snapshots import with_torn
-from pipeline.mark import Mark, Snap
 from pipeline.model import Order
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from tests.pipeline.landing.test_next_mark import step
 
 OLD, NEW = Order(1, 900, 5), Order(2, 900, 5)  # of the log's 900th file

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks.blocks import blocks
-from pipeline.mark import Mark
+from pipeline.checkpoint import Mark
 from pipeline.model import Shard, Table
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.checks.test_readiness import inputs

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.capture import Break, Capture, both
+from pipeline.checkpoint import Existence, Mark
 from pipeline.landing.unkept_logs import with_unkept
-from pipeline.mark import Existence, Mark
-from pipeline.model import Acknowledged, Head, Order, ShardId
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.model import Acknowledged, Break, Capture, Head, Order, ShardId, both
+from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.pipeline.landing.desk import Desk, Server

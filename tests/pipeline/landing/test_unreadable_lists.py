@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.collector_lists import GRACE
-from pipeline.report import Gap, read_gap
+from pipeline.reports import Gap, read_gap
 from tests.pipeline.landing.desk import Desk, Server
 
 NAME = "a/db.t"

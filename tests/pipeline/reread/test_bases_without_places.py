@@ -7,17 +7,16 @@ from typing import ClassVar
 
 import pytest
 
-from pipeline.beats import CALM, BeatTrail
+from pipeline.backfill_state import RowsWished, WishedKey
+from pipeline.checkpoint import Mark
 from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
+from pipeline.heartbeats import CALM, BeatTrail
 from pipeline.landing.beat_trails import with_beats
-from pipeline.mark import Mark
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
-from pipeline.report import Gap, read_gap, tell_gap
-from pipeline.rereads import RowsWished, WishedKey
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import TableTold
+from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.schema.model import Notation, TableTold
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.reread.test_bootstrap import NAME, WISH, Beside, Rows

@@ -13,16 +13,14 @@ import pytest
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_side import MirrorSide
+from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.rereads import RereadState, WishedReread
-from pipeline.route import Router
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import TableTold
-from pipeline.settings import SourceSettings, TableRule
+from pipeline.schema.model import Notation, TableTold
+from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
 from pipeline.standards.table_standards import Standards

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.backfill_state import KeyStretch, Reread
+from pipeline.checkpoint import Mark
 from pipeline.landing.rereading import RereadNews, RowsAgain
-from pipeline.mark import Mark
 from pipeline.model import Order, Origin
 from pipeline.reread.offer import Offer
-from pipeline.rereads import KeyStretch, Reread
 
 NAME, OTHER = "a/db.t", "a/db.u"
 AT, BEFORE, AFTER = (Order(1, 7, pos) for pos in (500, 400, 600))

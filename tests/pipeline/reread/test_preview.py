@@ -13,12 +13,7 @@ from structlog.testing import capture_logs
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_side import MirrorSide
-from pipeline.errors import ConfigError, UnreachableError
-from pipeline.mark import Epoch, Mark
-from pipeline.model import Acknowledged, Op, Order, Shard, Table
-from pipeline.reread import preview
-from pipeline.reread.preview import NOT_YET, Previews, compared
-from pipeline.rereads import (
+from pipeline.backfill_state import (
     Preview,
     RereadState,
     RowsWished,
@@ -26,8 +21,12 @@ from pipeline.rereads import (
     WishedRange,
     WishedReread,
 )
-from pipeline.route import Router
-from pipeline.settings import StandardRule
+from pipeline.checkpoint import Epoch, Mark
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.model import Acknowledged, Op, Order, Shard, Table
+from pipeline.reread import preview
+from pipeline.reread.preview import NOT_YET, Previews, compared
+from pipeline.settings import Router, StandardRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
 from pipeline.standards.mask import LetterMask

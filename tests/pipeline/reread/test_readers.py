@@ -9,29 +9,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from pipeline.apply.catalog import Catalog
-from pipeline.beats import BeatTrail
+from pipeline.backfill_state import Reread, WishedReread
+from pipeline.checkpoint import Epoch, Existence, Mark
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
-from pipeline.mark import Epoch, Existence, Mark
-from pipeline.model import (
-    Acknowledged,
-    Head,
-    Order,
-    Origin,
-    PartitionEnd,
-    Shard,
-    ShardId,
-)
+from pipeline.heartbeats import BeatTrail
+from pipeline.model import Acknowledged, Head, Order, Origin, PartitionEnd, Shard, ShardId
 from pipeline.reread.readers import AGAIN, RowReaders
-from pipeline.rereads import Reread, WishedReread
-from pipeline.route import Router
-from pipeline.schema.column import TableSchema
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold, TableTold
-from pipeline.settings import SourceSettings, TableRule
+from pipeline.schema.model import ColumnTold, Notation, TableSchema, TableTold
+from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence
 from tests.pipeline.landing.desk import Desk, Server, Topics

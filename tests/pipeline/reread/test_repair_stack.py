@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
+from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.model import Origin
-from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from tests.pipeline.live import Pipe

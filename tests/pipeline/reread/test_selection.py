@@ -7,13 +7,7 @@ from typing import cast
 import pytest
 
 from pipeline.apply.mirror_side import MirrorSide
-from pipeline.errors import ConfigError, ProofError
-from pipeline.mark import Mark
-from pipeline.model import Order, Origin, Shard, Table
-from pipeline.reread.beginnings import ANEW, begun_anew, require_few_beginnings
-from pipeline.reread.mirror_ids import MirrorIds
-from pipeline.reread.selection import StretchRows, require_few, stretch_rows, stretches
-from pipeline.rereads import (
+from pipeline.backfill_state import (
     KeyStretch,
     Reread,
     RowsWished,
@@ -21,6 +15,12 @@ from pipeline.rereads import (
     WishedRange,
     WishedReread,
 )
+from pipeline.checkpoint import Mark
+from pipeline.errors import ConfigError, ProofError
+from pipeline.model import Order, Origin, Shard, Table
+from pipeline.reread.beginnings import ANEW, begun_anew, require_few_beginnings
+from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.selection import StretchRows, require_few, stretch_rows, stretches
 from pipeline.sources.row_reader import KeyTexts
 
 SHARD, OTHER = Shard("a", "db.t"), Shard("b", "db.t")

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from demo.mysql import MySQL
 from demo.postgres import Postgres
 from demo.servers import Servers
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.errors import ProofError, TooManyRowsError
 from pipeline.lake.pinned import open_table
 from pipeline.model import Shard, Table
@@ -22,7 +23,6 @@ from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.tables.delta.mirror_reader import MirrorReader
-from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
 
 pytestmark = pytest.mark.stack
 

@@ -16,13 +16,13 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import NOBODY, Postgres
 from demo.servers import Servers
-from pipeline import jars
 from pipeline.collectors.connect.wanted import wanted
 from pipeline.collectors.registration import CollectionScope
 from pipeline.errors import UnreachableError
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.postgres.session import PostgresSession
+from pipeline.spark import jars
 from tests.pipeline.certificates import Authority
 
 pytestmark = pytest.mark.stack

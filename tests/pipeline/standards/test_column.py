@@ -7,9 +7,8 @@ import pytest
 
 from pipeline.errors import HeldError
 from pipeline.model import Order
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import TableSchema
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.standards.column import StandardColumn, default_of, plain, source_column
 from pipeline.standards.hash import KeyedHash

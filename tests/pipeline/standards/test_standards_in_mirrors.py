@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.archive import ArchiveRule, ArchiveWindow
+from pipeline.checkpoint import Mark, RowStandards
 from pipeline.errors import HeldError
-from pipeline.mark import Mark
 from pipeline.model import Op, Order
-from pipeline.row_standards import RowStandards
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask

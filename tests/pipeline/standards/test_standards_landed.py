@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from pipeline.apply.retries import LONGEST
 from pipeline.apply.turn import _corrected
+from pipeline.checkpoint import RowStandards
 from pipeline.model import Op
-from pipeline.report import read_gap
+from pipeline.reports import read_gap
 from pipeline.resubmissions import Resubmission
-from pipeline.row_standards import RowStandards
+from pipeline.retries import LONGEST
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping

@@ -12,13 +12,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.lake.log import Snapshot
 from pipeline.lake.pinned import open_table
-from pipeline.lake.seen import LogKey
-from pipeline.mark import Mark
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
+from pipeline.readings import LogKey
 from pipeline.settings import PipelineSettings
 from pipeline.tables import lake as tables_lake
 from pipeline.tables.delta.table_format import DeltaMirrors

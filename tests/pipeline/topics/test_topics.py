@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Decoded, Schemas, rows
-from pipeline.lake.seen import LogKey
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
+from pipeline.readings import LogKey
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.records import LastRecord
 from tests.pipeline.formats.plain_format import PlainFormat

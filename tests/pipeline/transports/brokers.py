@@ -14,7 +14,7 @@ from typing import Final
 from demo.daemon import Daemon
 from demo.java import Program
 from demo.ports import free_ports, listening
-from pipeline import jars
+from pipeline.spark import jars
 
 START = timedelta(minutes=3)  # against hanging only
 CLUSTER = "c2x1aWNlLXRlc3RzLWthZg"

@@ -12,7 +12,7 @@ from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
 from pipeline.formats.format import AROUND, INCREMENTAL
 from pipeline.model import Op, Origin, ShardId
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnTold, SchemaMessage, TableTold
 from tests.pipeline.corpus import messages
 from tests.pipeline.formats.batches import Raw, at_once, batch, one_by_one, told
 

@@ -5,11 +5,17 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import Empty, Keep, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.schema_change import ColumnTold, Told
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import (
+    ColumnTold,
+    Compatible,
+    Empty,
+    Incompatible,
+    Keep,
+    KnownTables,
+    TableSchema,
+    Told,
+)
 from pipeline.sources.files.dialect import FILES, FileColumn
 
 SHARD = ShardId("d", "l")

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import TableSchema
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.constants import constant

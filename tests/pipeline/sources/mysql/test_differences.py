@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.model import Order
-from pipeline.schema.column import TableSchema
+from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import described as column_of
 from pipeline.sources.mysql.differences import differences

@@ -12,9 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import BaseNeeded, Effect, Keep, KnownTables
-from pipeline.schema.schema_change import Told
+from pipeline.schema.model import BaseNeeded, Effect, Keep, KnownTables, TableSchema, Told
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.effects import follow
 from tests.pipeline.effect_words import written

@@ -17,8 +17,7 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
-from pipeline.schema.effect import BaseNeeded, KnownTables
-from pipeline.schema.schema_change import Told
+from pipeline.schema.model import BaseNeeded, KnownTables, Told
 from pipeline.sources.mysql.effects import follow
 from tests.pipeline.effect_words import written
 from tests.pipeline.reading import read

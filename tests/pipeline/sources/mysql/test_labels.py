@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.labels import labels

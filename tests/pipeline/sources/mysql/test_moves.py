@@ -6,8 +6,7 @@ What is not known for certain holds the table, never stops the source, and holds
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.effect import BaseNeeded, Empty, Replace
-from pipeline.schema.schema_change import Told
+from pipeline.schema.model import BaseNeeded, Empty, Replace, Told
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.moves import makes_anew
 from pipeline.sources.mysql.statement import read

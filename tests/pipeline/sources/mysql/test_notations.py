@@ -10,9 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.notation import Notation
-from pipeline.schema.schema_change import ColumnTold
+from pipeline.schema.model import Column, ColumnTold, Notation, TableSchema
 from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.values import sent, values

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Notation
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.plain_values import plain_rows
 from pipeline.sources.mysql.wire_text import Raw

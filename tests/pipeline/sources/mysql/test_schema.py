@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import Order
-from pipeline.schema.column import TableSchema
-from pipeline.schema.evolution import Compatible, Incompatible, compare, merge
 from pipeline.schema.history import History, SchemaChange
+from pipeline.schema.model import Compatible, Incompatible, TableSchema, compare, merge
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.evolution import wider

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Notation
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.notations import to_connect
 from pipeline.sources.mysql.server_texts import server_texts

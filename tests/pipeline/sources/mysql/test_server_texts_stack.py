@@ -11,7 +11,7 @@ import pytest
 
 from demo.mysql import MySQL
 from pipeline.model import Shard
-from pipeline.schema.notation import Notation
+from pipeline.schema.model import Notation
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.notations import to_connect

@@ -7,7 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.typed import arrow_type, typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import arrow_type
 from pipeline.sources.mysql.column import MySqlColumn as Column
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.schema.typed import Typed, typed
+from pipeline.schema.decode import Typed, typed
 from pipeline.sources.mysql.column import MySqlColumn as Column
 
 Wired = tuple[str, object]

@@ -16,9 +16,9 @@ from demo.servers import Servers
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
 from pipeline.model import Op, Order
-from pipeline.schema.column import TableSchema
+from pipeline.schema.decode import typed
 from pipeline.schema.history import History
-from pipeline.schema.typed import typed
+from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import columns as own
 from pipeline.sources.mysql.column import described as column_of

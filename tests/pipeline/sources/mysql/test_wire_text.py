@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.wire_text import images, wire_texts
 

@@ -9,12 +9,17 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import Keep, KnownTables
-from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.schema_change import ColumnTold, Told
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.model import (
+    ColumnTold,
+    Compatible,
+    Incompatible,
+    Keep,
+    KnownTables,
+    TableSchema,
+    Told,
+    arrow_type,
+)
 from pipeline.sources.postgres.column import PostgresColumn, described
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.typemap import unverifiable

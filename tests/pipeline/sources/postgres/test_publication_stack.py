@@ -5,9 +5,8 @@ from contextlib import closing
 import pytest
 
 from demo.postgres import Postgres
-from pipeline.capture import Capture
 from pipeline.finding import Demand, Effect
-from pipeline.model import ShardId
+from pipeline.model import Capture, ShardId
 from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.source import PostgresSource

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from pipeline.aggregates import TalliedField
 from pipeline.model import Shard
 from pipeline.sources.postgres.column import PostgresColumn
 from pipeline.sources.postgres.tallies import scanned, statement
-from pipeline.tallies import TalliedField
 
 PARTED: dict[str, Any] = {
     "Node Type": "Aggregate",

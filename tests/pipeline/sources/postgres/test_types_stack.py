@@ -15,8 +15,8 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Op, Order
-from pipeline.schema.reading import SchemaReading
-from pipeline.schema.typed import typed
+from pipeline.schema.decode import typed
+from pipeline.schema.history import SchemaReading
 from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, columns, described
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.typemap import unverifiable

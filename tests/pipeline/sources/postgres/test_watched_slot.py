@@ -7,8 +7,7 @@ from typing import cast
 
 import pytest
 
-from pipeline.capture import Break
-from pipeline.model import Head, ShardId
+from pipeline.model import Break, Head, ShardId
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.session import PostgresSession, Row

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from pipeline.apply.mirror_snapshot import batch_of, floors_of, life_of

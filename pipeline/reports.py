@@ -1,4 +1,9 @@
-"""What one round of the pipeline did: the values its process hands to the service.  Pure."""
+"""Defines the reports of the pipeline process to the service: landing, merges, gaps and holds.
+
+A gap or hold keeps its id while its cause lasts, so that a waiver stays valid. The id of a gap
+gains `@batch` when it is landed. A merge failure with an unforeseen error gets the reason
+`failed`; its traceback is in the service log.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from pipeline.errors import worded
+from pipeline.errors import HeldError, SluiceError, worded
 from pipeline.image import Image
 from pipeline.model import Account, Order
 from pipeline.resubmissions import ResubmissionState
@@ -187,3 +192,29 @@ class Applied:
     took: timedelta
     hold: Hold | None = None
     image: Image | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a mirror was left alone."""
+
+    reason: str
+    detail: str
+    waiver: str = ""
+
+    @classmethod
+    def of(cls, error: SluiceError) -> "Refusal":
+        """What was foreseen: the mirror must stand still, or something was not reached."""
+        if isinstance(error, HeldError):
+            return cls(error.reason, error.detail, error.waiver)
+        return cls("unreachable", str(error))
+
+    @classmethod
+    def unforeseen(cls, error: Exception, what: str = "") -> "Refusal":
+        """What nobody foresaw, after *what* failed by it; the log has the trace."""
+        return cls("failed", f"{what}{type(error).__name__}: {error}"[:500])
+
+    def hold(self, table: str) -> Hold:
+        """The hold of *table*; stable while the cause lasts."""
+        name = self.waiver or f"{self.reason}:{table}"
+        return Hold(name, table, self.reason, self.detail)

@@ -1,7 +1,10 @@
-"""The process that Spark forks its Python workers from: what they run is imported once, here.
+"""Imports the code of Python workers once, in the process from which Spark forks them.
 
-A worker that imports for itself needs a second for it, and Spark ends those that were idle for a
-minute.  Nothing may be begun here that a fork would tear: no client, and no ``deltalake``.
+A worker that imports for itself needs about a second, and Spark ends workers that are idle for
+a minute. Start nothing here that a fork would break: no client, and no `deltalake`.
+
+A plug-in that cannot be imported is skipped here. The worker that needs it imports it again and
+reports the error.
 """
 
 import gc
@@ -11,9 +14,7 @@ from importlib import import_module
 
 from pyspark.daemon import manager
 
-import pipeline.apply.mirror_job
-import pipeline.landing.task  # noqa: F401
-from pipeline.worker_environment import NICENESS, PRELOADED
+from pipeline.spark.session import NICENESS, PRELOADED
 
 for module in filter(None, os.environ.get(PRELOADED, "").split(",")):
     with suppress(Exception):  # whoever needs it imports it again, and is told why it fails

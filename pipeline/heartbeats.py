@@ -1,12 +1,18 @@
-"""What have a source's heartbeats shown, one by one as they landed?
+"""Follows the landed heartbeats of a source, and finds missing and repeated ones.
 
-Their numbers rise by one; nobody skips one, and nobody writes one twice.  So a number that falls is
-a log that is sent again, from there on; and one that is skipped is a piece of the log that nobody
-sent.  A log that is sent again once climbs back without a leap; where numbers leap while they
-climb, or fall again and again, two are sending.  Then nothing tells whether what was sent again was
-sent to its end: older rows may stand for good.  One that is killed now and then is no such: a fall
-counts the more the sooner it follows, and not at all where it goes back to where the one before
-did, or further, for then all that came since comes again.  Pure.
+Numbers rise by one, and none is written twice. A number that falls means that the log is
+redelivered from there on. A missing number means that a part of the log was not sent. A log
+that is redelivered once climbs back without a jump. Jumps during the climb, or many falls, mean
+that two collectors send the log.
+
+Occasional restarts of one collector are not counted as two. A fall weighs three times as much
+within 4 heartbeats after a fall or jump. In one redelivery, a fall as far back as the previous
+one, or further, does not count: everything since comes again. After 20 heartbeats without a
+fall or jump the counts start at 0.
+
+Cannot detect: whether a redelivery was complete if two collectors send. Older rows may then
+remain in the mirror. Cannot detect: a single missing number where a transaction marker uses an
+offset.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

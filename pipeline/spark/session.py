@@ -1,23 +1,46 @@
-"""The one Spark session, built here and nowhere else; each setting with its reason."""
+"""Builds the one Spark session, and requires that workers run what the driver runs.
 
+No other module builds a session. Each setting states its reason.
+
+The check runs at start, before any worker writes. Work is pickled in the driver and unpickled
+in the workers. A different version of Sluice, Python or a library would fail later with a
+misleading error, or would not fail at all. On a `local` master there is nothing to check.
+Cannot detect: workers that take no task during the check.
+
+Workers get two settings as environment variables: the modules that they preload
+(`SLUICE_PLUG_INS`) and their niceness (`SLUICE_NICENESS`). `worker_daemon` reads them.
+"""
+
+import hashlib
 import os
+import platform
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from pipeline.errors import UnreachableError
-from pipeline.report import SparkWork
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.parallel import spread
+from pipeline.reports import SparkWork
 from pipeline.settings import PipelineSettings, may_be_spark_secret
-from pipeline.worker_environment import NICENESS, PRELOADED
+
+PRELOADED = "SLUICE_PLUG_INS"  # modules that they begin with, parted by commas
+NICENESS = "SLUICE_NICENESS"  # by how much others go before them, where cores are scarce
+
 
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -40,7 +63,7 @@ _SETTINGS = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
-    "spark.python.daemon.module": "pipeline.worker_daemon",  # workers begin with imports done
+    "spark.python.daemon.module": "pipeline.spark.worker_daemon",  # workers begin with imports done
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
 _GIVING_WAY = "5"  # a third of the driver's share of a core that both want
@@ -144,3 +167,82 @@ def described(session: SparkSession, text: str) -> Iterator[None]:
         yield
     finally:
         context.setJobDescription("")
+
+
+LIBRARIES = ("pyarrow", "numpy", "msgspec", "obstore", "pyroaring", "confluent-kafka")
+WITHIN = timedelta(minutes=2)
+NOBODY = (
+    "no worker took a task within {within}; has the cluster a free core and the memory of "
+    "spark.executor.memory, and do its machines reach the driver at {driver} (spark.driver.host)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnvironment:
+    """What a Python process runs, by the names of an operator, and on which machine."""
+
+    host: str
+    versions: Mapping[str, str]
+
+
+def require_alike(session: SparkSession, master: str) -> None:
+    """Return only if every worker that takes a task runs what this process runs.
+
+    As many are asked as the cluster has cores for us.
+
+    Raises:
+        ConfigError: one runs something else.
+        UnreachableError: nobody took a task, or none could be run there.
+    """
+    if alone(master):
+        return
+    pool = ThreadPoolExecutor(1, thread_name_prefix="workers")
+    pieces: list[object] = [None] * max(2, session.sparkContext.defaultParallelism)
+    asked = pool.submit(spread, session, environment, pieces)
+    pool.shutdown(wait=False)
+    try:
+        agree(environment(None), asked.result(WITHIN.total_seconds()))
+    except TimeoutError as error:
+        driver = session.conf.get("spark.driver.host")
+        said = NOBODY.format(within=WITHIN, driver=driver)
+        session.sparkContext.cancelAllJobs()
+        raise UnreachableError(f"{master}: {said}") from error
+
+
+def agree(here: WorkerEnvironment, there: Sequence[WorkerEnvironment]) -> None:
+    """Return only if all run the same.
+
+    Raises:
+        ConfigError: what differs where, and what now.
+    """
+    for one in there:
+        for name, own in here.versions.items():
+            if (other := one.versions.get(name, "none")) != own:
+                raise ConfigError(
+                    f"worker {one.host} runs {name} {other}, the service {own}; give the workers "
+                    "the service's environment (spark.pyspark.python, docs/guides/cluster.md)"
+                )
+
+
+def environment(_: Any) -> WorkerEnvironment:
+    """What this process runs."""
+    found = {"Python": platform.python_version(), "Sluice": _digest()}
+    return WorkerEnvironment(
+        socket.gethostname(), found | {name: _version(name) for name in LIBRARIES}
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # of an extra
+        return "none"
+
+
+@cache
+def _digest() -> str:
+    """Of all its files: a version says little of a working copy."""
+    folder, told = Path(__file__).parent.parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        told.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    return told.hexdigest()[:12]

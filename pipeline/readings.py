@@ -1,6 +1,7 @@
-"""What has been seen of keys and transactions on their way; values that readers hand to checks.
+"""Defines what readers of topics and the change log report to checks: keys and transactions.
 
-Pure.
+A collector that is killed inside a transaction sends BEGIN again and continues in it. END then
+counts only the changes since that BEGIN. Such a transaction is compared over all its tables.
 """
 
 from collections.abc import Mapping

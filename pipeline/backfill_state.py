@@ -1,4 +1,9 @@
-"""What is to be read again, and how far is it, as the mark remembers it?  Pure."""
+"""Defines backfill requests, and the progress of each backfill as the checkpoint stores it.
+
+The rows of a backfill get the order of its fence. The key to read along is empty until
+everything below that order has landed, because the table as of that order is unknown before. A
+backfill that was given up stays recorded if it has landed rows.
+"""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime

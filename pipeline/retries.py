@@ -1,6 +1,8 @@
-"""When is a mirror that was left alone tried again?  At once if its cause may have changed.
+"""Decides when something that failed is tried again: with back-off, or at once after a change.
 
-A table that stands still for days must not cost every pass, nor wait long once it can go on.  Pure.
+The wait grows from 2 seconds to 1 minute while the circumstances stay the same. So a table that
+is held for days does not cost every merge run, and continues soon after its cause may have
+changed. The caller must give all circumstances that can end the failure.
 """
 
 from collections.abc import Hashable

@@ -1,23 +1,33 @@
-"""Who answers in time?  Many are asked at once, and whoever does not answer keeps nobody waiting.
+"""Runs work in parallel: calls with a deadline in threads, independent pieces as Spark tasks.
 
-Each has one question open at most: while it is, no second one is put beside it.  Whoever was late
-is asked again without anybody waiting, behind all others; what he says then counts as of when he
-was asked, for as long as no more than ``usable`` has passed since, until he is in time again.
+The deadline pool has at most one open call per name. A late name delays no other. In later
+rounds it is called last, and the caller does not wait for it, until it answers in time again. A
+late answer counts as of the time of its call, for at most `usable`. A name that is missing in
+the result was not called, because too many others are silent.
+
+A Spark task returns a `SluiceError` as a value. The job does not fail, Spark retries nothing,
+and the caller gets the original error instead of Spark's text.
 """
 
+import pickle
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
 import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from pipeline.errors import SluiceError
+from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Missing
 
 PATIENCE = timedelta(seconds=3)
@@ -229,3 +239,66 @@ class SideBySide(Generic[T]):
         if isinstance(late, Missing) and timedelta() <= now - one.asked <= self.usable:
             return late
         return Missing(f"{one.name} has not answered since {one.asked:%H:%M:%S} UTC")
+
+
+_LOST = re.compile(r"most recent failure: .*?\(TID \d+\) \((\S+)[^)]*\): (.*)")
+_NO_PYTHON = re.compile(r"Error from python worker:\n(?:.*\n)*?\s*(\S.*)\nPYTHONPATH was")
+R = TypeVar("R")
+
+
+def spread(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
+    """What *work*, a function of a module, returns for each of *pieces*, in their order.
+
+    Pieces and results can be pickled; all results together are held here.
+
+    Raises:
+        SluiceError: the first piece's that failed, as it raised it.
+        UnreachableError: a worker died, or Spark did not run the job to its end.
+    """
+    if not pieces:
+        return []
+    sent = tuple(pickle.dumps((work, piece)) for piece in pieces)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch["id"].to_pylist():
+                told = [outcome(sent[index])]
+                yield pa.RecordBatch.from_pydict({"id": [index], "told": told})
+
+    numbers = session.range(0, len(pieces), 1, len(pieces))
+    try:
+        rows = numbers.mapInArrow(run, "id bigint, told binary").toArrow().to_pylist()
+    except (PySparkException, Py4JError) as error:
+        raise UnreachableError(f"a Spark job failed: {why(str(error))}") from error
+    found = {row["id"]: row["told"] for row in rows}
+    return [result(found[index]) for index in range(len(pieces))]
+
+
+def why(text: str) -> str:
+    """The line of Spark's long *text* that says what happened, and on which machine."""
+    lost, python = _LOST.search(text), _NO_PYTHON.search(text)
+    if lost is None:
+        return text.strip().partition("\n")[0]
+    said = python[1] if python else lost[2].removeprefix("java.io.IOException: ")
+    return f"at {lost[1]}: {said}"
+
+
+def outcome(sent: bytes) -> bytes:
+    """Do one pickled piece of work; its pickled result, or an error of ours."""
+    work, piece = pickle.loads(sent)  # noqa: S301  - our driver's
+    try:
+        return pickle.dumps(work(piece))
+    except SluiceError as error:
+        return pickle.dumps(error)
+
+
+def result(told: bytes) -> Any:
+    """Read what `outcome` returned.
+
+    Raises:
+        SluiceError: the one it holds.
+    """
+    found = pickle.loads(told)  # noqa: S301  - our workers'
+    if isinstance(found, SluiceError):
+        raise found
+    return found

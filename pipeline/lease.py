@@ -1,9 +1,13 @@
-"""A lease on a lane: one service at a time lands it, whatever store it uses and wherever it runs.
+"""Holds a lease on a lane, so that one service at a time lands it, on any host and store.
 
-The lease is a folder of numbered files beside the change log.  A holder renews it by making the
-next number, which exactly one writer can make.  No two clocks are compared: a service that waits
-for the lease watches with its own monotonic clock whether the number moves.  Commits do not rest
-on the lease: a batch that another service has landed is refused by its number.
+The lease is a folder of numbered files beside the change log. A holder renews it by creating
+the next number, which exactly one writer can create. No two clocks are compared: a service that
+waits for the lease watches with its own monotonic clock whether the number changes. A holder
+that died on the same machine is replaced at once; one that died elsewhere is waited for until
+the lease expires.
+
+Commits do not depend on the lease: a batch that another service has landed is refused by its
+number.
 """
 
 import os

@@ -1,10 +1,12 @@
-"""Where do the jars of a class path lie, and how do they get there?
+"""Finds the locked jars of each class path, and fetches missing ones with Ivy.
 
-`jars.lock` is flat: nothing transitive is resolved, so a jar that is not listed is not there.
-The Ivy inside pyspark fetches, from where it does by itself unless a repository is named.  A file
-is moved into its folder only after its SHA-256 was seen to be right.  In a checkout the folders are
-in `build/jars`; an installed package has `jars.lock` among its data and keeps jars in the user's
-cache.  `SLUICE_JARS` names another folder in both.
+`jars.lock` is flat: no transitive dependency is resolved, so a jar that is not listed is
+absent. The Ivy inside PySpark fetches the jars, from its default repository unless another one
+is named. A file is moved into its folder only after its SHA-256 matched. Fetching also deletes
+files that are no longer locked, because a class path is its whole folder.
+
+In a checkout the folders are in `build/jars`. An installed package has `jars.lock` among its
+data files and keeps jars in the user's cache. `SLUICE_JARS` names another folder in both cases.
 """
 
 import hashlib
@@ -24,10 +26,10 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from pipeline import installed
-from pipeline.authorities import without_login
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
+from pipeline.settings import without_login
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 LOCK = installed.data_file("jars.lock")
 PLACE = "SLUICE_JARS"
 JARS = Path(

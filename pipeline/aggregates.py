@@ -1,8 +1,8 @@
-"""How many rows lie in a span of time, and what do their fields come to?  Words for both sides.
+"""Defines row counts and column sums over a time range, computed alike for source and mirror.
 
-Numbers are added up exactly, texts by a digest each: the first 15 hexadecimal digits of the MD5 of
-its UTF-8.  So a sum does not depend on the order of rows, and equal ones cannot cancel each other.
-NULL adds nothing.  Pure.
+Numbers are added exactly. A text counts as the first 15 hexadecimal digits (60 bits) of the MD5
+of its UTF-8. So a sum does not depend on the order of the rows, and equal values cannot cancel
+each other. NULL adds nothing. A range is half-open: it includes its start and excludes its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,9 +1,19 @@
-"""W and the landing loop's whole memory: one marker row in each commit of the change log.
+"""Stores W and all other landing state: one checkpoint row in each commit of the change log.
 
-A marker tells what its batch changed of the mark, so its size follows the batch; now and then one
-tells everything.  Reading begins at the newest of those, which every text names.  Pure.
+A checkpoint row holds what its batch changed, so its size follows the batch. It holds
+everything every 50 batches, and when the difference would be no smaller. Each row names the
+newest full row, and reading starts there.
+
+Landing draws an incarnation number each time it starts. A change log that lost its newest
+commits uses their batch numbers again, but in another incarnation. Compare incarnations before
+you trust a remembered batch number. The newest 1,000 incarnations are kept.
+
+A dropped or ignored shard is not active. It blocks nothing, and its mirror stays. It becomes
+active again when it is created again or is no longer ignored. The checkpoint also records since
+which batch the rows of a shard are written by the present standards.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -11,9 +21,10 @@ from typing import Any, cast
 
 import msgspec
 
-from pipeline.beats import BeatTrail
+from pipeline.backfill_state import Reread
 from pipeline.errors import HeldError
 from pipeline.finding import Finding
+from pipeline.heartbeats import BeatTrail
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -22,12 +33,28 @@ from pipeline.model import (
     Ordering,
     PartitionEnd,
     Position,
+    Shard,
     SnapshotAgain,
     TopicPartition,
 )
-from pipeline.rereads import Reread
-from pipeline.row_standards import RowStandards
+from pipeline.settings import Router
 from pipeline.sources.positions import place, reaches
+
+
+@dataclass(frozen=True, slots=True)
+class RowStandards:
+    """By which standards a shard's rows are written, as a digest; empty: by none.
+
+    ``since`` is the first batch of which that is true, -1 if no row was written otherwise.
+    """
+
+    digest: str = ""
+    since: int = -1
+
+
+ALWAYS = RowStandards()
+"""Of a shard that was never written by any."""
+
 
 SHOWN = 20  # quarantined changes of a subject that are told one by one
 FULL_EVERY = 50  # batches: nobody replays more texts than this
@@ -144,7 +171,7 @@ class Quarantine:
     ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
     in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
     that begins after ``batch`` closes it; without any only a person does.  ``passed`` as of a
-    :class:`pipeline.report.Gap`.  ``epoch`` is that of all of them, 0 where that is not sure, or
+    :class:`pipeline.reports.Gap`.  ``epoch`` is that of all of them, 0 where that is not sure, or
     where at their offsets other messages may stand by now.
     """
 
@@ -215,10 +242,10 @@ class Mark:
                       left of them tells of no empty table, and of no birth.
     ``parts``         ``source/shard`` -> order of a snapshot that is torn, or only partly left.
     ``grown``         topics that have gained partitions: their keys may have moved.
-    ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
+    ``gaps``          gap id -> JSON of the open :class:`pipeline.reports.Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
     ``lives``         first batch of each life of landing -> that life: see
-                      :mod:`pipeline.lives`.
+                      :mod:`pipeline.checkpoint`.
     ``full``          the newest batch at or before this whose text tells everything; -1: none yet.
     """
 
@@ -429,3 +456,84 @@ def _applied(mark: Mark, delta: MarkDelta) -> Mark:
         entries[name] = kept
     made = _with(mark, entries)
     return replace(made, batch=delta.changed.batch, full=delta.changed.full)
+
+
+MOST = 1_000  # an older life says nothing of a log's newest entries
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Lives by the first batch of each, both ascending by batch."""
+
+    firsts: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, told: Mapping[str, int]) -> "Lives":
+        """As a mark tells them: first batch -> life."""
+        pairs = sorted((int(first), life) for first, life in told.items())
+        return cls(tuple(first for first, _ in pairs), tuple(life for _, life in pairs))
+
+    def at(self, batch: int) -> int | None:
+        """The life that landed *batch*; None where that is not known any more."""
+        place = bisect_right(self.firsts, batch)
+        return self.numbers[place - 1] if place else None
+
+
+def lived(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
+    """*told*, and that *batch* is landed in *life*; the very same where that follows from it."""
+    if Lives.of(told).at(batch) == life:
+        return told
+    kept = sorted(told, key=int)[1 - MOST :]
+    return {**{first: told[first] for first in kept}, str(batch): life}
+
+
+def is_set_back(known: Mark, now: Mark) -> bool:
+    """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
+    if now.batch < known.batch:
+        return True
+    lives = (Lives.of(one.lives).at(known.batch) for one in (known, now))
+    return now.lives is not known.lives and len({*lives}) > 1
+
+
+def is_there(mark: Mark, name: str) -> bool:
+    """Whether no schema change says that the shard *name* (``source/db.table``) is gone."""
+    told = mark.existing.get(name)
+    return told is None or told.there
+
+
+def is_outdated(mark: Mark, name: str, order: Order) -> bool:
+    """Whether a statement about the shard *name* has landed that is newer than *order*.
+
+    A row that comes so late is in no mirror that the statement has met.
+    """
+    known, told = mark.existing.get(name), mark.schemas.get(name)
+    if known is None or known.order <= order:
+        return False
+    return told is None or told.order != known.order  # else rows told the columns that it has, too
+
+
+def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:
+    """``source/shard`` -> table, of the shards that are there and that no rule ignores."""
+    return {
+        name: table
+        for name, table in mark.shards.items()
+        if table is not None and is_there(mark, name) and router.table(Shard.parse(name).name)
+    }
+
+
+def has_live(mark: Mark, router: Router, *, tier: int) -> bool:
+    """Whether a table of *tier* has a shard that is past its first snapshot, or never had one."""
+    return any(
+        (name in mark.bases or name not in mark.snaps)
+        and (rule := router.rule(Shard.parse(name).name)) is not None
+        and rule.tier == tier
+        for name, table in mark.shards.items()
+        if table is not None
+    )
+
+
+def living_tables(mark: Mark, router: Router) -> Mapping[str, int]:
+    """Table -> the last batch that holds a change of it, of tables with a shard that is there."""
+    names = set(living_shards(mark, router).values())
+    return {name: last for name, last in mark.tables.items() if name in names}

@@ -1,0 +1,411 @@
+"""Defines columns, schema events, row effects and the dialect protocol of a source kind.
+
+A dialect reads no clock and has no state, so any two instances of one dialect are equivalent.
+Only the dialect of a column knows its type; other code uses the column's name and `str`.
+
+* Effects: all effects of one order start from the state before that order, so two tables can
+  swap names.
+* Compatible: no old row changes its meaning. Any other change is a hold until an operator
+  decides. The answer names the cause and the statement that solves it.
+* Notation: a dialect converts every notation of a value into one.
+* Arrow types: one map only, from the Spark type in the mirror.
+* Merging: the dialect compares two columns; the rules here build one schema for all shards.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import reduce
+from typing import Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from pipeline.model import Order, ShardId
+from pipeline.schema.wire import SentAs
+
+
+class Column(Protocol):
+    """A column as its source's dialect describes it; compared by ``==``, told to people by str."""
+
+    @property
+    def name(self) -> str:
+        """Its name, as it stands in messages and in the mirror."""
+        ...
+
+    @property
+    def dialect(self) -> "Dialect":
+        """What knows its type."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of one shard from *order* on, in their order, and the names of its key's.
+
+    ``statement`` is the text of what made them so, if any is known.
+    """
+
+    shard: str
+    order: Order
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    statement: str = field(default="", compare=False)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name; None if there is none."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+class Notation(StrEnum):
+    """Whose texts the values are.
+
+    CONNECT: Connect's converters': days and microseconds since 1970, bytes in base64.
+    TEXTS: the server's own texts, all as strings; bytes as one letter each (ISO 8859-1), BIT and
+    SET as a number of bits, ENUM as the number of its label, from 1 on.
+    PLAIN: JSON's own numbers and lists, dates and times as the server writes them, bytes in
+    base64, ENUM and SET by their labels.
+    """
+
+    CONNECT = "connect"
+    TEXTS = "texts"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTold:
+    """A column in the message's words: what its type and its values' texts mean the source knows.
+
+    ``length`` and ``scale`` are the numbers behind the type's name, ``default`` the text of the
+    default, None for none; ``values`` are the labels that an enumeration allows.
+    ``notation`` is that of its values in rows.
+    """
+
+    name: str
+    type: str
+    length: int | None = None
+    scale: int | None = None
+    nullable: bool = True
+    default: str | None = None
+    position: int = 0
+    values: tuple[str, ...] = ()
+    notation: Notation = Notation.CONNECT
+
+
+@dataclass(frozen=True, slots=True)
+class TableTold:
+    """A table that a message describes; ``kind`` is ``create``, ``alter`` or ``drop``.
+
+    ``columns`` and ``key`` are those from then on; none of a table that is dropped.
+    """
+
+    shard: ShardId
+    kind: str
+    columns: tuple[ColumnTold, ...] = ()
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMessage:
+    """What a format reads of a schema change; ``tables`` may be none, others as in `Told`."""
+
+    text: str
+    database: str | None = None
+    tables: tuple[TableTold, ...] = ()
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message whose columns are understood.  ``database`` is None if it names none.
+
+    ``tables`` are those it describes: with their columns from then on, or None for one dropped.
+    ``snapshot`` if it describes what is about to be read, and nothing happened.
+    """
+
+    order: Order
+    text: str
+    database: str | None
+    tables: tuple[tuple[ShardId, TableSchema | None], ...] = ()
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows stay; *schema* differs from the one before only in what a mirror may follow."""
+
+    shard: ShardId
+    order: Order
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """No row older than *order* is left; *schema* is None if no column of it was ever told."""
+
+    shard: ShardId
+    order: Order
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Rows older than *order* are those of *rows_of* as they were just before *order*."""
+
+    shard: ShardId
+    order: Order
+    rows_of: ShardId
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """No table of that name is left."""
+
+    shard: ShardId
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class BaseNeeded:
+    """A base later than *order* is needed; *detail* says why, and what to do."""
+
+    shard: ShardId
+    order: Order
+    reason: str
+    detail: str
+    schema: TableSchema | None = None
+
+
+Effect = Keep | Empty | Replace | Drop | BaseNeeded
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTables:
+    """The tables of one source that are there, as of some order.
+
+    ``based``: shards whose rows were told of from the first on, by their CREATE or by a snapshot
+    that begins; that it came to its end the change log must show.  ``captured`` says of any shard
+    whether the collector sends its rows.
+    """
+
+    captured: Callable[[ShardId], bool]
+    schemas: Mapping[ShardId, TableSchema] = field(default_factory=dict)
+    based: AbstractSet[ShardId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible:
+    """Columns the mirror gets; may be empty."""
+
+    added: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Incompatible:
+    """Why the mirror cannot follow, and what a person can do about it.
+
+    ``filled`` by a base that was read since: only values that old rows lack stand against it.
+    """
+
+    why: str
+    statement: str
+    filled: bool = False
+
+
+def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+    """Say what changed from *old* to *new*, of one shard; the first obstacle if there is one."""
+    return new.columns[0].dialect.compare(old, new)
+
+
+def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+    """One schema that rows of every shard fit into; shards may be at different steps.
+
+    The shard and order are those of the first.
+    """
+    kinds = {column.dialect for schema in schemas for column in schema.columns[:1]}
+    if len(kinds) > 1:
+        shards = " and ".join(sorted(schema.shard for schema in schemas))
+        why = f"{shards} are described by sources of different kinds"
+        return Incompatible(why, "fold only shards of one kind of source into a table")
+    return schemas[0].columns[0].dialect.merge(schemas)
+
+
+class Dialect(Protocol):
+    """The types of one kind of source, its statements, and its own rule on changed columns."""
+
+    def column(self, told: ColumnTold, statement: str) -> Column:
+        """The column that a schema change describes beside its *statement*."""
+        ...
+
+    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
+        """The name *shard* had before the statement; None if it is no rename of it."""
+        ...
+
+    def follow(
+        self, told: Sequence[Told], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
+        """What becomes of rows, and which tables are there then; *told* in log order.
+
+        At most one effect a shard and order.
+        """
+        ...
+
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
+        """Whether it makes a table that begins empty.
+
+        *there*: whether there was one of its name, None if that is unknown.
+        """
+        ...
+
+    def database_dropped(self, statement: str) -> str | None:
+        """The database that a statement takes away, with all its tables; None if it does not."""
+        ...
+
+    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+        """Say what changed from *old* to *new*, of one shard; the first obstacle, if any."""
+        ...
+
+    def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
+        """*new* with what only an earlier statement told of its columns."""
+        ...
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        """One schema that rows of every shard fit into, with the first one's shard and order."""
+        ...
+
+    def lake_type(self, column: Column) -> str:
+        """Spark type of *column* in a mirror."""
+        ...
+
+    def whole(self, column: Column) -> bool:
+        """Whether it holds integers, which source and mirror order alike."""
+        ...
+
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        """Every text as which a change may bring *number*, of a column that is `whole`."""
+        ...
+
+    def reads(self, column: Column, text: str) -> bool:
+        """Whether the log of some collector may write a value of *column* as *text*."""
+        ...
+
+    def spelled_alike(self, column: Column) -> bool:
+        """Whether equal values of *column* arrive as equal texts, as those of a key must."""
+        ...
+
+    def sent(self, column: Column) -> SentAs:
+        """How the values of *column* arrive."""
+        ...
+
+    def values(self, column: Column, wire: pa.Array) -> pa.Array:
+        """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
+
+        In: texts; where whole numbers are expected, int64 as well.
+        """
+        ...
+
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """Which values of the lake's type a collector's snapshot may send for other ones, too.
+
+        None where none can be.
+        """
+        ...
+
+    def default(self, column: Column) -> pa.Scalar:
+        """What the source put into old rows when it added the column; null for NULL."""
+        ...
+
+    def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+        """What the *server*'s own columns, in order, say otherwise than the log."""
+        ...
+
+
+ARROW = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """Arrow type of *column* in a mirror."""
+    lake = column.dialect.lake_type(column)
+    if lake.startswith("decimal("):
+        digits, fraction = lake.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(digits), int(fraction))
+    return ARROW[lake]
+
+
+class NullableColumn(Column, Protocol):
+    """A column that says whether it may be NULL."""
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a row may have NULL in it."""
+        ...
+
+
+C = TypeVar("C", bound=NullableColumn)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules(Generic[C]):
+    """What one dialect says.
+
+    ``wider``         whether every value of the first means the same in the second.
+    ``unknown_fill``  why nobody knows what rows without a column hold in it; None if it is known.
+    ``loosened``      the column, if it may be NULL.
+    ``listed``        names of columns, for people.
+    ``retyped``       the statement that gives the column of a shard its type.
+    """
+
+    columns: Callable[[TableSchema], Sequence[C]]
+    wider: Callable[[C, C], bool]
+    unknown_fill: Callable[[C], str | None]
+    loosened: Callable[[C], C]
+    listed: Callable[[Sequence[str]], str]
+    retyped: Callable[[str, C], str]
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        """One schema that rows of every shard fit into; shards may be at different steps.
+
+        A column that only some shards have must be one the others could be given.  The shard and
+        order are those of the first.
+        """
+        merged: TableSchema | Incompatible = schemas[0]
+        for schema in schemas[1:]:
+            if isinstance(merged, Incompatible):
+                break
+            merged = self._both(merged, schema)
+        return merged
+
+    def _both(self, one: TableSchema, other: TableSchema) -> TableSchema | Incompatible:
+        if one.key != other.key:
+            here, there = self.listed(one.key), self.listed(other.key)
+            why = f"{one.shard} has the key ({here}), {other.shard} ({there})"
+            return Incompatible(why, f"give {other.shard} the same PRIMARY KEY")
+        found: list[C] = []
+        later = [column for column in self.columns(other) if one.column(column.name) is None]
+        for column in (*self.columns(one), *later):
+            pair = [c for s in (one, other) for c in self.columns(s) if c.name == column.name]
+            widest = reduce(lambda a, b: b if self.wider(a, b) else a, pair)
+            if not all(self.wider(part, widest) for part in pair):
+                why = f"{column.name} is {pair[0]} in {one.shard} and {pair[1]} in {other.shard}"
+                step = self.retyped(other.shard, pair[0])
+                return Incompatible(why, f"make them alike, for example: {step}")
+            alone = len(pair) == 1
+            if alone and (why_not := self.unknown_fill(column)) is not None:
+                return Incompatible(why_not, "give every shard this column")
+            loose = alone or any(c.nullable for c in pair)
+            found.append(self.loosened(widest) if loose else widest)
+        return replace(one, columns=tuple(found))
