@@ -38,8 +38,8 @@ from pipeline.backfill_state import WishedReread
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
-from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.source import Heart
 from pipeline.spark import jars
 from pipeline.start import open_lane
 

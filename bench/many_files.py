@@ -21,11 +21,9 @@ from zoneinfo import ZoneInfo
 import click
 
 from bench.kit.rounds import under_load
-from pipeline.files.layout import UNFINISHED, PartitionRange
+from pipeline.files.layout import UNFINISHED, PartitionRange, Patience
 from pipeline.files.ledger import Ledger
-from pipeline.files.stamp import Patience
-from pipeline.files.sweep import FileSweep
-from pipeline.files.sweep_rules import SweepRules
+from pipeline.files.sweep import FileSweep, SweepRules
 
 BUDGET = timedelta(seconds=1)
 WALK = "a walk"

@@ -31,7 +31,7 @@ from pipeline.landing.task import Intake, LandingTask, write
 from pipeline.model import Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaTransport
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.transport import OffsetRange, ReadBounds
 
 Row = dict[str, object]
 Message = tuple[str, bytes, bytes, int]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from checks.world import LogKey, World
-from pipeline.formats.key import canonical, parse
+from pipeline.formats.json_text import canonical, parse
 from pipeline.model import Shard, Table
 from pipeline.schema.model import TableSchema
 

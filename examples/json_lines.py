@@ -16,10 +16,8 @@ import pyarrow as pa
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.topics.records import LastRecord
-from pipeline.topics.settings import TopicFacts
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
-from pipeline.transports.transport import Transport
+from pipeline.transports.topics import LastRecord, TopicFacts
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, Transport
 
 
 @dataclass(frozen=True, slots=True)

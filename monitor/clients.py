@@ -30,7 +30,7 @@ from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.tables.lake import Lake
-from pipeline.topics.last_keys import KeyedTopics, end_keys
+from pipeline.transports.topics import KeyedTopics, end_keys
 from pipeline.transports.transport import Transport
 
 

@@ -13,15 +13,13 @@ from typing import Any
 
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
-from pipeline.formats.format import OPTIONAL, Format, Schemas
-from pipeline.formats.message_text import MessageText, PlainText
+from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText, Schemas
+from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.lake.log_errors import ErrorRow
 from pipeline.model import Op
-from pipeline.registry import SchemaRegistry, decoded
 from pipeline.resubmissions import Resubmission, place_of, raw_message
 from pipeline.tables.lake import Lake
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
-from pipeline.transports.transport import Transport
+from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
 
 PATIENCE = timedelta(seconds=5)
 READABLE = (

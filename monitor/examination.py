@@ -33,18 +33,21 @@ from pipeline.build import (
     open_source,
     open_transport,
 )
-from pipeline.collectors.collector import Collector, CollectorExamination
-from pipeline.collectors.registration import Registration, SettingDifference
+from pipeline.collectors.collector import (
+    Collector,
+    CollectorExamination,
+    Registration,
+    SettingDifference,
+)
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Finding
 from pipeline.lake import entries
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Ordering, ShardId
 from pipeline.settings import PipelineSettings, Router, SourceSettings
-from pipeline.sources.scope import ExaminationScope, FoldedTable
-from pipeline.sources.source import Source
+from pipeline.sources.source import ExaminationScope, FoldedTable, Source
 from pipeline.spark import jars
-from pipeline.topics.settings import TopicFacts, require_told
+from pipeline.transports.topics import TopicFacts, require_told
 from pipeline.transports.transport import Transport
 
 

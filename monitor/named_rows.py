@@ -15,7 +15,7 @@ from shlex import quote
 from checks.model import Verdict
 from pipeline.backfill_state import RowsWished, WishedKey, WishedRange
 from pipeline.errors import ConfigError
-from pipeline.formats.key import canonical
+from pipeline.formats.json_text import canonical
 from pipeline.model import Shard, Table
 from pipeline.schema.model import Column
 from pipeline.sources.condition import Condition, require_known, values_in

@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pipeline import collectors, formats, plugins, sources, tables, transports
 from pipeline.apply.table_format import TableFormat
-from pipeline.collectors.collector import USUAL, Collector
-from pipeline.collectors.mirrored import upstream_of
-from pipeline.collectors.registration import CollectionScope
-from pipeline.collectors.stream import CollectedStream
+from pipeline.collectors.collector import USUAL, CollectedStream, CollectionScope, Collector
+from pipeline.collectors.mirrormaker import upstream_of
 from pipeline.errors import ConfigError
-from pipeline.formats.format import OPTIONAL, Format
-from pipeline.formats.message_text import MessageText, PlainText
+from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.plugins import filled
-from pipeline.registry import SchemaRegistry
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect
 from pipeline.settings import PipelineSettings, SourceSettings
-from pipeline.sources.arrivals import SourceArrivals
 from pipeline.sources.row_reader import RowReader
-from pipeline.sources.source import Source
-from pipeline.transports.by_source import OwnTopics, TransportsBySource
+from pipeline.sources.source import Source, SourceArrivals
+from pipeline.transports.per_source import OwnTopics, TransportsBySource
 from pipeline.transports.transport import Transport
 
 if TYPE_CHECKING:

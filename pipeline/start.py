@@ -31,7 +31,7 @@ from pipeline.build import (
 )
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.checkpoint import Mark
-from pipeline.collectors.mirrored import behind_mirror
+from pipeline.collectors.mirrormaker import behind_mirror
 from pipeline.lake import entries
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing

@@ -32,13 +32,11 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.schema.model import Column
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.description import description
+from pipeline.sources.mysql.facts import ServerFacts, ShardFacts, description
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import ShardFacts
+from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import SourceDescription
-from pipeline.topics.settings import TopicFacts
+from pipeline.transports.topics import TopicFacts
 
 BEGIN = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SOURCES = ("east", "north", "west")

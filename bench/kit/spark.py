@@ -9,7 +9,7 @@ from pipeline.settings import PipelineSettings
 from pipeline.spark import jars
 from pipeline.spark.session import open_session
 
-PLUG_INS = ("pipeline.formats.debezium_json", "pipeline.transports.consume")
+PLUG_INS = ("pipeline.formats.debezium_json", "pipeline.transports.kafka")
 Sum = tuple[int, int]
 """How many rows, and the sum of their hashes: equal for equal sets of rows, in any order."""
 

@@ -13,11 +13,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME
-from pipeline.formats import key
+from pipeline.formats import json_text as key
 from pipeline.model import Op, Order, Origin
 from pipeline.schema.model import TableSchema, arrow_type
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.typemap import lake_type
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import lake_type
 
 SOURCE = "one"
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
-from pipeline.topics.settings import COMPACTED, UNCLEAN, TopicFacts
+from pipeline.transports.topics import COMPACTED, UNCLEAN, TopicFacts
 
 SAFE_COPIES = 2
 FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number

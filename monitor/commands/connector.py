@@ -13,7 +13,7 @@ from monitor.terminal import say
 from pipeline.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
-    from pipeline.collectors.registration import Registration
+    from pipeline.collectors.collector import Registration
 
 
 @click.command("connector")

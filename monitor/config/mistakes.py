@@ -20,7 +20,7 @@ from pipeline.settings import (
     is_loopback,
     without_login,
 )
-from pipeline.sources.limits import limits_of
+from pipeline.sources.source import limits_of
 from pipeline.tls import tls_faults
 from pipeline.transports.security import contradictions
 

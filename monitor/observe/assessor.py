@@ -34,7 +34,7 @@ from pipeline.lags.lag import copied as lags_of_copy
 from pipeline.model import Missing, Order, Stage, Table
 from pipeline.reports import Hold
 from pipeline.settings import SourceSettings
-from pipeline.topics.naming import spelled
+from pipeline.transports.topics import spelled
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from pipeline.errors import SluiceError
 from pipeline.lags.spacing import spaced
 from pipeline.model import Fence
 from pipeline.settings import SourceSettings
-from pipeline.sources.heartbeat import Heart
-from pipeline.sources.source import Source
+from pipeline.sources.source import Heart, Source
 
 FOLLOW = timedelta(seconds=10)
 MICROSECOND = timedelta(microseconds=1)

@@ -21,7 +21,7 @@ from pipeline.lags.retention import BacklogSample, Limit, Retention
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.parallel import SideBySide
 from pipeline.settings import SourceSettings
-from pipeline.topics.settings import TopicFacts, untold_text
+from pipeline.transports.topics import TopicFacts, untold_text
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]

@@ -19,7 +19,7 @@ from pipeline.apply.foreign import Intrusion
 from pipeline.build import every_topic
 from pipeline.checkpoint import Mark, is_set_back
 from pipeline.collectors.collector import Collector, CollectorState
-from pipeline.collectors.mirrored import Mirrored, behind_mirror
+from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lags.samples import (

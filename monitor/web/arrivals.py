@@ -12,7 +12,7 @@ from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import UnknownNameError
 from pipeline.model import Shard
-from pipeline.sources.arrivals import PartitionArrivals
+from pipeline.sources.source import PartitionArrivals
 
 ARRIVAL_ROUTES = APIRouter(prefix="/v1")
 Offset = Annotated[int, Query(ge=0)]

@@ -25,7 +25,7 @@ from monitor.web.trusted import Access
 from monitor.web.waiting_room import WaitingRoom
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Table
-from pipeline.sources.arrivals import SourceArrivals
+from pipeline.sources.source import SourceArrivals
 
 GateRoom = WaitingRoom[GateQuestion, Decision]
 

@@ -19,7 +19,7 @@ from pipeline.changelog.scan import Part, opened, row_groups, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError
-from pipeline.formats.canonical import quote
+from pipeline.formats.json_text import quote
 from pipeline.lake.store import Store
 from pipeline.model import Op, Order, Origin, Shard
 

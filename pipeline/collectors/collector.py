@@ -1,17 +1,147 @@
-"""What does Sluice ask of what reads a source's log into topics?  One protocol; a file each kind.
+"""Defines the collector protocol, how a collector is registered, and the stream it sends.
 
-Every method raises UnreachableError when the collector does not answer.
+Each kind of collector has its own module. Every method raises UnreachableError when the
+collector does not answer.
+
+Registration keeps each setting that a person chose, unless a demand forbids its value. It adds
+missing settings, and removes only forbidden ones. A secret is never shown, but a reference to
+one is.
+
+`CollectedStream` serves collectors that cannot be queried. They are judged by their source and
+by what arrived in their topics.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import worded
-from pipeline.finding import Finding
+from pipeline.finding import Demand, Finding
+from pipeline.formats.format import Format
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.model import Acknowledged, Capture, Missing
-from pipeline.settings import SourceSettings
+from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
+from pipeline.sources.source import Source
+from pipeline.transports.transport import Transport
+
+HIDDEN = "(hidden)"
+REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]+\}")  # what Connect resolves, such as ${env:NAME}
+_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_LOGIN = re.compile(r"://[^\s/?#:]*:[^\s/?#]+@")  # an address with user and password
+_LOGS_IN = re.compile(r"(?i)LoginModule\b")  # a JAAS line: names and values beside each other
+_OPTION = re.compile(r"(?i)\b\w*(?:password|secret|token|key)\w*\s*=\s*\"?[^\"\s;]")
+Settings = Mapping[str, str]
+
+
+def is_secret(value: str, *, named: bool) -> bool:
+    """Whether *value* is a secret in clear text; *named*: its setting is one that holds secrets.
+
+    A private key, and a password in a URL, are secrets in every setting.  References are none, with
+    ``:`` between them, but text beside one is; in a JAAS line that is so of each option.
+    """
+    clear = REFERENCE.sub("", value)
+    if clear != value and not clear.strip(":"):
+        return False
+    if named and clear != value and _LOGS_IN.search(clear):
+        return bool(_OPTION.search(clear))
+    return named or bool(_KEY.search(clear) or _LOGIN.search(clear))
+
+
+def left_out(groups: Iterable[frozenset[str]], present: Collection[str]) -> set[str]:
+    """Settings of *groups* of which one is enough, and *present*: no other of these is added."""
+    return {name for group in groups if not group.isdisjoint(present) for name in group}
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionScope:
+    """What a collector is to collect, and where to.
+
+    ``brokers`` and ``security`` are those of the cluster that it writes to, which may not be ours;
+    empty where nothing is written to Kafka.  ``rules`` say which tables are wanted.
+    """
+
+    source: SourceSettings
+    brokers: str
+    security: KafkaSecurity
+    rules: tuple[TableRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDifference:
+    """One setting that is to be another; None: it is not set, or is to be taken away."""
+
+    name: str
+    before: str | None
+    after: str | None
+    why: str = ""
+
+    def __str__(self) -> str:
+        """In the manner of a diff."""
+        if self.before is None:
+            return f"+ {self.name}={self.after}"
+        if self.after is None:
+            return f"- {self.name}={self.before}"
+        return f"~ {self.name}: {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How one collector is set up.
+
+    ``wanted`` is complete: all that it needs to be registered anew.  ``firm`` says which values
+    will do where a person chose another.  ``together`` are groups of settings of which one is
+    enough: where any is set, no other of its group is added.  ``now`` asks what it is set to, None
+    if it is not registered; ``put`` registers it.  Both raise UnreachableError; ``put``
+    ConfigError, where the settings are refused.  ``forbidden`` settings are taken away.
+    """
+
+    wanted: Settings
+    firm: tuple[Demand, ...]
+    together: tuple[frozenset[str], ...]
+    secret: Callable[[str], bool]
+    now: Callable[[], Settings | None]
+    put: Callable[[Settings], None]
+    forbidden: Callable[[str], bool] = lambda _: False
+
+    def target(self, now: Settings | None) -> dict[str, str]:
+        """What it is to be set to, where it is set to *now*."""
+        if now is None:
+            return dict(self.wanted)
+        left = left_out(self.together, now)
+        added = {name: value for name, value in self.wanted.items() if name not in left}
+        firmly = {one.name: self._value(one, now) for one in self._unmet(now)}
+        kept = {name: value for name, value in now.items() if not self.forbidden(name)}
+        return {**added, **kept, **firmly}
+
+    def differences(self, now: Settings | None) -> tuple[SettingDifference, ...]:
+        """Each setting that ``target`` changes, adds or takes away, by name."""
+        before, after = now or {}, self.target(now)
+        whys = {one.name: one.why for one in self.firm}
+        return tuple(
+            SettingDifference(
+                name,
+                self.shown(name, before[name]) if name in before else None,
+                self.shown(name, after[name]) if name in after else None,
+                whys.get(name, ""),
+            )
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name)
+        )
+
+    def shown(self, name: str, value: str) -> str:
+        """*value*, if people may read it: a reference to a secret is none."""
+        return HIDDEN if is_secret(value, named=self.secret(name)) else value
+
+    def _unmet(self, now: Settings) -> list[Demand]:
+        return [one for one in self.firm if one.name in now and not one.met(now[one.name])]
+
+    def _value(self, demand: Demand, now: Settings) -> str:
+        """What is wanted, unless another setting of its group is there already."""
+        group = {name for group in self.together if demand.name in group for name in group}
+        beside = (group - {demand.name}) & now.keys()
+        return ("" if beside else self.wanted.get(demand.name, "")) or demand.good[0]
+
 
 USUAL = "connect"  # where a source names no kind of collector
 
@@ -58,7 +188,7 @@ class Collector(Protocol):
 
     ``usual_kind`` and ``usual_format`` hold where a source's settings name none; empty: they must.
     A class has its settings' ``url`` and ``connector`` as fields if it names them so, and what came
-    of the source's log, a `pipeline.collectors.stream.CollectedStream`, as ``stream``.
+    of the source's log, a `pipeline.collectors.collector.CollectedStream`, as ``stream``.
     One that says ``serverless = True`` reads no server: its sources need no host, port and user.
     """
 
@@ -105,3 +235,26 @@ class Collector(Protocol):
     def close(self) -> None:
         """Hang up."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedStream:
+    """One source's log on its way; nobody is asked yet.
+
+    ``transport`` is that of the cluster which the collector writes to, which may not be ours.
+    ``topics`` matches the whole names of its topics as they are called here: there they are
+    without what stands ``before`` them.
+    """
+
+    source: SourceSettings
+    server: Source
+    format: Format
+    registry: SchemaRegistry | None
+    transport: Transport
+    topics: str
+    before: str = ""
+
+    def named(self) -> tuple[str, ...]:
+        """Its topics, as they are called where the collector writes; UnreachableError."""
+        every = self.transport.topics(".*")
+        return tuple(name for name in every if re.fullmatch(self.topics, self.before + name))

@@ -13,21 +13,22 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pipeline.clocks import no_zone
-from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.collector import (
+    CollectionScope,
+    Collector,
+    CollectorExamination,
+    CollectorState,
+)
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
-from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
+from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange, Patience
 from pipeline.files.ledger import Ledger
-from pipeline.files.stamp import Patience
-from pipeline.files.strays import strays
-from pipeline.files.sweep import FileSweep
-from pipeline.files.sweep_rules import SweepRules
+from pipeline.files.sweep import FileSweep, SweepRules, strays
 from pipeline.finding import WARN, Finding
 from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.schema.model import ARROW
 from pipeline.settings import SourceSettings
-from pipeline.sources.files.dialect import is_type
-from pipeline.sources.files.position import sweep_position
+from pipeline.sources.files.source import sweep_position
+from pipeline.sources.files.types import is_type
 
 
 @dataclass(eq=False)

@@ -1,8 +1,15 @@
-"""Is a file whole, what does it hold, and which rows are in it?  JSON lines, CSV and Parquet.
+"""Checks that a JSON lines, CSV or Parquet file is complete, and reads its columns and rows.
 
-JSON lines and CSV may be packed by gzip; a file is known by its bytes as they lie there.  It is
-opened once and told by its open descriptor from then on: another that takes its name meanwhile is
-another file.
+JSON lines and CSV may be compressed with gzip. The digest is that of the bytes as stored. A
+file is opened once and identified by its descriptor from then on. Another file that takes its
+name meanwhile is a different file.
+
+The columns of a log only grow. A column that is missing in a file stays, and is null in its
+rows. A column that has another type in a file keeps its earlier type. A value that does not fit
+that type is held with its row, and never guessed.
+
+The key of a message is its head, as JSON. All rows of a file share one head, and each row is
+the value of its own message.
 """
 
 import base64
@@ -12,7 +19,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,8 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from pipeline.files.layout import PACKED
-from pipeline.files.stamp import FileStamp
+from pipeline.files.layout import PACKED, FileStamp
 
 CHUNK = 2**20
 UNREADABLE = (
@@ -334,3 +340,93 @@ KINDS: Mapping[str, tuple[Examine, Rows]] = {
     "csv": (_csv, _csv_rows),
     "parquet": (_parquet, _parquet_rows),
 }
+
+
+class RowsHead(msgspec.Struct, tag="rows", frozen=True):
+    """Rows of a file; ``first`` is the offset of its first row, ``at`` when it was written.
+
+    ``at`` in microseconds since 1970, by the clock of the files' server.
+    """
+
+    shard: str
+    file: str
+    day: str
+    hour: str
+    first: int
+    at: int
+    key: tuple[str, ...] = ()
+
+
+class ColumnsHead(msgspec.Struct, tag="columns", frozen=True):
+    """Columns that a log has from here on, by name and type of the mirror; ``kind`` as told."""
+
+    shard: str
+    kind: str
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+
+
+class BeatHead(msgspec.Struct, tag="beat", frozen=True):
+    """All that lay in the folder before heartbeat ``n`` was asked for stands before this."""
+
+    shard: str
+    source: str
+    n: int
+
+
+class FaultHead(msgspec.Struct, tag="fault", frozen=True):
+    """A file that was not taken, or is no longer what was taken, and why."""
+
+    shard: str
+    file: str
+    why: str
+
+
+MessageHead = RowsHead | ColumnsHead | BeatHead | FaultHead
+_HEAD: msgspec.json.Decoder[MessageHead] = msgspec.json.Decoder(MessageHead)
+FILE, LINE, DAY, HOUR = "_file", "_line", "_day", "_hour"
+ADDED: tuple[tuple[str, str], ...] = (
+    (FILE, "string"),
+    (LINE, "bigint"),
+    (DAY, "date"),
+    (HOUR, "int"),
+)
+"""What each row gets beside its own columns: where it stood."""
+
+
+def encoded(head: MessageHead) -> bytes:
+    """The key of its message."""
+    return msgspec.json.encode(head)
+
+
+def decoded(key: bytes | None) -> MessageHead:
+    """Read back what `encoded` wrote.
+
+    Raises:
+        ValueError: it did not.
+    """
+    if key is None:
+        raise ValueError("a message without a key is none of a file")
+    return _HEAD.decode(key)
+
+
+def own_key(key: Sequence[str]) -> tuple[str, ...]:
+    """The columns that a row is known by: those that its log's rule names, else where it stood."""
+    return tuple(key) or (FILE, LINE)
+
+
+def grown(
+    shard: str, known: ColumnsHead | None, told: Mapping[str, str], key: Sequence[str]
+) -> ColumnsHead | None:
+    """What is told of the columns before a file that has *told* ones; None if nothing is new."""
+    if known is None:
+        every = (*((name, kind) for name, kind in told.items() if name not in _OWN), *ADDED)
+        return ColumnsHead(shard, "create", every, own_key(key))
+    names = {name for name, _ in known.columns}
+    new = tuple((name, kind) for name, kind in told.items() if name not in names)
+    if not new and known.key == own_key(key):
+        return None
+    return ColumnsHead(shard, "alter", (*known.columns, *new), own_key(key))
+
+
+_OWN = {name for name, _ in ADDED}

@@ -1,12 +1,17 @@
-"""Which folder holds which hour of a log, and which hours are looked at?  Pure.
+"""Maps folders to the hours of a log, and decides when a file may be taken.
 
-``base/<log>/<yyyy_MM_dd>/<HH>/``; what is called otherwise is no partition.
+The layout is `base/<log>/<yyyy_MM_dd>/<HH>/`. A folder with another name is no partition.
+
+A file is identified by its stamp, never by its age. It is opened once two looks, some time
+apart, found the same stamp. Its own timestamps are only compared for equality. So a wrong clock
+neither hides a file nor lets it be taken twice.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
 from fnmatch import translate
 from functools import lru_cache
 from typing import Literal
@@ -119,3 +124,97 @@ def is_finished(name: str, unfinished: tuple[str, ...]) -> bool:
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """As `fnmatch` has them, in one: each file of each sweep is asked."""
     return re.compile("|".join(map(translate, patterns)) or "(?!)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """What a look tells of a file without opening it; times in nanoseconds, by its server.
+
+    ``changed`` is when the server last wrote anything of it, which no program can set.
+    """
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """All of it, as ``FileStamp(*parts)`` takes them."""
+        return (self.inode, self.size, self.modified, self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFile:
+    """A file that was seen and is not taken, as it stands, and ``since`` when.
+
+    Sweeps before ``first`` need not wait for it: the last look at every file found it as taken, or
+    not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins it anew.
+    ``why`` it is not whole, once it was opened.  ``told`` once somebody was told that it waits for
+    too long.  ``seen`` is when it was found first, whatever stamp it had; None if nobody knows.
+    """
+
+    stamp: FileStamp
+    first: int
+    since: float
+    why: str = ""
+    told: bool = False
+    seen: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestlessFiles:
+    """So many files are never found alike; the oldest of them was ``seen`` first, since 1970."""
+
+    count: int
+    path: str
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file that was taken with so many ``rows``, by the stamp and the digest that it has now.
+
+    ``changed``: they are not those with which it was taken.
+    """
+
+    stamp: FileStamp
+    digest: str
+    rows: int
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """A file must stay alike for ``settle``; one that is not whole is told after ``limit``."""
+
+    settle: timedelta
+    limit: timedelta
+
+
+class Due(Enum):
+    """What is to be done with a file that was found."""
+
+    NOTHING = auto()
+    REMEMBER = auto()
+    OPEN = auto()
+
+
+def due(
+    found: FileStamp,
+    taken: FileStamp | None,
+    waiting: WaitingFile | None,
+    now: float,
+    patience: Patience,
+) -> Due:
+    """Whether a file that is *found* is taken already, must wait, or is opened now."""
+    if taken == found:
+        return Due.NOTHING
+    if waiting is None or waiting.stamp != found or now < waiting.since:
+        return Due.REMEMBER  # a clock that was set back keeps nobody waiting
+    return Due.OPEN if now - waiting.since >= patience.settle.total_seconds() else Due.NOTHING
+
+
+def overdue(waiting: WaitingFile, now: float, patience: Patience) -> bool:
+    """Whether somebody must be told that a file is not whole."""
+    return now - waiting.since >= patience.limit.total_seconds()

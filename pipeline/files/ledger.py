@@ -1,8 +1,10 @@
-"""Which files were taken, in which order, and how far had a sweep come?  One file of SQLite.
+"""Stores which files were taken, in which order, and how far sweeps have come, in SQLite.
 
-It is the log of what lay in a folder: its entries have consecutive offsets, are only ever added,
-and tell each file once.  Who adds entries is one process at a time (`pipeline.files.sweep`); any
-may read, and beats are asked for by another.  What was answered is on the disk.
+The ledger is the log of a folder. Its entries have consecutive offsets, are only ever added,
+and list each file once.
+
+One process at a time adds entries (`pipeline.files.sweep`). Any process may read, and another
+one requests heartbeats. A change is on disk before its method returns.
 """
 
 import sqlite3
@@ -17,22 +19,108 @@ from typing import Any, TypeVar
 import msgspec
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.files.entries import LedgerEntry, SweepCount, TakenFile, TakenRows
-from pipeline.files.ledger_tables import (
-    BETWEEN,
-    BY_INODE,
-    FIRSTS,
-    KEEP_SEEN,
-    KEEPS_SEEN,
-    LATE,
-    RESTLESS,
-    TABLES,
-    TAKEN,
-    UNSEEN,
-    WAITING,
+from pipeline.files.content import BeatHead, ColumnsHead, FaultHead, MessageHead
+from pipeline.files.layout import FileStamp, KnownFile, RestlessFiles, WaitingFile
+
+
+class TakenFile(msgspec.Struct, tag="file", frozen=True):
+    """A file as it was taken: all that its rows are read by.  ``path`` is below the base."""
+
+    shard: str
+    path: str
+    day: str
+    hour: str
+    kind: str
+    stamp: tuple[int, int, int, int]
+    digest: str
+    rows: int
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """Offsets ``[first, until)``: the rows of a file, or one message of another kind."""
+
+    first: int
+    until: int
+    what: TakenFile | ColumnsHead | BeatHead | FaultHead
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """Files of one partition that were taken: how many, their rows, and of these the late ones.
+
+    ``began`` and ``ended`` in seconds since 1970.
+    """
+
+    shard: str
+    part: str
+    files: int
+    rows: int
+    late: int
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCount:
+    """How many sweeps were ``begun`` and ``done``, and where the ledger ends.
+
+    ``asked`` is the newest heartbeat that was asked for; -1 before there is one.
+    """
+
+    begun: int
+    done: int
+    end: int
+    asked: int
+
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS entries (first INTEGER PRIMARY KEY, until INTEGER, kind TEXT,"
+    " body TEXT)",
+    "CREATE TABLE IF NOT EXISTS taken (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
+    " modified INTEGER, changed INTEGER, digest TEXT, rows INTEGER, part TEXT, at REAL,"
+    " sweep INTEGER, shard TEXT, first INTEGER, late INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS taken_by_inode ON taken (inode)",
+    "CREATE INDEX IF NOT EXISTS taken_by_first ON taken (first)",
+    "CREATE INDEX IF NOT EXISTS taken_late ON taken (at) WHERE late",
+    "CREATE TABLE IF NOT EXISTS waiting (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
+    " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
+    " part TEXT, looked INTEGER, seen REAL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS waiting_by_inode ON waiting (inode)",
+    "CREATE INDEX IF NOT EXISTS waiting_unheard_of ON waiting (first) WHERE NOT told",
+    "CREATE TABLE IF NOT EXISTS rewritten (path TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS columns (shard TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS hours_left (part TEXT PRIMARY KEY, changed INTEGER,"
+    " newest INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS own_disks (log TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
 )
-from pipeline.files.message import BeatHead, ColumnsHead, FaultHead, MessageHead
-from pipeline.files.stamp import FileStamp, KnownFile, RestlessFiles, WaitingFile
+KEEPS_SEEN = "SELECT 1 FROM pragma_table_info('waiting') WHERE name = 'seen'"
+KEEP_SEEN = "ALTER TABLE waiting ADD COLUMN seen REAL"  # those of before lack it
+_KNOWN = (
+    "SELECT path, inode, size, modified, changed, digest, rows, path IN rewritten FROM taken WHERE "
+)
+_WAITS = (
+    "SELECT path, inode, size, modified, changed, first, since, why, told, seen FROM waiting WHERE "
+)
+_PATHS = "path IN (SELECT value FROM json_each(?))"
+TAKEN, WAITING, UNSEEN = f"{_KNOWN}{_PATHS}", f"{_WAITS}{_PATHS}", f"{_WAITS}looked < ?"
+FIRSTS = (
+    "SELECT inode, MIN(first) FROM waiting WHERE NOT told AND inode IN"
+    " (SELECT value FROM json_each(?)) GROUP BY inode"
+)
+RESTLESS = (
+    "SELECT COUNT(*), path, MIN(seen) FROM waiting WHERE NOT told AND since > seen AND seen <= ?"
+)
+BY_INODE = f"{_KNOWN}inode = ? AND substr(path, 1, length(?)) = ? ORDER BY rows = 0, path"
+ROWS = (
+    "SELECT shard, part, COUNT(*), SUM(rows), SUM(CASE WHEN late THEN rows ELSE 0 END), MIN(at),"
+    " MAX(at) FROM taken WHERE {} GROUP BY shard, part ORDER BY shard, part"
+)
+BETWEEN, LATE = ROWS.format("first >= ? AND first < ? AND rows"), ROWS.format("late AND at >= ?")
+
 
 START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
 AT_ONCE = 500  # paths in one question

@@ -1,18 +1,30 @@
-"""What lies in the folder that was not taken yet?  One sweep after the other, a budget at a time.
+"""Sweeps the hourly folders of file logs, and takes complete files into the ledger.
 
-A sweep looks at every hour of every log that is in range.  Most pass over those whose folder has
-not changed since it was looked at twice.  Now and then one asks for the stamp of every file, as one
-that grows in place changes no folder: only such a sweep answers heartbeats.  What is found is ruled
-by `pipeline.files.stamp`, and what is taken goes into the ledger; a sweep that was cut short by the
-end of its process is begun anew.
+A sweep looks at every hour in range of every log; each call continues it for a time budget.
+Most sweeps skip hours whose folder has not changed since two earlier looks. A file that grows
+in place changes no folder. So some sweeps ask for the stamp of every file, and only these
+answer heartbeats. A sweep that is cut short by the end of its process starts over.
+
+`pipeline.files.layout` decides when a file may be taken. One process sweeps at a time, held by
+a lock file. The state of folders is kept in memory, so the first sweep after a start looks at
+everything.
+
+An unmounted disk looks like a folder without files. The ledger remembers which logs have a disk
+of their own, and a missing disk raises UnreachableError.
+
+File names are bytes: a name that is not UTF-8 is reported, and its file is never taken. Links
+may lead nowhere, and files may vanish during a listing. Files outside the hourly folders are
+never taken and delay nothing; `strays` lists them.
 """
 
+import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -20,25 +32,252 @@ from typing import IO
 import structlog
 
 from pipeline.errors import UnreachableError
-from pipeline.files.columns import grown
 from pipeline.files.content import (
+    ColumnsHead,
+    FaultHead,
     UnfinishedFile,
     WholeFile,
     digest_of,
     examined,
+    grown,
     nothing,
     stamp_of,
 )
-from pipeline.files.disks import require_disks
-from pipeline.files.entries import SweepCount, TakenFile
-from pipeline.files.layout import HourPartition, LogRule, is_finished
-from pipeline.files.ledger import Ledger
-from pipeline.files.listing import FoundFile, files, folders
-from pipeline.files.message import ColumnsHead, FaultHead
-from pipeline.files.resting import RestingHours
-from pipeline.files.stamp import Due, KnownFile, WaitingFile, due, overdue
-from pipeline.files.sweep_rules import SweepRules
+from pipeline.files.layout import (
+    Due,
+    FileStamp,
+    HourPartition,
+    KnownFile,
+    LogRule,
+    PartitionRange,
+    Patience,
+    WaitingFile,
+    due,
+    is_finished,
+    overdue,
+)
+from pipeline.files.ledger import Ledger, SweepCount, TakenFile
 from pipeline.model import ShardId
+
+PAUSE = 5_000  # files between two pauses of who digests them
+NO_TEXT = "a name that is no UTF-8; rename it"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file of a partition by its name, as a look finds it; ``why`` it can never be taken, if so.
+
+    A name that is no UTF-8 is told as it can be.
+    """
+
+    part: HourPartition
+    name: str
+    stamp: FileStamp
+    why: str = ""
+
+    @property
+    def path(self) -> str:
+        """Below the base."""
+        return f"{self.part.path}/{self.name}"
+
+
+def folders(at: Path) -> list[str]:
+    """Names of what is a folder there, or a link to one; none where nothing is there.
+
+    Raises:
+        OSError: it cannot be read.
+        UnreachableError: one has a name that nobody can write down.
+    """
+    try:
+        with os.scandir(at) as listing:
+            found = sorted(one.name for one in listing if _leads_to(one.is_dir))
+    except FileNotFoundError:
+        return []
+    if odd := [name for name in found if not _is_text(name)]:
+        raise UnreachableError(f"folder {os.fsencode(odd[0])!r} in {at} has {NO_TEXT}")
+    return found
+
+
+def files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Iterator[FoundFile]:
+    """Files of a partition, or links to some, but for those whose names say *unfinished*.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return (_found(part, name, stamp_of(told)) for name, told in _entries(base, part, unfinished))
+
+
+def footprint(
+    base: Path, part: HourPartition, unfinished: tuple[str, ...]
+) -> Generator[None, None, bytes]:
+    """Names and stamps of the same files in 16 bytes, in the order in which they are listed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    made = blake2b(digest_size=16)
+    for number, (name, told) in enumerate(_entries(base, part, unfinished), start=1):
+        made.update(b"%s/%d/%d/%d/%d\n" % (os.fsencode(name), *stamp_of(told).parts))
+        if number % PAUSE == 0:
+            yield
+    return made.digest()
+
+
+def _entries(
+    base: Path, part: HourPartition, unfinished: tuple[str, ...]
+) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        listing = os.scandir(base / part.path)
+    except FileNotFoundError:
+        return
+    with listing:
+        for one in listing:
+            try:
+                if is_finished(one.name, unfinished) and _leads_to(one.is_file):
+                    yield one.name, one.stat()
+            except FileNotFoundError:
+                continue  # renamed or deleted meanwhile
+
+
+def _found(part: HourPartition, name: str, stamp: FileStamp) -> FoundFile:
+    if _is_text(name):
+        return FoundFile(part, name, stamp)
+    told = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return FoundFile(part, told, stamp, f"it has {NO_TEXT}")
+
+
+def _leads_to(asked: Callable[[], bool]) -> bool:
+    """Whether it is one; a link that leads round in a circle is nothing."""
+    try:
+        return asked()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
+def _is_text(name: str) -> bool:
+    """Whether its bytes are UTF-8: Python has these characters for those that are not."""
+    return not any("\udc80" <= one <= "\udcff" for one in name)
+
+
+def require_disks(base: Path, ledger: Ledger) -> None:
+    """Remember in *ledger* which logs lie on disks of their own, and whether all of them do.
+
+    Raises:
+        UnreachableError: all logs that were there are gone, or the disk of one or all.
+        OSError: a folder cannot be read.
+    """
+    known = {ShardId.parse(shard).relation for shard in ledger.columns()}
+    found = set(folders(base))
+    if not base.is_dir() or (known and known.isdisjoint(found)):
+        what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
+        raise UnreachableError(f"files in {base}: {what}; is its disk mounted?")
+    own, before = {one for one in found if device(base / one) != device(base)}, ledger.own_disks()
+    if device(base) != device(ROOT):
+        own.add(BASE)
+    for gone in sorted(before - own):
+        if not (base / gone / GONE).is_dir():  # a writer makes folders of its days, mounted or not
+            what = "it lay on a disk of its own, and does not now; is that mounted?"
+            raise UnreachableError(f"files in {base / gone}: {what} {IF_NOT}")
+    if own != before:
+        ledger.keep_own_disks(own)
+
+
+def device(at: Path) -> int:
+    """The number of the disk that a folder, or what a link leads to, lies on."""
+    return at.stat().st_dev
+
+
+ROOT, BASE = Path("/"), "."
+GONE = "2000_01_01"
+IF_NOT = f"If it is gone for good, make the folder {GONE} in its place"
+
+
+COARSE = 2.0  # seconds: a folder's own time may stand still for less, though files come
+QUIET = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class _HourLook:
+    """When a folder had changed, and since when it is known so; its footprint if all was taken."""
+
+    changed: int
+    since: float
+    footprint: bytes = b""
+
+
+@dataclass(eq=False)
+class RestingHours:
+    """Some hundred bytes for each hour that is looked at, however many files lie in it."""
+
+    base: Path
+    unfinished: tuple[str, ...]
+    monotonic: Callable[[], float]
+    _looks: dict[str, _HourLook] = field(default_factory=dict)
+
+    def changed(self, part: HourPartition) -> int:
+        """When its server last changed the folder: its own time can be set, as rsync does."""
+        try:
+            return (self.base / part.path).stat().st_ctime_ns
+        except FileNotFoundError:
+            return -1
+
+    def is_quiet(self, part: HourPartition, changed: int) -> bool:
+        """Whether two looks, some time apart, found that it had *changed* then, and none since."""
+        known = self._looks.get(part.path)
+        return known is not None and (known.changed, known.since) == (changed, QUIET)
+
+    def footprint(self, part: HourPartition) -> Generator[None, None, bytes]:
+        """What `looked` is told once all files that it is of were found to be taken."""
+        return footprint(self.base, part, self.unfinished)
+
+    def is_as_it_was(self, part: HourPartition, footprint: bytes) -> bool:
+        """Whether all of its files were taken when they had the same."""
+        known = self._looks.get(part.path)
+        return known is not None and known.footprint == footprint
+
+    def looked(self, part: HourPartition, changed: int, footprint: bytes) -> None:
+        """Remember what was asked before its files were looked at; empty unless all were taken."""
+        known, now = self._looks.get(part.path), self.monotonic()
+        since = now
+        if known is not None and known.changed == changed:
+            since = QUIET if now - known.since >= COARSE else known.since
+        self._looks[part.path] = _HourLook(changed, since, footprint)
+
+    def left(self, part: HourPartition) -> int | None:
+        """When it had changed as it was looked at last; None if it never was, or that was asked."""
+        known = self._looks.pop(part.path, None)
+        return None if known is None else known.changed
+
+    def forget_others(self, parts: Container[str]) -> None:
+        """Those that are not there any more."""
+        self._looks = {path: one for path, one in self._looks.items() if path in parts}
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRules:
+    """What is looked at, how patiently, and for how long at a time.
+
+    ``database`` is what logs are tables of.  Every ``deep`` all that is in range is looked at, or
+    more seldom where that takes long; every ``behind`` hours that were left are.  What comes later
+    than ``grace`` after the end of its hour is late.
+    """
+
+    database: str
+    logs: Mapping[str, LogRule]
+    range: PartitionRange
+    unfinished: tuple[str, ...]
+    patience: Patience
+    budget: timedelta
+    deep: timedelta
+    behind: timedelta
+    grace: timedelta
+
+    def rule(self, name: str) -> LogRule:
+        """That of a log."""
+        return self.logs.get(name, LogRule())
+
 
 CHUNK = 500  # files that are looked at, and taken, at once
 CHANGED = "it was changed after it was taken"
@@ -397,3 +636,31 @@ class FileSweep:
     def _tell(self, one: FoundFile, why: str) -> None:
         log.warning("file held", file=one.path, why=why)
         self.ledger.fault(FaultHead(self._shard(one.part), one.path, why), one.path)
+
+
+def strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
+    """Files above the hours' folders, and folders that are named otherwise, by their paths.
+
+    What is named as *unfinished* is meant to lie there.  Hours are not looked into.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    for log, is_log in _in(base, unfinished):
+        if not is_log:
+            yield log
+            continue
+        for day, is_folder in _in(base / log, unfinished):
+            if not (is_folder and HourPartition(log, day, "00").is_named):
+                yield f"{log}/{day}"
+                continue
+            for hour, holds in _in(base / log / day, unfinished):
+                if not (holds and HourPartition(log, day, hour).is_named):
+                    yield f"{log}/{day}/{hour}"
+
+
+def _in(at: Path, unfinished: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """Names, as they can be told, and whether it is a folder; none where nothing is there."""
+    for one in sorted(at.iterdir()) if at.is_dir() else ():
+        if is_finished(one.name, unfinished):
+            yield os.fsencode(one.name).decode("utf-8", "backslashreplace"), one.is_dir()

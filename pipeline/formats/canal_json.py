@@ -1,25 +1,190 @@
-"""Canal's flat JSON: rows of MySQL as its own texts, statements, and no word of their place.
+"""Decodes Canal's flat JSON: MySQL rows as texts, and statements, without log positions.
 
-The order of a change is its message's offset and its place in the message; so all of a source
-must go through one partition, or each table through one and its statements with it.
+The order of a change is its message's offset and its index in the message. So all changes of a
+source must go through one partition, or each table through one together with its statements.
+
+A message holds the rows of one event in `data`. For an UPDATE, `old` holds the previous values
+of the columns that changed, and no others. For a DELETE, `data` is the deleted row. A row whose
+key changed becomes a delete and a create, in this order.
+
+According to Canal's source code, flat messages have neither key nor transaction, and TRUNCATE
+arrives as a statement.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import ClassVar
 
+import msgspec
 import pyarrow as pa
+from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats import told_columns
-from pipeline.formats.canal import message as messages
-from pipeline.formats.canal.column_types import column
-from pipeline.formats.canal.message import FlatMessage
-from pipeline.formats.format import Decoded, Format, Schemas, rows
-from pipeline.formats.told_columns import told_before
+from pipeline.formats import format as told_columns
+from pipeline.formats import json_text as flat_rows
+from pipeline.formats.canal_types import column
+from pipeline.formats.format import Decoded, Format, Schemas, rows, told_before
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import Notation, SchemaMessage, TableTold
+
+ROWS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
+STATEMENT = "QUERY"
+TRUNCATE = "TRUNCATE"
+END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
+Scalar = str | int | float | bool | None
+
+NO_VALUE = "the message is empty; canal sends none such"
+BAD_VALUE = "value is no flat message of canal: no JSON object in UTF-8, or a field of a wrong kind"
+UNKNOWN_KIND = "type is none of INSERT, UPDATE, DELETE, and isDdl is not true"
+NO_ROWS = "a statement without its rows: the source must log rows (binlog_format=ROW)"
+NO_SHARD = "database or table is missing"
+NO_DATA = "data holds no rows"
+NO_OLD = "old of an UPDATE is not as long as data"
+NO_KEY = "a column of pkNames is missing in a row, or is null"
+
+
+class FlatMessage(msgspec.Struct):
+    """As far as it is asked."""
+
+    database: str | None = None
+    table: str | None = None
+    type: str | None = None
+    isDdl: bool | None = None  # noqa: N815 - canal's
+    data: list[Raw] | None = None
+    old: list[Raw] | None = None
+    es: int | None = None
+    sql: str | None = None
+    mysqlType: dict[str, str] | None = None  # noqa: N815
+    pkNames: list[str] | None = None  # noqa: N815
+
+    @property
+    def shard(self) -> ShardId | None:
+        """None if it names no table."""
+        return ShardId(self.database, self.table) if self.database and self.table else None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key's columns; empty where the table has none."""
+        return tuple(self.pkNames or ())
+
+    @property
+    def at(self) -> datetime | None:
+        """When the source says that it ran; None if in no calendar."""
+        if self.es is None or not 0 <= self.es < END_OF_TIME:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.es)
+
+
+def read(value: bytes | None) -> FlatMessage:
+    """Read the envelope.
+
+    Raises:
+        FormatError: it is none.
+    """
+    if value is None:
+        raise FormatError(NO_VALUE)
+    try:
+        value.decode("utf-8")
+        return _MESSAGE.decode(value)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_VALUE) from error
+
+
+def changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
+    """All that it says, in its order; *value* is what it was read from.
+
+    Raises:
+        FormatError: it makes no sense.
+    """
+    if message.isDdl:
+        return (_statement(message, value),)
+    op, shard = ROWS.get(message.type or ""), message.shard
+    if op is None:
+        raise FormatError(NO_ROWS if message.type == STATEMENT else UNKNOWN_KIND)
+    if shard is None:
+        raise FormatError(NO_SHARD)
+    if not message.data:
+        raise FormatError(NO_DATA)
+    if op is Op.UPDATE:
+        return tuple(_updates(message, str(shard)))
+    key, name = message.key, str(shard)
+    return tuple(_whole(op, name, one, key, message.at) for one in message.data)
+
+
+def schema_change(payload: str) -> SchemaMessage:
+    """What a statement's message tells: its words, and no columns.
+
+    Raises:
+        FormatError: it is none.
+    """
+    message = read(payload.encode())
+    if not message.isDdl or message.sql is None:
+        raise FormatError("this is no schema change of canal: isDdl is not true, or sql is missing")
+    return SchemaMessage(message.sql, message.database or None)
+
+
+def _statement(message: FlatMessage, value: bytes) -> Decoded:
+    shard = None if message.shard is None else str(message.shard)
+    if message.type == TRUNCATE:
+        if shard is None:
+            raise FormatError(NO_SHARD)
+        return Decoded(Op.TRUNCATE, shard, at=message.at)
+    if message.sql is None:
+        raise FormatError(UNKNOWN_KIND)
+    return Decoded(Op.DDL, shard, after=value.decode("utf-8").strip(), at=message.at)
+
+
+def _whole(op: Op, shard: str, raw: Raw, key: Sequence[str], at: datetime | None) -> Decoded:
+    """A row that came, or one that went."""
+    text, values = flat_rows.row_text(raw), _key(_row(raw), key)
+    if op is Op.DELETE:
+        return Decoded(op, shard, values, before=text, at=at)
+    return Decoded(op, shard, values, after=text, at=at)
+
+
+def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
+    data, old = message.data or [], message.old or []
+    if len(data) != len(old):
+        raise FormatError(NO_OLD)
+    for after, changed in zip(data, old, strict=True):
+        now = _row(after)
+        was = now | _row(changed)
+        before, new = _key(was, message.key), _key(now, message.key)
+        old_text, text, at = flat_rows.write_row(was), flat_rows.row_text(after), message.at
+        if before == new:
+            yield Decoded(Op.UPDATE, shard, new, before=old_text, after=text, at=at)
+        else:
+            yield Decoded(Op.DELETE, shard, before, before=old_text, at=at)
+            yield Decoded(Op.CREATE, shard, new, after=text, at=at)
+
+
+def _row(raw: Raw) -> flat_rows.Row:
+    """Its columns' slices; each is a text, a number, a truth or null."""
+    try:
+        _SCALARS.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_VALUE) from error
+    found = flat_rows.read_row(raw)
+    if found is None:
+        raise FormatError(BAD_VALUE)
+    return found
+
+
+def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
+    """JSON array of the key's texts; None of a table without one."""
+    if not names:
+        return None
+    try:
+        return flat_rows.key(row, names)
+    except (KeyError, ValueError) as error:
+        raise FormatError(NO_KEY) from error
+
+
+_MESSAGE = msgspec.json.Decoder(FlatMessage)
+_SCALARS = msgspec.json.Decoder(dict[str, Scalar])
+
 
 ZONES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
@@ -50,7 +215,7 @@ class CanalJson:
         """A statement, without its columns; or the columns that rows tell behind it."""
         if told_columns.is_told(payload):
             return told_columns.read(payload)
-        return messages.schema_change(payload)
+        return schema_change(payload)
 
     def columns_payload(self, table: TableTold) -> str:
         """As rows tell them."""
@@ -71,9 +236,9 @@ def _decoded(values: list[bytes | None]) -> Iterator[tuple[int, Decoded]]:
     for number, value in enumerate(values):
         shard = None
         try:
-            message = messages.read(value)
+            message = read(value)
             shard = None if message.shard is None else str(message.shard)
-            found = messages.changes(message, value or b"")
+            found = changes(message, value or b"")
         except FormatError as error:
             yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
             continue

@@ -1,27 +1,238 @@
-"""DBEvents, the change events of Uber's pipeline: rows in Avro with their metadata beside them.
+"""Decodes DBEvents, the change events of Uber's pipeline: rows in Avro with metadata.
 
-A topic a table, ``prefix.database.table``.  One field of each record holds the metadata, all others
-are columns; it stays beside them as one more column, in JSON.
+Each table has a topic, `prefix.database.table`. One field of each record holds the metadata,
+and all others are columns. The metadata becomes one more column, in JSON.
+
+The reference key is the version of a row, and here its order. It is a sequence of the producer
+and not a position in the source log, so it proves less. Where it falls within a partition,
+landing holds the source. `changelog_columns` lists the columns that changed, each with its
+version. A version below that of the event is kept beside the row, so that the row is merged
+column by column. Without `changelog_columns` the event holds the whole row.
+
+Two kinds of events are quarantined with their reason. The first are events that their producer
+could not conform. The second are forced updates, which ask to be applied although they are
+older: nothing here shows which change should win over them.
+
+Column types are those of the Avro schema: numbers, texts and bytes. A type that contains others
+is JSON. A nullable field is null in older rows. A field with another default is not filled in.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, ClassVar
 
+import msgspec
 import pyarrow as pa
+from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats import told_columns
-from pipeline.formats.dbevents import columns, event
-from pipeline.formats.dbevents.event import EventShape
+from pipeline.formats import format as told_columns
+from pipeline.formats import json_text as canonical
+from pipeline.formats import json_text as flat_rows
 from pipeline.formats.debezium import avro
-from pipeline.formats.debezium.avro_message import AvroMessage
-from pipeline.formats.format import Decoded, Format, Schemas, rows
-from pipeline.formats.message_text import MessageText
-from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.formats.debezium.avro import AvroMessage
+from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas, rows
+from pipeline.formats.json_text import quote
+from pipeline.model import COLUMN_VERSIONS, Op, Ordering, ShardId
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
+
+ROW_KEY = "row_key"
+END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
+
+NO_ROW = "the event is no record of columns beside its metadata"
+NO_METADATA = "its metadata is missing, or a field of it is of a wrong kind"
+NO_KEY = "its row key is missing, or a column of the table's key is missing, null or a list"
+NO_COLUMN = "changelog_columns name a column that the event has not: {name}"
+NEWER = "changelog_columns name a version above the event's own"
+TAKEN = f"a column of it is named {COLUMN_VERSIONS}, where versions of columns are told"
+FORCED = (
+    "ForceUpdate: it is to be applied though it may be older; send the row again in a new version"
+)
+
+
+class ChangedColumns(msgspec.Struct):
+    """Columns that changed together, and their version."""
+
+    ref_key: int
+    hadoop_changelog_fields: list[str]
+    name: str = ""
+
+
+class EventMetadata(msgspec.Struct):
+    """What stands beside each row; ``timestamp`` is in milliseconds."""
+
+    ref_key: int
+    row_key: Raw = flat_rows.NULL
+    changelog_columns: list[ChangedColumns] | None = None
+    timestamp: int | None = None
+    is_deleted: bool = False
+    error_exception: str | None = None
+    force_update: bool = False
+
+    @property
+    def at(self) -> datetime | None:
+        """When the event was made; None if in no calendar."""
+        if self.timestamp is None or not 0 <= self.timestamp < END_OF_TIME:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class EventShape:
+    """How events of a table are built: whose they are, which field is metadata, and their key.
+
+    Without a ``key`` the row key is one, as a column of its own.  ``changing`` fields of the
+    metadata are not kept beside the row: who sends an event again may tell others.
+    """
+
+    shard: str
+    metadata: str
+    key: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
+
+    @property
+    def keyed_by(self) -> tuple[str, ...]:
+        """Names of the key's columns."""
+        return self.key or (ROW_KEY,)
+
+
+def change(text: bytes, shape: EventShape) -> Decoded:
+    """What an event says, whose JSON is *text*.
+
+    Raises:
+        FormatError: it makes no sense, or is not to be applied.
+    """
+    row = flat_rows.read_row(Raw(text))
+    if row is None:
+        raise FormatError(NO_ROW)
+    told = _metadata(row.get(shape.metadata, flat_rows.NULL))
+    if told.error_exception is not None:
+        raise FormatError(f"{SENDER_SAYS}{told.error_exception}")
+    if told.force_update:
+        raise FormatError(FORCED)
+    if shape.changing:
+        row = row | {shape.metadata: _lasting(row[shape.metadata], shape.changing)}
+    if COLUMN_VERSIONS in row:
+        raise FormatError(TAKEN)
+    row, key = _keyed(row, told, shape)
+    if told.is_deleted:
+        before = flat_rows.write_row({name: row[name] for name in shape.keyed_by})
+        return _placed(Op.DELETE, shape, key, told, before=before)
+    if not told.changelog_columns:
+        return _placed(Op.UPDATE, shape, key, told, after=flat_rows.write_row(row))
+    return _placed(Op.UPDATE, shape, key, told, **_some(row, told, shape))
+
+
+def _metadata(raw: Raw) -> EventMetadata:
+    try:
+        return _METADATA.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(NO_METADATA) from error
+
+
+def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
+    """The *metadata* without what may be told otherwise when it is sent again."""
+    fields = flat_rows.read_row(metadata) or {}
+    kept = {name: one for name, one in fields.items() if name not in changing}
+    return Raw(flat_rows.write_row(kept).encode())
+
+
+def _keyed(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> tuple[flat_rows.Row, str]:
+    """The row with its key's columns, and the key."""
+    if not shape.key:
+        row = row | {ROW_KEY: _row_key(told.row_key)}
+    try:
+        return row, flat_rows.key(row, shape.keyed_by)
+    except (KeyError, ValueError) as error:
+        raise FormatError(NO_KEY) from error
+
+
+def _row_key(raw: Raw) -> Raw:
+    """As a text, whatever it was sent as."""
+    found = canonical.read_exactly('{"v":' + flat_rows.row_text(raw) + "}")
+    try:
+        text = None if found is None else canonical.write(found.get("v"))
+    except ValueError as error:
+        raise FormatError(NO_KEY) from error
+    if text is None:
+        raise FormatError(NO_KEY)
+    return Raw(quote(text).encode())
+
+
+def _some(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> dict[str, Any]:
+    """The columns that changed, and beside them the versions of those that are older."""
+    versions = _versions(told, row)
+    if any(one > told.ref_key for one in versions.values()):
+        raise FormatError(NEWER)
+    beside = (*shape.keyed_by, shape.metadata)
+    columns = {name: row[name] for name in dict.fromkeys((*beside, *versions))}
+    late = {n: v for n, v in versions.items() if v < told.ref_key and n not in beside}
+    if late:
+        columns[COLUMN_VERSIONS] = Raw(msgspec.json.encode(late))
+    others = tuple(name for name in row if name not in columns)
+    return {"after": flat_rows.write_row(columns), "changed": tuple(columns), "left_out": others}
+
+
+def _versions(told: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:
+    """By column; of one that is named twice, the newest counts."""
+    newest: dict[str, int] = {}
+    for one in told.changelog_columns or ():
+        for name in one.hadoop_changelog_fields:
+            if name not in row:
+                raise FormatError(NO_COLUMN.format(name=name))
+            newest[name] = max(one.ref_key, newest.get(name, one.ref_key))
+    return newest
+
+
+def _placed(op: Op, shape: EventShape, key: str, told: EventMetadata, **images: Any) -> Decoded:
+    return Decoded(op, shape.shard, key, at=told.at, log=0, pos=told.ref_key, row=0, **images)
+
+
+_METADATA = msgspec.json.Decoder(EventMetadata)
+
+
+TYPES = {
+    **{"int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE"},
+    **{"boolean": "TINYINT", "string": "LONGTEXT", "enum": "LONGTEXT"},
+    **{"bytes": "LONGBLOB", "fixed": "LONGBLOB"},
+}
+OTHER = "JSON"
+
+
+@lru_cache(maxsize=1024)  # each message of a table is written in the same schema
+def told_table(schema: str, shape: EventShape) -> TableTold | None:
+    """The table that *schema* tells; None of what is no record."""
+    try:
+        fields = msgspec.json.decode(schema)["fields"]
+        told = [(str(one["name"]), one["type"]) for one in fields]
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
+        return None
+    added = [*([] if shape.key else [(ROW_KEY, "string")]), (COLUMN_VERSIONS, ["null", "map"])]
+    columns = tuple(_column(*one, at) for at, one in enumerate([*told, *added], start=1))
+    return TableTold(ShardId.parse(shape.shard), "alter", columns, shape.keyed_by)
+
+
+def _column(name: str, kind: Any, position: int) -> ColumnTold:
+    branches = kind if isinstance(kind, list) else [kind]
+    others = [one for one in branches if one != "null"]
+    return ColumnTold(
+        name=name,
+        type=_type(others[0]) if len(others) == 1 else OTHER,
+        nullable="null" in branches,
+        position=position,
+        notation=Notation.PLAIN,
+    )
+
+
+def _type(kind: Any) -> str:
+    while isinstance(kind, dict):
+        kind = kind.get("type")
+    return TYPES.get(kind, OTHER) if isinstance(kind, str) else OTHER
+
 
 NO_VALUE = "the message is empty: a row that goes is an event with is_deleted"
 NO_SHARD = "the topic's name is no PREFIX.DATABASE.TABLE"
@@ -87,13 +298,13 @@ class DbEventsAvro:
         for number, text in enumerate(read.column.to_pylist()):
             shape = self._shape(topics[number])
             try:
-                found = event.change(_whole(text, read.wrong.get(number)), _known(shape))
+                found = change(_whole(text, read.wrong.get(number)), _known(shape))
             except FormatError as error:
                 shard = None if shape is None else shape.shard
                 yield number, Decoded(Op.ERROR, shard, error=str(error), raw=values[number])
                 continue
             schema = schemas.get(int.from_bytes(values[number][1 : avro.HEADER], "big"))
-            told = None if schema is None else columns.table(schema, _known(shape))
+            told = None if schema is None else told_table(schema, _known(shape))
             yield from ((number, one) for one in told_columns.told_before((found,), told, last))
 
     def _shape(self, topic: str) -> EventShape | None:

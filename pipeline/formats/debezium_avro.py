@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.formats.debezium import avro
-from pipeline.formats.debezium.avro_message import AvroMessage
+from pipeline.formats.debezium.avro import AvroMessage
 from pipeline.formats.debezium.postgres import UNAVAILABLE
-from pipeline.formats.debezium.schema_rows import told_with
+from pipeline.formats.debezium.schema_changes import told_with
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
-from pipeline.formats.message_text import MessageText
+from pipeline.formats.format import RAW, Decoded, Format, MessageText, Schemas, rows
 from pipeline.model import Op, Ordering
 from pipeline.schema.model import Notation, SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pipeline.formats import told_columns
+from pipeline.formats import format as told_columns
 from pipeline.formats.debezium import batch as messages
 from pipeline.formats.debezium import schema_changes
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
@@ -36,7 +36,7 @@ class DebeziumJson:
         """Read what a connector with ``include.schema.changes`` sends, or rows of one without."""
         if told_columns.is_told(payload):
             return told_columns.read(payload)
-        return schema_changes.read(payload)
+        return schema_changes.read_schema_change(payload)
 
     def columns_payload(self, table: TableTold) -> str:
         """As rows of a connector without ``include.schema.changes`` tell them."""

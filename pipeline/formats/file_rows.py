@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.errors import FormatError
-from pipeline.files.message import (
+from pipeline.files.content import (
     DAY,
     FILE,
     HOUR,
@@ -27,10 +27,9 @@ from pipeline.files.message import (
     RowsHead,
     decoded,
 )
-from pipeline.formats import flat_rows
-from pipeline.formats.canonical import quote
-from pipeline.formats.flat_rows import Row
+from pipeline.formats import json_text as flat_rows
 from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.formats.json_text import Row, quote
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 
@@ -113,7 +112,7 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
     """None of a line without anything on it."""
     if not value.strip():
         return
-    row = flat_rows.read(msgspec.Raw(value.strip()))
+    row = flat_rows.read_row(msgspec.Raw(value.strip()))
     at = EPOCH + timedelta(microseconds=head.at)
     where = f"line {line + 1} of {head.file}"
     if row is None:
@@ -127,7 +126,7 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
         why = f"{where}: a column of the key {', '.join(head.key)} is absent or no value: {error}"
         yield Decoded(Op.ERROR, head.shard, error=why, raw=value, at=at)
         return
-    yield Decoded(Op.CREATE, head.shard, key, after=flat_rows.written(whole), at=at)
+    yield Decoded(Op.CREATE, head.shard, key, after=flat_rows.write_row(whole), at=at)
 
 
 def _place(head: RowsHead, line: int) -> Row:

@@ -1,20 +1,35 @@
-"""What does a batch of messages say?  One face for every format, over Arrow record batches.
+"""Defines the format protocol: decodes batches of messages into changes, in Arrow.
 
-A format turns ``RAW`` rows into ``DECODED`` rows and nothing else: it asks no clock and no server,
-and no bytes can make it fail.  A message may hold no change, one, or several; ``message`` says
-which row of the batch each came from.  Pure.
+A format turns `RAW` rows into `DECODED` rows and does nothing else. It uses no clock and no
+server, and no message content makes it fail. A message may hold no change, one, or several. The
+column `message` says from which row of the batch each change came.
+
+`MessageText` reads and writes one message for a person. A format whose messages are not text
+exports such a class as `MESSAGE_TEXT` in its module. For all others the message is the text.
+
+Formats without schema events describe columns with the rows. They share one payload: names,
+types in the words of the source's server, and the notation of the values. The dialect
+interprets the types.
+
+`number_of` reads the heartbeat number from a row of the heartbeat table, in any format.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
-from pipeline.model import Op, Ordering, Origin
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.errors import FormatError
+from pipeline.model import Op, Ordering, Origin, ShardId
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
 Schemas = Mapping[int, str | None]  # texts by their numbers; None where the registry knows none
@@ -195,3 +210,164 @@ def rows(changes: Iterable[tuple[int, Decoded]]) -> pa.RecordBatch:
 
 
 _READERS = {field.name: attrgetter(field.name) for field in fields(Decoded)}
+
+
+class MessageText(Protocol):
+    """Reads and writes single messages; *schemas* hold that of the message."""
+
+    def schema_of(self, value: bytes) -> int | None:
+        """The number of the schema that a message names; None if it names none."""
+        ...
+
+    def readable(self, value: bytes, schemas: Schemas) -> str:
+        """The message as a text.
+
+        Raises:
+            FormatError: it is none.
+        """
+        ...
+
+    def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
+        """*text* as a message, in schema *number*.
+
+        Raises:
+            FormatError: it does not fit the schema, or there is none.
+        """
+        ...
+
+
+class PlainText:
+    """A message is a text already."""
+
+    def schema_of(self, value: bytes) -> None:
+        """It names none."""
+
+    def readable(self, value: bytes, schemas: Schemas) -> str:
+        """As it is."""
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError("it is no text") from error
+
+    def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
+        """As it is."""
+        return text.encode()
+
+
+class ToldColumn(msgspec.Struct, omit_defaults=True):
+    """A column as a payload keeps it; ``type`` is the server's name for it, and how it is sent.
+
+    ``default`` is the default as it was written in JSON: there may be others that are not told.
+    """
+
+    name: str
+    type: str
+    nullable: bool = False
+    length: int | None = None
+    scale: int | None = None
+    default: str | None = None
+    labels: tuple[str, ...] = ()
+    notation: Notation = Notation.CONNECT
+
+
+class ToldRows(msgspec.Struct):
+    """The payload of a schema that rows tell of themselves: names, columns and key's columns."""
+
+    rows_of: tuple[str, str]
+    key: tuple[str, ...]
+    columns: tuple[ToldColumn, ...]
+
+
+@lru_cache(maxsize=1024)  # each message of a table tells the same again
+def columns_payload(table: TableTold) -> str:
+    """What rows of *table* would tell, if there were any."""
+    columns = tuple(
+        ToldColumn(
+            name=one.name,
+            type=one.type,
+            nullable=one.nullable,
+            length=one.length,
+            scale=one.scale,
+            default=one.default,
+            labels=one.values,
+            notation=one.notation,
+        )
+        for one in table.columns
+    )
+    told = ToldRows((table.shard.database, table.shard.relation), table.key, columns)
+    return msgspec.json.encode(told).decode()
+
+
+def told_before(
+    found: Sequence[Decoded], table: TableTold | None, last: dict[str, TableTold]
+) -> Iterator[Decoded]:
+    """The changes *found* in a message; before them the *table* that it tells, if that is news.
+
+    *last* is what each shard's message told last, and learns.  Columns stand at the place of the
+    first row, for they hold for it.
+    """
+    if table is not None and found and last.get(shard := str(table.shard)) != table:
+        last[shard], text, first = table, columns_payload(table), found[0]
+        yield Decoded(
+            Op.DDL,
+            shard,
+            after=text,
+            at=first.at,
+            log=first.log,
+            pos=first.pos,
+            row=first.row,
+            schema_id=zlib.crc32(text.encode()) >> 1,
+            origin=first.origin,
+            snapshot=first.snapshot,
+        )
+    yield from found
+
+
+def is_told(payload: str) -> bool:
+    """Whether a payload is of the kind that is made here."""
+    return payload.startswith('{"rows_of":')
+
+
+def read(payload: str) -> SchemaMessage:
+    """Read a payload back.
+
+    Raises:
+        FormatError: it was not made here.
+    """
+    try:
+        told = _TOLD.decode(payload)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FormatError(f"these are no columns that rows told: {error!r}") from error
+    columns = tuple(
+        ColumnTold(
+            name=one.name,
+            type=one.type,
+            length=one.length,
+            scale=one.scale,
+            nullable=one.nullable,
+            default=one.default,
+            position=number,
+            values=one.labels,
+            notation=one.notation,
+        )
+        for number, one in enumerate(told.columns, start=1)
+    )
+    table = TableTold(ShardId(*told.rows_of), "alter", columns, told.key)
+    return SchemaMessage("", tables=(table,))
+
+
+_TOLD = msgspec.json.Decoder(ToldRows)
+
+
+_WHOLE = re.compile(r"[0-9]{1,18}")  # others would stop the whole batch
+
+
+def number_of(after: str | None, source: str) -> int | None:
+    """The number of a heartbeat of *source*; None if the row is not its own, or says nothing."""
+    try:
+        row = json.loads(after or "null")
+    except (ValueError, RecursionError):
+        return None
+    own = isinstance(row, dict) and row.get("source") == source
+    number = str(row.get("n")) if own else ""
+    return int(number) if _WHOLE.fullmatch(number) else None

@@ -1,14 +1,33 @@
-"""Which slices of a JSON object are its fields' values?  Nothing is rewritten.
+"""Slices JSON objects without rewriting them, and writes canonical texts of keys.
 
-Strict: one object, and nothing behind it but blanks.  Whoever needs a value reads its slice; what
-is only passed on stays as it was sent, so ``1.10`` keeps its zero and a large integer its digits.
-Objects nested deeper than Python recurses (about a thousand levels) count as none.  Pure.
+Parsing is strict: one object, followed only by blanks. A slice that is only copied stays as it
+was sent, so `1.10` keeps its zero and a large integer its digits. An object that is nested
+deeper than Python recurses (about a thousand levels) counts as no object.
+
+Keys are compared byte by byte, so each value has one text. Blanks are removed, escapes become
+canonical, and `1.10` becomes `1.1`. Integers of any size stay exact. Numbers with a fraction
+stay the same double; Connect writes only doubles and floats, so nothing is lost. The rules are
+those of Jackson, which Connect uses.
+
+The key of a change in the change log is the canonical JSON array of the texts of its key
+values. Source and shard come first, because two shards may hold the same key for different
+rows. They are omitted where the config declares keys unique across shards. One key and a column
+of keys must escape exactly alike.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from itertools import product
 from typing import Any, NoReturn
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -116,3 +135,243 @@ def _refuse(word: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+
+
+LONGEST_NUMBER = 1000  # Jackson's limit in Spark; a longer one makes the text invalid
+NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f", '"': '\\"', "\\": "\\\\"}
+UNSAFE = re.compile(r'[\x00-\x1f"\\]')
+UNSAFE_OR_WIDE = re.compile(r'[\x00-\x1f"\\\ud800-\udfff\U00010000-\U0010ffff]')
+BLANKS = " \t\r\n"
+WIDEST = 0xFFFF
+PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7  # where Java writes a double without an exponent
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A JSON number by its text; ``integral`` if it has neither fraction nor exponent."""
+
+    text: str
+    integral: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A JSON object with its fields in order, doubled names kept."""
+
+    fields: tuple[tuple[str, "Value"], ...]
+
+    def get(self, name: str) -> "Value":
+        """Value of the last field of that name; None without one."""
+        return next((value for key, value in reversed(self.fields) if key == name), None)
+
+
+Value = None | bool | str | Number | Object | list["Value"]
+
+
+def read_exactly(text: str) -> Object | None:
+    """Read the JSON object *text* begins with, as strictly as Spark does; None if there is none.
+
+    What follows the object is not looked at, because Spark does not.
+    """
+    try:
+        value, _ = _EXACT_DECODER.raw_decode(text.lstrip(BLANKS))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, Object) else None
+
+
+def write(value: Value) -> str | None:
+    """Text of *value* in a string column: strings as they are, null as None, the rest as JSON.
+
+    Raises:
+        ValueError: it is deeper than can be written.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    try:
+        return _json(value)
+    except RecursionError as error:
+        raise ValueError("a value of too many lists in lists") from error
+
+
+def quote(text: str) -> str:
+    """JSON string as Spark's ``to_json`` writes it: only what must be escaped is."""
+    return f'"{UNSAFE.sub(_escape, text)}"'
+
+
+def _json(value: Value) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{UNSAFE_OR_WIDE.sub(_escape, value)}"'
+        case Number():
+            return _integer(value.text) if value.integral else _double(float(value.text))
+        case Object():
+            return "{" + ",".join(f"{_json(k)}:{_json(v)}" for k, v in value.fields) + "}"
+        case list():
+            return "[" + ",".join(map(_json, value)) + "]"
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found.group()
+    if char in NAMES:
+        return NAMES[char]
+    if ord(char) <= WIDEST:
+        return f"\\u{ord(char):04X}"
+    pair = char.encode("utf-16-be")
+    return f"\\u{pair[:2].hex().upper()}\\u{pair[2:].hex().upper()}"
+
+
+def _integer(text: str) -> str:
+    return "0" if text == "-0" else text
+
+
+def _double(value: float) -> str:
+    """Java's ``Double.toString``."""
+    if value in (float("inf"), float("-inf")):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    if value == 0 or PLAIN_FROM <= abs(value) < PLAIN_BELOW:
+        return repr(value)
+    sign, figures, exponent = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, figures))
+    power = len(digits) - 1 + int(exponent)
+    return f"{'-' * sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+
+
+def _number(*, integral: bool) -> Callable[[str], Number]:
+    def build(text: str) -> Number:
+        if len(text) > LONGEST_NUMBER:
+            msg = "a number too long for Spark"
+            raise ValueError(msg)
+        return Number(text, integral)
+
+    return build
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    msg = f"{word} is not JSON"
+    raise ValueError(msg)
+
+
+_EXACT_DECODER = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: Object(tuple(pairs)),
+    parse_int=_number(integral=True),
+    parse_float=_number(integral=False),
+    parse_constant=_refuse_constant,
+)
+
+
+def canonical(
+    values: Sequence[str | None], source: str, shard: str, *, unique: bool = False
+) -> str:
+    """Key of the row with these key values, in the order of the message's key object."""
+    parts = values if unique else (source, shard, *values)
+    return f"[{','.join('null' if part is None else quote(part) for part in parts)}]"
+
+
+def parse(key: str) -> tuple[str | None, ...]:
+    """Give back what stands in a canonical key, the source and the shard too if it has them."""
+    return tuple(json.loads(key))
+
+
+def column(
+    key_values: pa.Array, source: pa.Array, shard: pa.Array, *, unique: pa.Array
+) -> pa.Array:
+    """Build the key of each change from a format's ``key_values``; null stays null.
+
+    In: arrays of one length: *key_values* never an empty list, *source* and *shard* strings,
+    *unique* boolean.  Out: string.  A change without a shard has a key only where it is unique.
+    """
+    behind = pc.binary_replace_slice(key_values.cast(pa.binary()), 0, 1, b"").cast(pa.string())
+    placed = pc.binary_join_element_wise(_before(source, shard), behind, "")
+    return pc.if_else(unique, key_values, placed) if unique.true_count else placed
+
+
+def _before(source: pa.Array, shard: pa.Array) -> pa.Array:
+    """What stands before the values: of sources and shards a batch has few, each quoted once."""
+    sources, shards = source.dictionary_encode(), shard.dictionary_encode()
+    pairs = product(sources.dictionary.to_pylist(), shards.dictionary.to_pylist())
+    texts = pa.array([_beginning(one, other) for one, other in pairs], pa.string())
+    width = pa.scalar(len(shards.dictionary), pa.int32())
+    return texts.take(pc.add(pc.multiply(sources.indices, width), shards.indices))
+
+
+@lru_cache(maxsize=2**16)  # the shards of one batch are those of the next
+def _beginning(source: str, shard: str) -> str:
+    return f"[{quote(source)},{quote(shard)},"
+
+
+NULL = Raw(b"null")
+PLAIN_INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,29}")
+Row = dict[str, Raw]  # by column; of doubled names the last
+
+
+def read_row(raw: Raw) -> Row | None:
+    """The columns of a row; None if it is no object, or is not in UTF-8."""
+    try:
+        _WHOLE.decode(raw)  # slices are not looked into
+        return _ROW.decode(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_null(raw: Raw) -> bool:
+    """Whether none was sent."""
+    return bytes(raw) == b"null"
+
+
+def row_text(raw: Raw) -> str:
+    """The row as it was sent."""
+    return bytes(raw).decode("utf-8")
+
+
+def write_row(row: Row) -> str:
+    """A row of these columns."""
+    fields = (
+        f"{msgspec.json.encode(name).decode()}:{bytes(value).decode('utf-8')}"
+        for name, value in row.items()
+    )
+    return "{" + ",".join(fields) + "}"
+
+
+def key(row: Row, names: Sequence[str]) -> str:
+    """JSON array of the texts of these columns, as :mod:`pipeline.formats.json_text` has them.
+
+    Raises:
+        KeyError: one is missing.
+        ValueError: one is null, a list or an object.
+    """
+    return f"[{','.join(quote(text(row[name])) for name in names)}]"
+
+
+def text(raw: Raw) -> str:
+    """The canonical text of one value.
+
+    Raises:
+        ValueError: it is null, a list or an object.
+    """
+    sent = bytes(raw)
+    if sent.startswith(b'"'):
+        return _WORD.decode(raw)
+    if PLAIN_INTEGER.fullmatch(sent):
+        return sent.decode()
+    return _odd_text(raw)
+
+
+def _odd_text(raw: Raw) -> str:
+    found = read_exactly('{"v":' + bytes(raw).decode("utf-8") + "}")
+    value = None if found is None else found.get("v")
+    text = write(value)
+    if text is None or isinstance(value, list | Object):
+        raise ValueError("a key's column is null, a list or an object")
+    return text
+
+
+_WORD = msgspec.json.Decoder(str)
+_ROW = msgspec.json.Decoder(dict[str, Raw])
+_WHOLE = msgspec.json.Decoder(dict[str, Any])

@@ -1,22 +1,280 @@
-"""Maxwell's JSON: rows of MySQL, statements with the columns they leave, steps of a bootstrap.
+"""Decodes Maxwell's JSON: MySQL rows, statements with their columns, and bootstrap steps.
 
-Its messages tell their place in the source's log where Maxwell writes it
-(``output_binlog_position``); otherwise, and only then, their order is their offset.
+Messages have log positions where Maxwell writes them (`output_binlog_position`). Otherwise, and
+only then, changes are ordered by message offset.
+
+A message is one row, one statement or one step of a bootstrap. `data` is the row. For an
+update, `old` holds the previous values of the columns that changed. All rows of one event share
+one position, and `xoffset` distinguishes them. Without it, the second change of a key in one
+event would count as a redelivery of the first. The last row of a transaction has `commit` and
+no `xoffset`. The key columns come from `primary_key_columns`, or from the message's key.
+
+A statement describes names, types, signs, fractional digits of times, and labels. It does not
+describe the digits of a DECIMAL, the length of a text, nullability or defaults. The dialect
+reads these from the statement.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
 
+import msgspec
 import pyarrow as pa
+from msgspec import UNSET, Raw, UnsetType
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats import told_columns
+from pipeline.formats import format as told_columns
+from pipeline.formats import json_text as flat_rows
 from pipeline.formats.format import Decoded, Format, Schemas, rows
-from pipeline.formats.maxwell import message as messages
-from pipeline.formats.maxwell import statements
-from pipeline.model import Op, Ordering
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.model import Op, Ordering, Origin, ShardId
+from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
+
+ROWS = {"insert": Op.CREATE, "update": Op.UPDATE, "delete": Op.DELETE, "bootstrap-insert": Op.READ}
+STEPS = ("bootstrap-start", "bootstrap-complete")
+STATEMENTS = frozenset(
+    f"{what}-{done}" for what in ("table", "database") for done in ("create", "alter", "drop")
+)
+PLACE = re.compile(r".*\.([0-9]{1,18}):([0-9]{1,18})", re.DOTALL)
+LAST = 2**31 - 1  # row of a transaction's last change
+END_OF_TIME = 253_402_300_800  # seconds: the year 10000
+SECONDS_ONLY = 10**11  # below it a time counts seconds, from it on milliseconds
+PREFIX = "pk."
+
+NO_VALUE = "the message is empty: Maxwell writes a message for each row"
+BAD_VALUE = "value is no message of Maxwell: no JSON object in UTF-8, or a field of a wrong kind"
+BAD_KEY = "key is neither an object nor a list as Maxwell writes them"
+UNKNOWN_KIND = "type is no row, statement or step of a bootstrap that Maxwell knows"
+NO_SHARD = "database or table is missing"
+NO_DATA = "data is missing, or no object"
+NO_KEY = "a column of the key is missing in data, or is null, a list or an object"
+NO_PLACE = "position is missing, or no FILE.NUMBER:OFFSET: set output_binlog_position of Maxwell"
+NO_ROW = (
+    "neither xoffset nor commit tells this row from others of its event: set output_xoffset of "
+    "Maxwell, and leave output_commit_info on"
+)
+
+
+class MaxwellMessage(msgspec.Struct):
+    """As far as it is asked."""
+
+    database: str | None = None
+    table: str | None = None
+    type: str | None = None
+    ts: int | None = None
+    xoffset: int | None = None
+    commit: bool = False
+    position: str | None = None
+    data: Raw = flat_rows.NULL
+    old: Raw = flat_rows.NULL
+    primary_key_columns: list[str] | None = None
+    sql: str | None = None
+
+    @property
+    def shard(self) -> str | None:
+        """None if it names no table."""
+        return str(ShardId(self.database, self.table)) if self.database and self.table else None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it says which row of its transaction it is."""
+        return self.commit or self.xoffset is not None
+
+    @property
+    def at(self) -> datetime | None:
+        """When it ran; statements tell milliseconds, rows seconds.  None if in no calendar."""
+        if self.ts is None or self.ts < 0:
+            return None
+        seconds = self.ts if self.ts < SECONDS_ONLY else self.ts / 1000
+        if seconds >= END_OF_TIME:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def read_message(value: bytes | None) -> MaxwellMessage:
+    """Read the envelope.
+
+    Raises:
+        FormatError: it is none.
+    """
+    if value is None:
+        raise FormatError(NO_VALUE)
+    try:
+        value.decode("utf-8")
+        return _MESSAGE.decode(value)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_VALUE) from error
+
+
+def changes(
+    message: MaxwellMessage, key: bytes | None, value: bytes, *, positions: bool
+) -> Sequence[Decoded]:
+    """All that it says, in its order.
+
+    *value* is what it was read from; *positions* if it must tell its place in the log.
+
+    Raises:
+        FormatError: it makes no sense.
+    """
+    kind = message.type or ""
+    if kind in STEPS:
+        return (Decoded(Op.HEARTBEAT, at=message.at),)
+    place = _place(message) if positions else None
+    if kind in STATEMENTS and message.sql is not None:
+        text = value.decode("utf-8").strip()
+        return (_placed(Decoded(Op.DDL, message.shard, after=text, at=message.at), place),)
+    op = ROWS.get(kind)
+    if op is None:
+        raise FormatError(UNKNOWN_KIND)
+    if message.shard is None:
+        raise FormatError(NO_SHARD)
+    if place is not None and op is not Op.READ and not message.numbered:
+        raise FormatError(NO_ROW)
+    return tuple(_placed(one, place) for one in _rows(op, message, _names(message, key)))
+
+
+def _rows(op: Op, message: MaxwellMessage, names: Sequence[str]) -> Sequence[Decoded]:
+    shard, at = message.shard, message.at
+    now = flat_rows.read_row(message.data)
+    if now is None:
+        raise FormatError(NO_DATA)
+    text, key = flat_rows.row_text(message.data), _key(now, names)
+    if op is Op.DELETE:
+        return (Decoded(op, shard, key, before=text, at=at),)
+    if op is Op.READ:
+        told = Decoded(op, shard, key, after=text, at=at)
+        return (replace(told, snapshot="incremental", origin=Origin.SNAPSHOT),)
+    if op is Op.CREATE or flat_rows.is_null(message.old):
+        return (Decoded(op, shard, key, after=text, at=at),)
+    changed = flat_rows.read_row(message.old)
+    if changed is None:
+        raise FormatError(BAD_VALUE)
+    was = now | changed
+    old_text, old_key = flat_rows.write_row(was), _key(was, names)
+    if old_key == key:
+        return (Decoded(op, shard, key, before=old_text, after=text, at=at),)
+    return (
+        Decoded(Op.DELETE, shard, old_key, before=old_text, at=at),
+        Decoded(Op.CREATE, shard, key, after=text, at=at),
+    )
+
+
+def _names(message: MaxwellMessage, key: bytes | None) -> Sequence[str]:
+    """Names of the key's columns, in their order; those of a topic's key are in small letters."""
+    if message.primary_key_columns is not None:
+        return message.primary_key_columns
+    if key is None:
+        return ()
+    try:
+        found = _KEY.decode(key)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_KEY) from error
+    if isinstance(found, dict):
+        return [name.removeprefix(PREFIX) for name in found if name.startswith(PREFIX)]
+    columns = found[2] if len(found) > 2 else None  # database, table, columns
+    if not isinstance(columns, list) or not all(isinstance(one, dict) for one in columns):
+        raise FormatError(BAD_KEY)
+    return [name for one in columns for name in one]
+
+
+def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
+    """JSON array of the key's texts; None of a table without one."""
+    if not names:
+        return None
+    folded = {name.lower(): name for name in row}
+    try:
+        exact = [name if name in row else folded[name.lower()] for name in names]
+        return flat_rows.key(row, exact)
+    except (KeyError, ValueError) as error:
+        raise FormatError(NO_KEY) from error
+
+
+def _place(message: MaxwellMessage) -> tuple[int, int, int]:
+    found = PLACE.fullmatch(message.position or "")
+    if found is None:
+        raise FormatError(NO_PLACE)
+    row = LAST if message.commit else message.xoffset or 0
+    if not 0 <= row <= LAST:
+        raise FormatError(BAD_VALUE)
+    return int(found[1]), int(found[2]), row
+
+
+def _placed(one: Decoded, place: tuple[int, int, int] | None) -> Decoded:
+    if place is None:
+        return one
+    log, pos, row = place
+    return replace(one, log=log, pos=pos, row=0 if one.op is Op.DDL else row)
+
+
+_MESSAGE = msgspec.json.Decoder(MaxwellMessage)
+_KEY = msgspec.json.Decoder(dict[str, Any] | list[Any])
+
+
+TABLE = "table-"
+
+
+class _MaxwellColumn(msgspec.Struct, rename="kebab"):
+    name: str
+    type: str
+    signed: bool | None = None
+    column_length: int | None = None
+    enum_values: tuple[str, ...] | None = None
+
+
+class _MaxwellTable(msgspec.Struct, rename="kebab"):
+    database: str
+    table: str
+    columns: tuple[_MaxwellColumn, ...] = ()
+    primary_key: tuple[str, ...] | None = None
+
+
+class _MaxwellStatement(msgspec.Struct):
+    type: str
+    sql: str
+    database: str | None = None
+    table: str | None = None
+    made: _MaxwellTable | UnsetType = msgspec.field(default=UNSET, name="def")
+
+
+def read_statement(payload: str) -> SchemaMessage:
+    """Read a statement's message as the change log keeps it.
+
+    Raises:
+        FormatError: it is not built as those of Maxwell are.
+    """
+    try:
+        found = _STATEMENT.decode(payload)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FormatError(f"a schema change is not built as Maxwell's are: {error!r}") from error
+    return SchemaMessage(found.sql, found.database or None, tuple(_tables(found)))
+
+
+def _tables(found: _MaxwellStatement) -> list[TableTold]:
+    if found.type == f"{TABLE}drop" and found.database and found.table:
+        return [TableTold(ShardId(found.database, found.table), "drop")]
+    if not found.type.startswith(TABLE) or found.made is UNSET:
+        return []
+    made = found.made
+    columns = tuple(_column(one, at) for at, one in enumerate(made.columns, start=1))
+    shard = ShardId(made.database, made.table)
+    return [TableTold(shard, found.type.removeprefix(TABLE), columns, made.primary_key or ())]
+
+
+def _column(sent: _MaxwellColumn, position: int) -> ColumnTold:
+    sign = " UNSIGNED" if sent.signed is False else ""
+    return ColumnTold(
+        name=sent.name,
+        type=f"{sent.type.upper()}{sign}",
+        length=sent.column_length,
+        nullable=False,
+        position=position,
+        values=sent.enum_values or (),
+        notation=Notation.PLAIN,
+    )
+
+
+_STATEMENT = msgspec.json.Decoder(_MaxwellStatement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +313,7 @@ class MaxwellJson:
         """A statement and the table that it leaves; or columns that were read with rows."""
         if told_columns.is_told(payload):
             return told_columns.read(payload)
-        return statements.read(payload)
+        return read_statement(payload)
 
     def columns_payload(self, table: TableTold) -> None:
         """Statements tell columns."""
@@ -76,9 +334,9 @@ class MaxwellJson:
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Decoded]:
         shard = None
         try:
-            message = messages.read(value)
+            message = read_message(value)
             shard = message.shard
-            return messages.changes(message, key, value or b"", positions=self.positions)
+            return changes(message, key, value or b"", positions=self.positions)
         except FormatError as error:
             return (Decoded(Op.ERROR, shard, error=str(error), raw=value),)
 

@@ -22,8 +22,9 @@ import pyarrow as pa
 from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats import flat_rows, told_columns
-from pipeline.formats.canal.column_types import column, fault
+from pipeline.formats import format as told_columns
+from pipeline.formats import json_text as flat_rows
+from pipeline.formats.canal_types import column, fault
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, Origin, ShardId
 from pipeline.schema.model import Notation, SchemaMessage, TableTold
@@ -179,7 +180,7 @@ def _read(value: bytes | None) -> SimpleMessage:
 
 def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
     op, place, shard = OPS.get(message.event_type or ""), message.place, message.shard
-    row = flat_rows.read(_content(message.content))
+    row = flat_rows.read_row(_content(message.content))
     if op is None:
         raise FormatError(UNKNOWN_KIND)
     if message.source not in (BINLOG, MOCK):
@@ -190,7 +191,7 @@ def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
         raise FormatError(NO_OFFSET)
     if row is None:
         raise FormatError(NO_CONTENT)
-    text = flat_rows.text_of(_content(message.content))
+    text = flat_rows.row_text(_content(message.content))
     live = message.source == BINLOG
     return Decoded(
         op=op if live or op is Op.DELETE else Op.READ,

@@ -40,7 +40,7 @@ from pipeline.landing.tally import SnapshotRows
 from pipeline.model import Order, Shard, ShardId
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
-from pipeline.topics.naming import endings, spelled
+from pipeline.transports.topics import endings, spelled
 
 
 @dataclass(frozen=True, slots=True)

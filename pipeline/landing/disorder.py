@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from pipeline.checkpoint import Mark, is_outdated, source_of
 from pipeline.clocks import over
 from pipeline.errors import NoSchemasError
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.model import Order, OrderSpan
-from pipeline.registry import SchemaRegistry
 from pipeline.reports import Gap, Hold, tell_gap
 from pipeline.retries import Retries
 

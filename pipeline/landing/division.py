@@ -7,7 +7,7 @@ from itertools import groupby
 from pipeline.errors import UnreachableError
 from pipeline.landing.span import Span
 from pipeline.model import TopicPartition
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead
+from pipeline.transports.transport import OffsetRange, RangeRead
 
 LEAST = 50_000  # records that are worth a task of their own
 

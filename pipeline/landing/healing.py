@@ -31,7 +31,7 @@ from pipeline.landing.task import Done, Intake
 from pipeline.resubmissions import is_shard, place_of
 from pipeline.retries import Retries
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
-from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.transport import OffsetRange
 
 AT_ONCE = 20  # messages tried in a round: each costs some 50 ms, and all sources wait
 GOLDEN = (5**0.5 - 1) / 2  # its multiples without their wholes leave no part of 0 to 1 out for long

@@ -10,7 +10,7 @@ from pipeline.checkpoint import Mark, is_there
 from pipeline.model import Shard
 from pipeline.reports import Gap, tell_gap
 from pipeline.settings import Router
-from pipeline.topics.naming import spelled
+from pipeline.transports.topics import spelled
 
 
 def hidden_among(

@@ -55,8 +55,7 @@ from pipeline.reports import Hold, Landed, read_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
-from pipeline.transports.offset_ranges import OffsetRange
-from pipeline.transports.transport import Transport
+from pipeline.transports.transport import OffsetRange, Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
 

@@ -18,6 +18,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import Mark, Quarantine, is_outdated, source_of
 from pipeline.errors import FormatError, NoSchemasError, ProofError
+from pipeline.formats.schema_registry import decoded
 from pipeline.landing.healing import Healed
 from pipeline.landing.listing import Listing
 from pipeline.landing.shape import Provenance, Routes, shape, slim
@@ -26,7 +27,6 @@ from pipeline.landing.staging import write_rows
 from pipeline.landing.tally import tally
 from pipeline.landing.told_schemas import told_schema
 from pipeline.model import Op, Order, Shard
-from pipeline.registry import decoded
 from pipeline.resubmissions import Resubmission, ResubmissionState, is_shard, place_of, raw_message
 from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
-from pipeline.formats import key
-from pipeline.formats.heartbeat import number_of
+from pipeline.formats import json_text as key
+from pipeline.formats.format import number_of
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.settings import Router

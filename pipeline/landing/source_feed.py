@@ -11,19 +11,25 @@ from functools import cached_property, partial
 import structlog
 
 from pipeline.collectors.collector import Collector
-from pipeline.collectors.mirrored import Mirrored
+from pipeline.collectors.mirrormaker import Mirrored
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.formats.format import Format
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Capture, Head, Missing, both
-from pipeline.registry import SchemaRegistry
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
-from pipeline.topics.naming import spelled
-from pipeline.topics.settings import WHERE, TopicFacts, hazards, untold_parts, untold_text
+from pipeline.transports.topics import (
+    WHERE,
+    TopicFacts,
+    hazards,
+    spelled,
+    untold_parts,
+    untold_text,
+)
 
 LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
 TOPICS = 30.0  # seconds from one look at the settings of its topics to the next

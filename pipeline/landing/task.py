@@ -16,6 +16,7 @@ from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import ToldSchema
 from pipeline.formats.format import RAW, Format
+from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
 from pipeline.landing.shape import (
@@ -27,11 +28,9 @@ from pipeline.landing.shape import (
 )
 from pipeline.landing.tally import RunTally, tally
 from pipeline.landing.told_schemas import Unrepeated
-from pipeline.registry import SchemaRegistry, decoded
 from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
-from pipeline.transports.transport import RecordReader
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, RecordReader
 
 RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, some 256 MiB
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from pipeline.checkpoint import Mark, is_there, source_of
 from pipeline.model import Shard, TopicPartition
-from pipeline.topics.naming import endings, spelled
+from pipeline.transports.topics import endings, spelled
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pipeline.checkpoint import Mark, is_there, source_of
 from pipeline.model import Capture, LogKeeper, Order
 from pipeline.reports import Gap, read_gap, tell_gap
-from pipeline.sources.log_keeper import exchanged
 from pipeline.sources.positions import place
+from pipeline.sources.source import exchanged
 
 
 def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:

@@ -31,9 +31,9 @@ from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTas
 from pipeline.schema.model import TableSchema
 from pipeline.settings import PipelineSettings
 from pipeline.sources.condition import parsed
-from pipeline.sources.limits import limits_of
 from pipeline.sources.positions import place
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
+from pipeline.sources.source import limits_of
 from pipeline.standards.table_standards import TableStandards
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time

@@ -27,7 +27,7 @@ from pipeline.errors import (
     TooManyRowsError,
     UnreachableError,
 )
-from pipeline.formats import key as keys
+from pipeline.formats import json_text as keys
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
 from pipeline.landing.rereading import RowsAgain
@@ -35,7 +35,6 @@ from pipeline.landing.shape import Routes
 from pipeline.model import Op, Order, Origin
 from pipeline.schema.model import TableSchema, TableTold
 from pipeline.settings import Router, SourceSettings
-from pipeline.sources.limits import RATE, TIME
 from pipeline.sources.row_reader import (
     ROWS,
     KeyTexts,
@@ -45,6 +44,7 @@ from pipeline.sources.row_reader import (
     RowsAsked,
     RowsRead,
 )
+from pipeline.sources.source import RATE, TIME
 from pipeline.standards.batches import rows_again
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 

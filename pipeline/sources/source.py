@@ -1,21 +1,70 @@
-"""What does Sluice ask of a database server?  One protocol, a file or folder for each kind.
+"""Defines the protocol of a source, its limits, shared doctor findings and the heartbeat.
 
-A source is built from its settings and dials when it is first asked.  Every method may raise
-UnreachableError (it did not answer, or is loaded), ConfigError (its user may not do this) or
-ProofError (it answered, but the question cannot be decided).
+A source is built from its settings and connects on first use. Every method may raise three
+errors: UnreachableError (no answer, or the server is loaded), ConfigError (the user is missing
+a right) and ProofError (it answered, but the question is undecidable).
+
+* Limits: the session of each source kind enforces them.
+* Arrivals: a source whose rows come in partitions has a class named `ARRIVALS` in its module,
+  beside `SOURCE`. A window is `[after, until)` in the source's own offsets. Two consecutive
+  windows share no row and leave none out, regardless of the clocks.
+* Retained log: a source kind that retains its log for its collector has a class named
+  `LOG_KEEPER` beside `SOURCE`. It compares what two checks of the source reported.
+* Heartbeat: one heartbeat is one fence. A number never goes back: it is above every number
+  known before, even if the row was reset. No number is skipped unless the row was reset: after
+  a lost answer the next number follows.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import ClassVar, Protocol
+from functools import cache
+from typing import Annotated, Any, ClassVar, Protocol, cast
 
+from pydantic import Field, TypeAdapter
+
+from pipeline import plugins, sources
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
-from pipeline.finding import Finding
-from pipeline.model import Capture, Head, Missing, Shard
+from pipeline.clocks import ClockReading
+from pipeline.durations import with_durations
+from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
+from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
+from pipeline.model import Capture, Fence, Head, LogKeeper, Missing, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.scope import ExaminationScope
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedTable:
+    """The table that a shard folds into, and the key that its rule names, if any."""
+
+    table: str
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminationScope:
+    """Without a word on ``captured``, every table is collected.
+
+    ``fold`` is asked of a ``database.table``; None for a shard that the rules ignore.  ``named``
+    are those that topics are named for: a server may hide them.  ``own_keys``: the collector may
+    send other keys than those that tables declare.  ``outage`` is how long the pipeline may stand
+    still without losing a change, ``clock_skew`` how far the source's clock may be from ours.
+    ``largest`` is the size in bytes of the largest record that gets through to the topics.
+    """
+
+    fold: Callable[[str], FoldedTable | None]
+    outage: timedelta
+    clock_skew: timedelta
+    captured: Callable[[ShardId], bool] = lambda _: True
+    named: frozenset[str] = frozenset()
+    own_keys: bool = False
+    largest: int | None = None
+
 
 Range = tuple[int, int]
 
@@ -156,3 +205,236 @@ class Source(Protocol):
     def close(self) -> None:
         """Hang up."""
         ...
+
+
+RUNNING, LAG, RATE, TIME = "running", "lag", "rate", "time"
+"""Brakes of a re-reading, by the limit that they keep: as in metrics."""
+_Time = Annotated[timedelta, Field(ge=timedelta(milliseconds=100))]
+"""Servers count milliseconds, and take 0 for no limit."""
+_CALL = timedelta(seconds=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one source is spared: time per statement and call, rows read, and load.
+
+    ``rows`` is compared with the server's own estimate before rows are counted.
+    ``call`` is as long as ``statement`` where only that is given, and longer.
+    ``running`` is the number of statements at work there above which nothing is asked.
+    A re-reading reads at most ``rate`` rows a second (0: as many as come), and none of a replica
+    that is ``lag`` behind.
+    """
+
+    statement: _Time = timedelta(seconds=5)
+    """How long one statement may take."""
+    call: _Time = _CALL
+    """How long one call may take, which may be several statements."""
+    connect: _Time = timedelta(seconds=5)
+    """How long a connection may take to open."""
+    rows: Annotated[int, Field(ge=1)] = 5_000_000
+    running: Annotated[int, Field(ge=1)] = 64
+    rate: Annotated[int, Field(ge=0)] = 0
+    """The most rows a second that a backfill reads; 0: no limit."""
+    lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)
+    """A replica that is further behind is not read for a backfill."""
+
+    def __post_init__(self) -> None:
+        """Let the default of a call follow its statements."""
+        if self.call == _CALL:
+            object.__setattr__(self, "call", max(_CALL, self.statement))
+
+    @property
+    def answer(self) -> timedelta:
+        """Time for one answer to come: the server's own limit on the statement comes first."""
+        return self.statement + timedelta(seconds=2)
+
+    def refuse_load(self, running: int, where: str) -> None:
+        """Raise SparedError, ``loaded``, for a server where so many statements run."""
+        if running > self.running:
+            msg = f"{where}: loaded: {running} threads run, limits.running is {self.running}"
+            raise SparedError(RUNNING, msg)
+
+    def refuse_lag(self, behind: timedelta, where: str) -> None:
+        """Raise SparedError for a replica that is so far *behind*."""
+        if behind > self.lag:
+            far, most = round(behind.total_seconds()), self.lag.total_seconds()
+            msg = f"{where}: what is read is {far} s behind, limits.lag is {most:g} s"
+            raise SparedError(LAG, msg)
+
+    def refuse_rows(self, estimated: int, table: str) -> None:
+        """Raise TooManyRowsError where one range of *table* holds more than may be counted."""
+        if estimated > self.rows:
+            msg = f"about {estimated} rows of {table} in one range, {self.rows} may be counted"
+            raise TooManyRowsError(msg)
+
+    def deadline(self) -> float:
+        """When a call that starts now must have ended, on the monotonic clock."""
+        return time.monotonic() + self.call.total_seconds()
+
+    def hurry(self, deadline: float, where: str) -> None:
+        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
+        if time.monotonic() > deadline:
+            raise UnreachableError(f"{where}: slow: took more than {self.call}")
+
+
+def limits_of(options: Mapping[str, Any]) -> Limits:
+    """Those that a source's *options* set, which are checked where the source is made."""
+    return with_durations(TypeAdapter[Limits](Limits).validate_python, options.get("limits", {}))
+
+
+SHARD = "<shard>"  # stands in a fix until all shards that need it are known
+
+Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
+
+
+def of_tables(told: Iterable[tuple[str, str, Told]]) -> list[Finding]:
+    """Findings of (table, shard, what was found); what shards of one table share is told once."""
+    names: dict[tuple[str, Told], list[str]] = defaultdict(list)
+    for table, shard, one in told:
+        names[table, one].append(shard)
+    return [
+        Finding(
+            severity, code, f"table {table}", f"{_few(shards, table)}{what}", _spelled(fix, shards)
+        )
+        for (table, (severity, code, what, fix)), shards in names.items()
+    ]
+
+
+def no_key() -> list[Told]:
+    """Of a table without a key, if no rule names one."""
+    what = "no primary key and no unique, not-null index: landed, but its mirror is HELD(no_key)"
+    fix = (
+        f"ALTER TABLE {SHARD} ADD PRIMARY KEY (...), or name a unique, not-null set"
+        " of columns as key: under tables"
+    )
+    return [(WARN, "no_key", what, fix)]
+
+
+def of_named_key(
+    key: Sequence[str], not_null: Collection[str], unique: Iterable[Sequence[str]]
+) -> list[Told]:
+    """Of a *key* that a rule names: all of *not_null*, and some *unique* index within it."""
+    wrong = [name for name in key if name not in not_null]
+    if wrong:
+        what = f"key: names {', '.join(wrong)}, which is no column of it or may be NULL"
+        return [(REFUSE, "key", what, "name columns that are NOT NULL as key: under tables")]
+    if any(set(one) <= set(key) for one in unique):
+        return []
+    what = f"key: {', '.join(key)} is no unique index, so two rows may share it: one would be lost"
+    return [(WARN, "key", what, f"ALTER TABLE {SHARD} ADD UNIQUE ({', '.join(key)})")]
+
+
+def of_clock(ahead: timedelta, where: str, limit: timedelta) -> list[Finding]:
+    """Of a server's clock that is *ahead* of ours, or behind it, by more than *limit*."""
+    if abs(ahead) <= limit:
+        return []
+    way = "ahead of" if ahead > timedelta() else "behind"
+    what = (
+        f"its clock is {abs(ahead).total_seconds():.0f} s {way} ours,"
+        f" more than readiness.clock_skew ({limit.total_seconds():.0f} s): no cut can be proven"
+    )
+    fix = "set both clocks by one time server (chronyc tracking tells which one is wrong)"
+    return [Finding(WARN, "clock", where, what, fix)]
+
+
+def _spelled(fix: str, names: Sequence[str]) -> str:
+    more = f" (and the same for {len(names) - 1} more)" if len(names) > 1 and SHARD in fix else ""
+    return fix.replace(SHARD, names[0]) + more
+
+
+def _few(names: Sequence[str], table: str) -> str:
+    """Name the shards, unless the table is its only shard."""
+    if list(names) == [table]:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}: "
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionArrivals:
+    """What a window brought to one partition of a shard; ``late`` of its ``rows`` came late.
+
+    ``first`` and ``last`` are when it came, by Sluice's clock.
+    """
+
+    shard: str
+    partition: str
+    files: int
+    rows: int
+    late: int
+    first: datetime
+    last: datetime
+
+
+class SourceArrivals(Protocol):
+    """What a source tells of its partitions; UnreachableError where it cannot be asked."""
+
+    def end(self) -> int:
+        """The offset that the next row will have."""
+        ...
+
+    def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
+        """Of each partition what its rows with offsets ``[after, until)`` were, sorted."""
+        ...
+
+    def late(self, since: datetime | None) -> Sequence[PartitionArrivals]:
+        """Of each partition what came late, *since* then."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class LogKeeperRules(Protocol):
+    """How a kind of source knows again what keeps its log."""
+
+    def exchanged(self, known: str, now: str) -> str | None:
+        """Why what has the words *now* may be another than had the words *known*, earlier.
+
+        None if it is the same, or if nothing shows that it is not.
+        """
+        ...
+
+
+@cache
+def rules(kind: str) -> LogKeeperRules:
+    """The rules of *kind*; ConfigError if it has none."""
+    return cast("LogKeeperRules", plugins.find(sources, "LOG_KEEPER", kind)())
+
+
+def exchanged(known: LogKeeper, now: LogKeeper) -> str | None:
+    """Why *now* may not keep what *known* kept, when that was looked at; None if it does."""
+    if known.kind != now.kind:
+        return f"the source was of kind {known.kind} and is of kind {now.kind}"
+    return rules(now.kind).exchanged(known.words, now.words)
+
+
+@contextmanager
+def naming_heartbeat(table: str) -> Iterator[None]:
+    """Name the *table* where somebody else's lock keeps it from being written."""
+    try:
+        yield
+    except UnreachableError as error:
+        if re.search("lock|statement timeout", str(error), re.IGNORECASE):
+            error.args = (f"{error}; another session locks heartbeat table {table}: end it",)
+        raise
+
+
+@dataclass(eq=False)
+class Heart:
+    """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none.
+
+    ``reading`` is what both clocks showed at the last beat.
+    """
+
+    source: Source
+    known: int = -1
+    reading: ClockReading | None = None
+
+    def beat(self, clock: Callable[[], datetime]) -> Fence:
+        """Write the next heartbeat, with the earlier of both clocks' times."""
+        before = clock()
+        made = self.source.beat(self.known + 1, before)
+        self.known, self.reading = made.number, ClockReading(before, made.told, clock())
+        return Fence(self.source.name, made.number, self.reading.earlier, made.head)

@@ -19,9 +19,8 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.errors import FormatError
-from pipeline.formats import flat_rows
-from pipeline.formats.canonical import quote
-from pipeline.formats.key import parse
+from pipeline.formats import json_text as flat_rows
+from pipeline.formats.json_text import parse, quote
 from pipeline.settings import StandardRule
 from pipeline.standards.standard import Standard
 
@@ -99,7 +98,7 @@ class TableStandards:
                 it is no row.
         """
         found = {name: self._field(name, raw) for name, raw in _read(text).items()}
-        return flat_rows.written(found)
+        return flat_rows.write_row(found)
 
     def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
         """Refuse images of a row that lacks a column which this very table should have.
@@ -142,7 +141,7 @@ class TableStandards:
         Raises:
             FormatError: it is not.
         """
-        sent = flat_rows.read(Raw(row.encode()))
+        sent = flat_rows.read_row(Raw(row.encode()))
         try:
             own = None if sent is None else parse(flat_rows.key(sent, self.key))
         except (KeyError, ValueError):
@@ -256,7 +255,7 @@ def hides(standards: Iterable[tuple[str, Standard]]) -> bool:
 
 
 def _read(text: str) -> flat_rows.Row:
-    sent = flat_rows.read(Raw(text.encode()))
+    sent = flat_rows.read_row(Raw(text.encode()))
     if sent is None:
         raise FormatError("the row is no JSON object")
     return sent

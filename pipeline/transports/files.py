@@ -15,18 +15,15 @@ import pyarrow as pa
 
 from pipeline.errors import UnreachableError
 from pipeline.files import content
-from pipeline.files.entries import LedgerEntry, TakenFile
-from pipeline.files.ledger import Ledger
-from pipeline.files.message import FaultHead, RowsHead, encoded, own_key
-from pipeline.files.stamp import FileStamp
+from pipeline.files.content import FaultHead, RowsHead, encoded, own_key
+from pipeline.files.layout import FileStamp
+from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
-from pipeline.sources.files.ledger_path import ledger_path
-from pipeline.topics.records import LastRecord
-from pipeline.topics.settings import TopicFacts
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
-from pipeline.transports.transport import Transport
+from pipeline.sources.files.source import ledger_path
+from pipeline.transports.topics import LastRecord, TopicFacts
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, Transport
 
 COPY = "if it has another name now, copy it to a third: as itself it is not taken again"
 Record = tuple[int, bytes, bytes | None]  # offset, key and value

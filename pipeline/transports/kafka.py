@@ -1,43 +1,473 @@
-"""Which topics does Kafka hold, how far does each partition reach, and what is in between?
+"""Lists Kafka topics and offsets, and reads exact offset ranges as bounded Arrow batches.
 
-One admin client lists, one consumer without a group reads; both are built on first use and thrown
-away at the first error, so a broker that was killed costs one round.  Nothing is ever committed.
-All is read_uncommitted, on purpose: behind an open transaction the last *stable* offset can lie
-below a record the collector has already acknowledged, and such an end would prove nothing.  What
-a collector's aborted transaction leaves behind is a true change, sent again later: redelivered.
+Two clients share the work. kafka-python lists topics and offsets and reads last records.
+librdkafka (confluent-kafka) reads ranges where a landing task runs. The kafka-python clients
+are built on first use and dropped at the first error, so a killed broker costs one round.
+Nothing is ever committed, and no consumer group is joined.
+
+Everything is read_uncommitted, on purpose. Behind an open transaction the last stable offset
+can be below a record that the collector has already acknowledged. Such an end would prove
+nothing, and a task would receive no records. Records of an aborted transaction are true
+changes, which the collector redelivers later.
+
+librdkafka reports nothing when no records arrive, for any cause, and may skip offsets. So a
+range counts as read only after one of two events. Either a record at or beyond its last offset
+was seen, or a partition end at or beyond `until`. A lower end is no answer: the partition has
+shrunk, or a follower leads. Reading waits for a higher one, and raises UnreachableError if none
+comes in time. Offsets may be absent inside a range, even at its end, because of compaction and
+transaction markers.
+
+Ends of leader epochs come from OffsetsForLeaderEpoch (KIP-101): the first offset of the next
+epoch, or the partition end for the newest. An end below what was read under that epoch shows
+that a new leader, elected out of sync, truncated the partition. Offsets alone cannot show this
+once the partition has grown again. kafka-python has this request, but no public method for it.
 """
 
 import base64
 import re
 import threading
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import KafkaError as ConfluentError
+from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as Partition
 from kafka.admin import OffsetSpec
 from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
+    NoError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 
-from pipeline.errors import UnreachableError, class_and_text
+from pipeline.errors import ConfigError, UnreachableError, class_and_text
+from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import KafkaSecurity
-from pipeline.topics.records import LastRecord, drain, newest
-from pipeline.topics.settings import TopicFacts, topic_facts
-from pipeline.transports.consume import KafkaReader
-from pipeline.transports.leader_epochs import ends_of_epochs
-from pipeline.transports.offset_ranges import OffsetRange
 from pipeline.transports.security import for_kafka_python, for_librdkafka
-from pipeline.transports.transport import Transport
+from pipeline.transports.topics import LastRecord, TopicFacts, drain, newest, topic_facts
+from pipeline.transports.transport import (
+    Cursor,
+    OffsetRange,
+    RangeRead,
+    ReadBounds,
+    Transport,
+    assignments,
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Records of *ranges*, in the order they came; ``size`` is the bytes of keys and values.
+
+    ``columns`` are those of ``OPTIONAL`` that are kept of each besides.
+    """
+
+    ranges: Sequence[OffsetRange]
+    columns: Sequence[str] = ()
+    size: int = 0
+    _keys: list[bytes | None] = field(default_factory=list, repr=False)
+    _values: list[bytes | None] = field(default_factory=list, repr=False)
+    _others: dict[str, list[Any]] = field(default_factory=dict, repr=False)
+    _offsets: list[Ints] = field(default_factory=list, repr=False)
+    _numbers: list[Ints] = field(default_factory=list, repr=False)
+
+    def __len__(self) -> int:
+        """How many records wait."""
+        return len(self._values)
+
+    def add(self, messages: Sequence[Message], offsets: Ints, numbers: Ints) -> int:
+        """Keep *messages*; *numbers* say which of ``ranges`` each belongs to. How many bytes."""
+        keys, values = [m.key() for m in messages], [m.value() for m in messages]
+        size = sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
+        self._keys += keys
+        self._values += values
+        for name in self.columns:
+            self._others.setdefault(name, []).extend(_READ[name](messages))
+        self._offsets.append(offsets)
+        self._numbers.append(numbers)
+        self.size += size
+        return size
+
+    def emptied(self) -> pa.RecordBatch:
+        """All of them as one batch, at least one: ``RAW``, then ``columns``; none is kept."""
+        numbers = np.concatenate(self._numbers)
+        topics = pa.array([one.topic for one in self.ranges], pa.string())
+        partitions = np.array([one.partition for one in self.ranges], np.int32)
+        arrays = [
+            pa.array(self._keys, pa.binary()),
+            pa.array(self._values, pa.binary()),
+            topics.take(pa.array(numbers)),
+            pa.array(partitions[numbers]),
+            pa.array(np.concatenate(self._offsets)),
+            *(pa.array(self._others[name], OPTIONAL[name]) for name in self.columns),
+        ]
+        fields = [*RAW, *(pa.field(name, OPTIONAL[name]) for name in self.columns)]
+        for kept in (self._keys, self._values, self._others, self._offsets, self._numbers):
+            kept.clear()
+        self.size = 0
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _times(messages: Sequence[Message]) -> list[int | None]:
+    """Milliseconds to microseconds; kind 0 means that the record has no time."""
+    return [at * 1_000 if kind else None for kind, at in (m.timestamp() for m in messages)]
+
+
+def _headers(messages: Sequence[Message]) -> list[Any]:
+    told: list[Any] = [m.headers() for m in messages]
+    return [h and [{"name": name, "value": value} for name, value in h] for h in told]
+
+
+_READ: Mapping[str, Callable[[Sequence[Message]], list[Any]]] = {
+    "timestamp": _times,
+    "headers": _headers,
+}
+
+
+MOST = 500  # messages asked for at once: a list of more costs more each
+WAIT = timedelta(milliseconds=50)  # a range that ends in a hole has no record to wake up for
+HANDED = 8 * 2**20  # bytes asked for at once, by the mean of what has come
+REASONS = 3  # the newest that an error tells; a broker that is down is complained of for ever
+OURS: Mapping[str, str | int | bool] = {
+    "group.id": "sluice",  # obligatory; no group is ever joined
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",  # an offset that is gone is an error, never a jump
+    "isolation.level": "read_uncommitted",
+    "enable.partition.eof": True,
+    "check.crcs": True,  # off by default, and a flipped byte lands
+    "allow.auto.create.topics": False,
+    "max.partition.fetch.bytes": 2**20,
+    "fetch.max.bytes": 8 * 2**20,
+    "queued.max.messages.kbytes": 8 * 2**10,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 20,
+    "log_level": 2,  # what it would print comes through error_cb, too
+}
+
+
+@dataclass(eq=False)
+class Consumption:
+    """The records of some ranges; iterate it once, then ask what was ``read``.
+
+    Columns of a batch: `RAW`, then those of ``OPTIONAL`` that were asked for.  Offsets of a
+    partition rise; partitions come in any order, and mixed.
+
+    Raises (while iterated):
+        UnreachableError: not all ranges could be read; the message names one, and the reason.
+        ConfigError: the client refuses a setting.
+    """
+
+    settings: Mapping[str, str] = field(repr=False)
+    ranges: tuple[OffsetRange, ...]
+    bounds: ReadBounds = field(default_factory=ReadBounds)
+    columns: tuple[str, ...] = ()
+    _cursors: list[Cursor] = field(default_factory=list, repr=False)
+
+    @property
+    def read(self) -> tuple[RangeRead, ...]:
+        """What was read of each range, in the order they were given; whole once iterated."""
+        return tuple(cursor.told for cursor in self._cursors)
+
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
+        """Read them all, a new client for each assignment: a kept one hands over old errors."""
+        self._cursors = [Cursor(one, one.first) for one in self.ranges]
+        kept = Gathering(self.ranges, self.columns)
+        numbers = {id(cursor): number for number, cursor in enumerate(self._cursors)}
+        for group in assignments(self._cursors, self.bounds.assigned):
+            own = [numbers[id(cursor)] for cursor in group]
+            with _Assigned(self.settings, group, own, self.bounds.patience) as assigned:
+                while assigned.open:
+                    assigned.take(kept)
+                    if len(kept) >= self.bounds.rows or kept.size >= self.bounds.size:
+                        yield kept.emptied()
+        if kept:
+            yield kept.emptied()
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReader:
+    """``settings`` are librdkafka's."""
+
+    settings: Mapping[str, str] = field(repr=False)
+
+    def consume(
+        self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
+    ) -> Consumption:
+        """Every record in *ranges*; nothing is dialled before it is iterated."""
+        return consume(self.settings, ranges, bounds=bounds, columns=columns)
+
+
+def consume(
+    settings: Mapping[str, str],
+    ranges: Sequence[OffsetRange],
+    *,
+    bounds: ReadBounds | None = None,
+    columns: Iterable[str] = (),
+) -> Consumption:
+    """Every record in *ranges*; *settings* are librdkafka's, *columns* names some of `OPTIONAL`.
+
+    Raises:
+        ConfigError: a setting that is ours to decide, or that this build of the client lacks.
+    """
+    refuse(settings)
+    return Consumption(settings, tuple(ranges), bounds or ReadBounds(), tuple(columns))
+
+
+def refuse(settings: Mapping[str, str]) -> None:
+    """Return if a task can read with these settings.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    mechanism = settings.get("sasl.mechanisms", settings.get("sasl.mechanism", ""))
+    if mechanism.upper() == "GSSAPI":
+        raise ConfigError(
+            "kafka: sasl.mechanism GSSAPI (Kerberos) is not in confluent-kafka's wheel;"
+            " use SCRAM, PLAIN, OAUTHBEARER or a client certificate"
+        )
+    if taken := sorted(settings.keys() & OURS.keys()):
+        raise ConfigError(f"kafka: {', '.join(taken)}: decided by Sluice, remove it")
+
+
+class _Assigned:
+    """One client that reads one assignment; it lives and dies in the process that uses it."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        group: Sequence[Cursor],
+        numbers: Sequence[int],
+        patience: timedelta,
+    ) -> None:
+        """*numbers* are those of *group*'s ranges among all."""
+        self._left = {(c.range.topic, c.range.partition): c for c in group}
+        self._cursors, self._numbers = list(group), np.array(numbers, np.int64)
+        self._codes = {place: code for code, place in enumerate(self._left)}
+        one_topic = len({cursor.range.topic for cursor in group}) == 1
+        self._of_number = {n: code for (_, n), code in self._codes.items()} if one_topic else None
+        self._patience = patience
+        self._said: dict[str, None] = {}  # an ordered set
+        self._records, self._bytes = 0, 0
+        self._client = _client(settings, self._hear)
+        self._moved = time.monotonic()
+
+    def __enter__(self) -> "_Assigned":
+        try:
+            with _translated():
+                self._aim()
+        except BaseException:
+            self._client.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    @property
+    def open(self) -> bool:
+        """Whether any of its ranges is not read."""
+        return bool(self._left)
+
+    def take(self, gathering: Gathering) -> None:
+        """Add records that have come within `WAIT`; at most as many as are asked for at once.
+
+        Raises:
+            UnreachableError: a partition's error, or nothing has come for too long.
+        """
+        with _translated():
+            came = self._client.consume(self._asked(), WAIT.total_seconds())
+        messages = [message for message in came if message.error() is None]
+        if len(messages) < len(came):
+            self._judge(message for message in came if message.error() is not None)
+        kept = self._keep(messages, gathering) if messages else 0
+        self._settle(moved=kept > 0)
+
+    def _aim(self) -> None:
+        """Assign, then seek: only a seek has the leader's epoch compared with the log's."""
+        ranges = [cursor.range for cursor in self._cursors]
+        self._client.assign([ConfluentPartition(r.topic, r.partition, r.first) for r in ranges])
+        for one in ranges:
+            if one.leader_epoch >= 0:
+                self._client.seek(
+                    ConfluentPartition(
+                        one.topic, one.partition, one.first, leader_epoch=one.leader_epoch
+                    )
+                )
+
+    def _asked(self) -> int:
+        """No more messages than are missing (it would wait for them), nor than fit in memory."""
+        missing = sum(c.range.until - c.next for c in self._left.values())
+        mean = self._bytes // self._records if self._records else self._guess()
+        return max(1, min(MOST, missing, HANDED // max(1, mean)))
+
+    def _guess(self) -> int:
+        return max(c.range.expected // (c.range.until - c.range.first) for c in self._cursors)
+
+    def _hear(self, error: ConfluentError) -> None:
+        self._said.setdefault(error.str())
+        if len(self._said) > REASONS:
+            del self._said[next(iter(self._said))]
+
+    def _judge(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            error, place = message.error(), (message.topic() or "", _number(message.partition()))
+            if error is None:
+                continue
+            if error.code() == ConfluentError._PARTITION_EOF:
+                if place in self._left:
+                    self._left[place].reach(_number(message.offset()))
+            elif place[0]:
+                raise UnreachableError(f"{place[0]}:{place[1]}: {error.str()}")
+            else:
+                self._hear(error)  # such as a missing right on the group, beside good records
+
+    def _keep(self, messages: Sequence[Message], gathering: Gathering) -> int:
+        """Keep those that lie in their ranges; how many."""
+        offsets = np.array([m.offset() for m in messages], np.int64)
+        epochs = _leader_epochs(messages)
+        codes = self._places(messages)
+        turns = (np.flatnonzero(np.diff(codes)) + 1).tolist()
+        keep = np.zeros(len(messages), dtype=bool)
+        for low, high in zip([0, *turns], [*turns, len(messages)], strict=True):
+            cursor, run = self._cursors[codes[low]], offsets[low:high]
+            if run[0] < cursor.next or (np.diff(run) <= 0).any():
+                raise UnreachableError(f"{cursor.range}: offsets went back to {run.min()}")
+            keep[low : low + cursor.advance(run, epochs[low:high])] = True
+        if not keep.all():
+            messages = [messages[index] for index in np.flatnonzero(keep).tolist()]
+            offsets, codes = offsets[keep], codes[keep]
+        if messages:
+            self._records += len(messages)
+            self._bytes += gathering.add(messages, offsets, self._numbers[codes])
+        return len(messages)
+
+    def _places(self, messages: Sequence[Message]) -> npt.NDArray[np.int64]:
+        """Which cursor each message belongs to; a topic's name is a new text in each message."""
+        if self._of_number is None:
+            codes: Mapping[Any, int] = self._codes
+            return np.array([codes[m.topic(), m.partition()] for m in messages], np.int64)
+        told = [_number(m.partition()) for m in messages]
+        few = {number: self._of_number[number] for number in set(told)}
+        if len(few) == 1:
+            return np.full(len(told), next(iter(few.values())), np.int64)
+        return np.array([few[number] for number in told], np.int64)
+
+    def _settle(self, *, moved: bool) -> None:
+        """Pause what is done, or it would be fetched on; count the time in which nothing came."""
+        done = [place for place, cursor in self._left.items() if cursor.done]
+        for place in done:
+            del self._left[place]
+        if moved or done:
+            self._moved = time.monotonic()
+        elif time.monotonic() - self._moved > self._patience.total_seconds():
+            raise UnreachableError(self._complaint())
+        if self._left and done:
+            with _translated():
+                self._client.pause([ConfluentPartition(*place) for place in done])
+
+    def _complaint(self) -> str:
+        one = next(iter(self._left.values()))
+        end = "" if one.end is None else f", its log ends at {one.end}"
+        reason = "; ".join(self._said) or "the brokers said nothing"
+        return (
+            f"{len(self._left)} ranges not read, nothing came for {self._patience}: {one.range}"
+            f" is one, read up to {one.next}{end}; {reason}"
+        )
+
+
+def _client(settings: Mapping[str, str], hear: Callable[[ConfluentError], None]) -> Consumer:
+    try:
+        return Consumer({**settings, **OURS, "error_cb": hear})
+    except KafkaException as error:
+        raise ConfigError(f"kafka: {error.args[0].str()}") from error
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise UnreachableError(f"Kafka: {error.args[0].str()}") from error
+
+
+def _leader_epochs(messages: Sequence[Message]) -> npt.NDArray[np.int64]:
+    """Each record's; -1 from a broker before Kafka 2.1."""
+    told = [m.leader_epoch() for m in messages]
+    if None not in (few := set(told)) and len(few) == 1:
+        return np.full(len(told), told[0], np.int64)
+    return np.array([-1 if epoch is None else epoch for epoch in told], np.int64)
+
+
+def _number(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+_NOBODY = -1  # as a replica's id: we are a consumer
+
+
+def ends_of_epochs(
+    admin: KafkaAdminClient, epochs: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """Where the given leader epoch of each partition ends; -1 where no leader knows it.
+
+    Raises:
+        KafkaError: a partition was not answered for.
+    """
+    found: dict[Partition, int] = admin._manager.run(_ask, admin, epochs)
+    return found
+
+
+async def _ask(admin: Any, epochs: Mapping[Partition, int]) -> dict[Partition, int]:
+    leaders = await admin._async_get_leader_for_partitions(set(epochs))
+    found: dict[Partition, int] = {}
+    for leader, partitions in leaders.items():
+        asked = {partition: epochs[partition] for partition in partitions}
+        response = await admin._manager.send(_request(asked), node_id=leader)
+        found |= _answers(response)
+    return found
+
+
+def _request(epochs: Mapping[Partition, int]) -> Any:
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    parts = defaultdict(list)
+    for at, epoch in epochs.items():
+        parts[at.topic].append(
+            topic.OffsetForLeaderPartition(
+                partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch
+            )
+        )
+    topics = [topic(topic=name, partitions=listed) for name, listed in parts.items()]
+    return OffsetForLeaderEpochRequest(replica_id=_NOBODY, topics=topics)
+
+
+def _answers(response: Any) -> dict[Partition, int]:
+    found = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            error = for_code(partition.error_code)
+            if error is not NoError:
+                msg = f"{topic.topic}:{partition.partition}: end of a leader epoch not told"
+                raise error(msg)
+            found[Partition(topic.topic, partition.partition)] = int(partition.end_offset)
+    return found
 
 
 @dataclass(eq=False)

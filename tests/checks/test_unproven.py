@@ -7,9 +7,7 @@ import pytest
 
 from checks.unproven import why_unproven
 from pipeline.model import Missing, Shard, Table
-from pipeline.sources.mysql.description import description
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
 from pipeline.sources.source import SourceDescription
 
 SEES_ALL = "GRANT SELECT ON *.* TO `sluice`@`%`"

@@ -20,13 +20,13 @@ from checks.run import Check, run_probe
 from checks.world import ChangedRow, KeyTimes, LogKey, Range, ShardBase, Touch, Transaction
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.errors import TooManyRowsError
-from pipeline.formats.key import canonical
+from pipeline.formats.json_text import canonical
 from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
 from pipeline.readings import NO_BASES
 from pipeline.schema.model import TableSchema
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.column import described
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import described
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.schema.model import BaseNeeded, Effect
-from pipeline.sources.mysql.effects import follow
+from pipeline.sources.mysql.ddl_effects import follow
 from tests.pipeline.effect_words import written
 from tests.pipeline.sources.mysql.test_effects import BOTH, TABLE, told
 

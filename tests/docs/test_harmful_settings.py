@@ -8,20 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.collectors.connect.connector_findings import connector_findings, hazards
-from pipeline.collectors.connect.converters import NULLS_KEPT
-from pipeline.collectors.connect.demands import DEMANDS, PRESENT
+from pipeline.collectors.collector import CollectionScope
+from pipeline.collectors.connect.config import wanted
+from pipeline.collectors.connect.findings import (
+    OVER,
+    connector_findings,
+    hazards,
+    producer_findings,
+)
+from pipeline.collectors.connect.findings import PRODUCER_DEMANDS as PRODUCER
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
-from pipeline.collectors.connect.producer_findings import DEMANDS as PRODUCER
-from pipeline.collectors.connect.producer_findings import OVER, producer_findings
-from pipeline.collectors.connect.wanted import wanted
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.connect.requirements import DEMANDS, NULLS_KEPT, PRESENT
 from pipeline.finding import Demand, Effect
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
-from pipeline.sources.mysql.server_findings import DEMANDS as SERVER
-from pipeline.sources.postgres.table_findings import DEMANDS as TABLES
-from pipeline.topics.settings import DEMANDS as TOPICS
+from pipeline.sources.mysql.doctor import DEMANDS as SERVER
+from pipeline.sources.postgres.doctor import TABLE_DEMANDS as TABLES
+from pipeline.transports.topics import DEMANDS as TOPICS
 from tests.pipeline.landing import harmful_settings as set_
 
 PAGE = Path("docs/harmful_settings.md")

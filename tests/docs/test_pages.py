@@ -11,8 +11,8 @@ from click import Group, Option
 
 from monitor import commands
 from monitor.__main__ import sluice
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.typemap import BYTES, FIXED, TEXTS, WHOLE, lake_type
+from pipeline.sources.mysql.types import BYTES, FIXED, TEXTS, WHOLE, lake_type
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.spark.jars import LOCK
 from tests.docs.markdown import PAGES, ROOT, anchors, first_cells, links, name
 

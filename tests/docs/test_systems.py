@@ -10,7 +10,7 @@ from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.config.plug_ins import unbuilt
 from pipeline.build import collection_scope, open_collector
-from pipeline.collectors.connect.connector_findings import connector_findings
+from pipeline.collectors.connect.findings import connector_findings
 from pipeline.finding import NOTE
 from tests.docs.markdown import ROOT, blocks, name
 

@@ -6,8 +6,8 @@ from examples.json_lines import JsonLines
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.topics.records import LastRecord
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+from pipeline.transports.topics import LastRecord
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds
 
 AT = TopicPartition("t", 0)
 LINES = [f'{{"key": null, "value": "v{n}"}}\n' for n in range(5)]

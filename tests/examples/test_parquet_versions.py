@@ -20,7 +20,7 @@ from pipeline.errors import HeldError, LostRaceError, ProofError
 from pipeline.model import Op, Order, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.settings import PipelineSettings, TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ

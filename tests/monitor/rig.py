@@ -65,14 +65,11 @@ from pipeline.model import (
 from pipeline.reports import SparkWork
 from pipeline.schema.model import Column
 from pipeline.settings import CollectorSettings, SourceSettings, TableRule
-from pipeline.sources.arrivals import SourceArrivals
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.description import description
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
-from pipeline.sources.source import LogBacklog, SourceDescription
-from pipeline.topics.settings import TopicFacts
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.source import LogBacklog, SourceArrivals, SourceDescription
+from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
 from tests.monitor.store.blank import blank_store
 

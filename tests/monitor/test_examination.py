@@ -16,22 +16,25 @@ from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.examination import Doors, Examination
-from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
-from pipeline.collectors.connect.examination import examination as connector_examination
+from pipeline.collectors.collector import (
+    CollectionScope,
+    Collector,
+    CollectorExamination,
+    CollectorState,
+    Registration,
+)
+from pipeline.collectors.connect.collector import examination as connector_examination
 from pipeline.collectors.connect.table_filter import capture
-from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
 from pipeline.lake.store import Store
 from pipeline.model import Capture, PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import PipelineSettings, SourceSettings
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.examination import findings
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
-from pipeline.sources.scope import ExaminationScope
-from pipeline.sources.source import Source
-from pipeline.topics.settings import TopicFacts
+from pipeline.sources.mysql.doctor import findings
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.source import ExaminationScope, Source
+from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
 
 CONFIG = """\

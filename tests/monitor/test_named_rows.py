@@ -11,8 +11,8 @@ from pipeline.backfill_state import WishedKey, WishedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table
 from pipeline.schema.model import Column
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.postgres.column import PostgresColumn
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.postgres.types import PostgresColumn
 from tests.pipeline.lakes import NOON
 
 S0, S1 = Shard("shop", "shop.t_0"), Shard("shop", "shop.t_1")

@@ -107,13 +107,17 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_resubmitting.py",
         f"{LANDING}/test_events_again.py",
     ),
-    "pipeline/sources/mysql/statement.py": (f"{MYSQL}/test_statement.py",),
-    "pipeline/sources/mysql/alter.py": (f"{MYSQL}/test_statement.py",),
-    "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
-    "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
-    "pipeline/sources/postgres/watched_slot.py": (
-        "tests/pipeline/sources/postgres/test_watched_slot.py",
+    "pipeline/sources/mysql/ddl_parser.py": (
+        f"{MYSQL}/test_statement.py",
+        f"{MYSQL}/test_statement.py",
     ),
+    "pipeline/sources/mysql/ddl_effects.py": (
+        f"{MYSQL}/test_effects.py",
+        f"{MYSQL}/test_moves.py",
+        f"{MYSQL}/test_effects.py",
+        f"{MYSQL}/test_moves.py",
+    ),
+    "pipeline/sources/postgres/slots.py": ("tests/pipeline/sources/postgres/test_watched_slot.py",),
     "monitor/observe/recorder.py": (
         f"{OBSERVE}/test_recorder.py",
         "tests/monitor/test_full_store.py",

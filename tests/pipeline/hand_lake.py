@@ -41,8 +41,8 @@ from pipeline.reports import Applied
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, Router, TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.reading import readings
 

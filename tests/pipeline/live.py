@@ -22,8 +22,8 @@ from pipeline.lane import Lane
 from pipeline.model import Fence
 from pipeline.reports import Applied, Landed
 from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings, TableRule
-from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.source import Heart
 from pipeline.start import open_lane
 
 PATIENCE = timedelta(minutes=5)

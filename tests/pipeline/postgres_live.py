@@ -5,10 +5,10 @@ from typing import Any
 
 from demo.postgres import PUBLICATION, Postgres
 from pipeline.build import collection_scope, open_source
-from pipeline.collectors.connect.wanted import wanted
+from pipeline.collectors.connect.config import wanted
 from pipeline.model import Fence
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
-from pipeline.sources.heartbeat import Heart
+from pipeline.sources.source import Heart
 from tests.pipeline.live import Pipe, now
 
 

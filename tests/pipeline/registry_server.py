@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
 
-from pipeline import registry
+from pipeline.formats import schema_registry as registry
 
 NOT_THERE = json.dumps({"error_code": 40403, "message": "Schema not found"})
 

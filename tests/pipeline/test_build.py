@@ -18,7 +18,7 @@ from pipeline.build import (
     open_format,
     open_transport,
 )
-from pipeline.collectors.stream import CollectedStream
+from pipeline.collectors.collector import CollectedStream
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Schemas

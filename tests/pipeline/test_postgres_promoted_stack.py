@@ -12,7 +12,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import open_source
 from pipeline.reports import read_gap
-from pipeline.sources.heartbeat import Heart
+from pipeline.sources.source import Heart
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 

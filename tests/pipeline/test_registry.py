@@ -13,8 +13,8 @@ from demo.ports import free_ports
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.parallel import outcome, result
-from pipeline.registry import SchemaRegistry, decoded
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.formats.batches import batch

@@ -22,8 +22,8 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, run
 from pipeline.parallel import spread
 from pipeline.settings import Router
-from pipeline.transports.consume import KafkaReader
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.kafka import KafkaReader
+from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.pipeline.landing.fatal_format import Fatal
 from tests.pipeline.transports.topics import make, refused, send
 

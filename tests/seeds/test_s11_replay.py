@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Head, Op, Origin
-from pipeline.sources.mysql.fence import lacking
-from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.position import binlog_position, lacking
 from pipeline.sources.row_reader import ReadFence
 from tests.pipeline.hand_lake import HandLake, row
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.collectors.connect.producer_findings import producer_findings
+from pipeline.collectors.connect.findings import producer_findings
 from pipeline.finding import REFUSE
 
 CHANGES = ("insert 1", "update 1", "insert 2")

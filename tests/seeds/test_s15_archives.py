@@ -12,7 +12,7 @@ from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import InvariantRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, HandLake, row
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from pipeline.model import Head
-from pipeline.sources.mysql.fence import lacking
-from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.position import binlog_position, lacking
 from pipeline.sources.row_reader import ReadFence
 
 PRIMARY, REPLICA = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"

@@ -10,8 +10,12 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Producer
 
-from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.collector import (
+    CollectionScope,
+    Collector,
+    CollectorExamination,
+    CollectorState,
+)
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.settings import SourceSettings

@@ -14,8 +14,7 @@ from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.scope import ExaminationScope
-from pipeline.sources.source import Beat, Range, Source, SourceDescription
+from pipeline.sources.source import Beat, ExaminationScope, Range, Source, SourceDescription
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
 from tests.toy.position import EntryNumbers, entry

@@ -1,11 +1,14 @@
-"""How far has Debezium on Kafka Connect come, is it running, and whom does it read?
+"""Queries Debezium on Kafka Connect: stored offset, state, settings, and server address.
 
-The stored offset is what counts: Kafka has every record before it.  It trails by
-`offset.flush.interval.ms`; what it says is a matter of the kind of database.
+The stored offset is what counts: Kafka has every record before it. It trails by up to
+`offset.flush.interval.ms`. Its content depends on the kind of database.
+
+`examination` collects the findings for `sluice doctor` from the other modules of this package.
+The collector also registers the connector and changes its settings.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,16 +18,15 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from pipeline.collectors.collector import (
+    HIDDEN,
+    CollectionScope,
     Collector,
     CollectorExamination,
     CollectorState,
+    Registration,
+    is_secret,
 )
-from pipeline.collectors.connect.column_lists import altering
-from pipeline.collectors.connect.connected import every_database, read_by
-from pipeline.collectors.connect.connector_findings import hazards
-from pipeline.collectors.connect.examination import examination
-from pipeline.collectors.connect.table_filter import capture
-from pipeline.collectors.connect.wanted import (
+from pipeline.collectors.connect.config import (
     alternatives,
     firm,
     forbidden,
@@ -33,16 +35,58 @@ from pipeline.collectors.connect.wanted import (
     secret,
     wanted,
 )
-from pipeline.collectors.registration import (
-    HIDDEN,
-    CollectionScope,
-    Registration,
-    is_secret,
+from pipeline.collectors.connect.database import connected, every_database, read_by
+from pipeline.collectors.connect.findings import (
+    connector_findings,
+    hazards,
+    heartbeat_findings,
+    largest_record,
+    producer_findings,
 )
+from pipeline.collectors.connect.requirements import version_findings
+from pipeline.collectors.connect.table_filter import altering, capture
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.finding import WARN, Finding
 from pipeline.model import Acknowledged, Capture, Missing, TopicPartition
 from pipeline.settings import SourceSettings, TlsSettings, without_login
 from pipeline.tls import verification
+
+HISTORY = "schema.history.internal.kafka.topic"
+
+
+def examination(
+    settings: SourceSettings,
+    state: CollectorState,
+    config: Mapping[str, str],
+    worker: Mapping[str, str] | None,
+    plugins: Sequence[Any] = (),
+) -> CollectorExamination:
+    """Rule on its state, settings, producer and version, and whether it sends the heartbeat.
+
+    *plugins* are those that its worker lists.
+    """
+    where = f"collector:{settings.name}"
+    return CollectorExamination(
+        (
+            *_state(state, settings.collector.connector, where),
+            *connector_findings(config, where, source=settings, worker=worker),
+            *producer_findings(config, where, worker),
+            *heartbeat_findings(config, settings.heartbeat, where),
+            *version_findings(connected(settings.kind).least, config, plugins, where),
+        ),
+        kept_topic=config.get(HISTORY, ""),
+        own_keys="message.key.columns" in config,
+        largest=largest_record(config, worker),
+    )
+
+
+def _state(state: CollectorState, connector: str, where: str) -> list[Finding]:
+    if state.running:
+        return []
+    what = f"connector {connector} is {state.state}: {state.detail}".rstrip(": ")
+    fix = f"POST /connectors/{connector}/restart?includeTasks=true"
+    return [Finding(WARN, "state", where, what, fix)]
+
 
 VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")

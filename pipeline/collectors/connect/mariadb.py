@@ -6,7 +6,7 @@ Its class names the modes of TLS as MariaDB does, and MySQL's class as MySQL doe
 from dataclasses import replace
 from typing import ClassVar
 
-from pipeline.collectors.connect.connected import ConnectedDatabase
+from pipeline.collectors.connect.database import ConnectedDatabase
 from pipeline.collectors.connect.mysql import CLASSES, ConnectedMySql
 from pipeline.finding import Demand
 

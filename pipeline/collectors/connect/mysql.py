@@ -10,10 +10,9 @@ import zlib
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pipeline.collectors.connect.connected import ConnectedDatabase, variable
-from pipeline.collectors.connect.demands import SKIPPED, UNVERIFIED, snapshotting
-from pipeline.collectors.connect.versions import LeastVersion
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.collector import CollectionScope
+from pipeline.collectors.connect.database import ConnectedDatabase, variable
+from pipeline.collectors.connect.requirements import SKIPPED, UNVERIFIED, LeastVersion, snapshotting
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings

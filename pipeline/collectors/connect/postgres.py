@@ -10,17 +10,20 @@ source only if it is told to send them.  Pure.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pipeline.collectors.connect.connected import ConnectedDatabase, variable
-from pipeline.collectors.connect.converters import ENVELOPE
-from pipeline.collectors.connect.demands import UNVERIFIED, snapshotting
+from pipeline.collectors.collector import CollectionScope
+from pipeline.collectors.connect.database import ConnectedDatabase, variable
 from pipeline.collectors.connect.mysql import flag_up
-from pipeline.collectors.connect.versions import LeastVersion
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.connect.requirements import (
+    ENVELOPE,
+    UNVERIFIED,
+    LeastVersion,
+    snapshotting,
+)
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.position import log_position
-from pipeline.sources.postgres.replication import replication
+from pipeline.sources.postgres.session import replication
 
 TYPES = "column.propagate.source.type"
 FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"

@@ -1,13 +1,29 @@
-"""What would these Avro messages be as JSON, and which of them are none?
+"""Converts Avro messages to JSON and back, and reads columns from Avro schemas.
 
-In a message of Confluent's wire format stand a zero, a schema's number in four bytes, the highest
-first, and the body in Avro's binary encoding.  Messages of one schema are read together, or one by
-one where they are few; one that does not fit is left out by itself, with its reason.  Pure.
+A message in Confluent's wire format is a zero byte, the schema number in four bytes (highest
+first), and a body in Avro's binary encoding. Messages of one schema are read together, or one
+by one where they are few. A message that does not fit is left out with its reason, and affects
+no other.
+
+A connector without schema events (Postgres) describes columns by the Avro schema of its rows.
+Connect's converters keep Connect's own schema in it, as `connect.name`, `connect.type` and
+`connect.parameters`. Seen with Apicurio 2.6, and documented for Confluent's
+`connect.meta.data`. It becomes the schema that the JSON converter would put around a row.
+
+`message` writes a single message that a person has corrected. A union takes the first branch
+that the value fits. Bytes are base64. An absent field gets its default, or null where null is
+allowed. An error names the path of the value that does not fit.
 """
 
-from collections.abc import Mapping
+import base64
+import binascii
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +31,81 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from pipeline.errors import FormatError
-from pipeline.formats.debezium.avro_bodies import ENDS, Bodies, DamagedError
-from pipeline.formats.debezium.avro_body import Body
-from pipeline.formats.debezium.avro_columns import row_schema
-from pipeline.formats.debezium.avro_schema import value_reader
-from pipeline.formats.debezium.avro_values import ValueReader
+from pipeline.formats.debezium.avro_codec import (
+    ENDS,
+    Bodies,
+    Body,
+    DamagedError,
+    ValueReader,
+    plain_name,
+    value_reader,
+)
+from pipeline.formats.format import Schemas
+
+POSTGRES = "io.debezium.connector.postgresql.Source"
+AFTER, SOURCE = "after", "source"
+SPELLED = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes", "record": "struct"}
+
+
+@lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
+def row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
+    """The schema around rows of this Avro *schema*; None of what is no row of Postgres."""
+    try:
+        envelope = msgspec.json.decode(schema)
+        fields = {one["name"]: one["type"] for one in envelope["fields"]}
+        if _branch(fields[SOURCE])["connect.name"] != POSTGRES:
+            return None
+        space = envelope.get("namespace", "")
+        named = {name: one for one in _records(fields.values()) for name in _names(one, space)}
+        row = _branch(fields[AFTER])
+        record = named[row] if isinstance(row, str) else row
+        told = [_column(one, unicode_names=unicode_names) for one in record["fields"]]
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    after = {"field": AFTER, "type": "struct", "optional": True, "fields": told}
+    return Raw(msgspec.json.encode({"type": "struct", "fields": [after]}))
+
+
+def _column(field: Mapping[str, Any], *, unicode_names: bool) -> dict[str, Any]:
+    kind = _branch(field["type"])
+    about = kind if isinstance(kind, dict) else {"type": kind}
+    spelled = about.get("connect.type") or SPELLED.get(about["type"], about["type"])
+    found: dict[str, Any] = {
+        "field": plain_name(field["name"]) if unicode_names else field["name"],
+        "type": spelled,
+        "optional": isinstance(field["type"], list) and "null" in field["type"],
+    }
+    if "connect.name" in about:
+        found["name"] = about["connect.name"]
+    if "connect.parameters" in about:
+        found["parameters"] = about["connect.parameters"]
+    if field.get("default") is not None:
+        found["default"] = field["default"]
+    return found
+
+
+def _branch(schema: Any) -> Any:
+    """The type of what is not null."""
+    if not isinstance(schema, list):
+        return schema
+    (one,) = (one for one in schema if one != "null")
+    return one
+
+
+def _records(schemas: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Records that are the types of fields; later fields only name them."""
+    for schema in schemas:
+        one = _branch(schema)
+        if isinstance(one, dict) and one["type"] == "record":
+            yield one
+
+
+def _names(record: Mapping[str, Any], space: str) -> tuple[str, str]:
+    """By which others in the same namespace name it, and by which all others."""
+    name = str(record["name"]).rpartition(".")[2]
+    own = str(record["name"]).rpartition(".")[0] or record.get("namespace", space)
+    return name, f"{own}.{name}"
+
 
 HEADER = 5
 MAGIC = 0
@@ -31,7 +117,7 @@ UNKNOWN = (
     " once that knows it, it is read again, or the table needs a new base"
 )
 
-Schemas = Mapping[int, str | None]  # by number, None where the registry knows none
+SchemaTexts = Mapping[int, str | None]  # by number, None where the registry knows none
 
 
 @dataclass(eq=False)
@@ -48,7 +134,7 @@ def numbers(messages: pa.BinaryArray) -> frozenset[int]:
     return frozenset(np.unique(found[found >= 0]).tolist())
 
 
-def json_texts(messages: pa.BinaryArray, schemas: Schemas, *, unicode_names: bool) -> JsonTexts:
+def json_texts(messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool) -> JsonTexts:
     """Read every message; *schemas* holds all of ``numbers``."""
     found = _numbers(messages)
     given = messages.is_valid().to_numpy(zero_copy_only=False)
@@ -70,7 +156,7 @@ def json_texts(messages: pa.BinaryArray, schemas: Schemas, *, unicode_names: boo
 
 
 def row_schemas(
-    messages: pa.BinaryArray, schemas: Schemas, *, unicode_names: bool
+    messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool
 ) -> dict[int, Raw]:
     """Of those that are rows whose columns nothing else tells, what would be around them as JSON.
 
@@ -127,7 +213,7 @@ def _group(
     messages: pa.BinaryArray,
     mine: NDArray[np.intp],
     number: int,
-    schemas: Schemas,
+    schemas: SchemaTexts,
     *,
     unicode_names: bool,
 ) -> tuple[pa.StringArray, NDArray[np.intp], dict[int, str]]:
@@ -189,3 +275,205 @@ def _read(made: ValueReader, bodies: Bodies) -> pa.StringArray:
     texts = made.read(bodies).whole(len(bodies.rows))
     bodies.refuse(bodies.at != bodies.end, LEFT)
     return texts
+
+
+NAMED = ("record", "error", "enum", "fixed")
+INT, LONG = range(-(2**31), 2**31), range(-(2**63), 2**63)
+Write = Callable[[Any], bytes]
+
+
+def message(text: str, number: int, schema: str) -> bytes:
+    """*text*, JSON, as a message in Confluent's wire format; *schema* has that *number*.
+
+    Raises:
+        FormatError: it is no JSON, or does not fit the schema: where, and what is expected.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(f"it is no JSON: {error}") from error
+    try:
+        body = _Writer().write(msgspec.json.decode(schema), value, "the value")
+    except (KeyError, TypeError, RecursionError, msgspec.DecodeError) as error:
+        raise FormatError(f"schema {number} is no schema of Avro: {error!r}") from error
+    return bytes([MAGIC]) + number.to_bytes(HEADER - 1, "big") + body
+
+
+@dataclass(eq=False)
+class _Writer:
+    """Names of types stand for what they were first told as."""
+
+    named: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, schema: Any, value: Any, at: str) -> bytes:
+        while isinstance(schema, dict) and not isinstance(schema["type"], str):
+            schema = schema["type"]
+        if isinstance(schema, list):
+            return self._union(schema, value, at)
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if kind in NAMED:
+            self.named[schema["name"].rpartition(".")[2]] = schema
+            return self._complex(kind, schema, value, at)
+        if kind in ("array", "map"):
+            return self._many(kind, schema, value, at)
+        if kind in _PLAIN:
+            return _fitting(_PLAIN[kind], value, at, kind)
+        return self.write(self.named[kind.rpartition(".")[2]], value, at)
+
+    def _union(self, branches: list[Any], value: Any, at: str) -> bytes:
+        told = []
+        for number, one in enumerate(branches):
+            try:
+                return _long(number) + self.write(one, value, at)
+            except FormatError as error:
+                told.append(str(error))
+        raise FormatError(told[-1] if told else f"{at}: a union of nothing")
+
+    def _complex(self, kind: str, schema: Any, value: Any, at: str) -> bytes:
+        if kind == "enum":
+            symbols = schema["symbols"]
+            if value not in symbols:
+                raise FormatError(f"{at} is none of {', '.join(symbols)}")
+            return _long(symbols.index(value))
+        if kind == "fixed":
+            found = _fitting(_bytes, value, at, "base64")
+            if len(found) != int(schema["size"]):
+                raise FormatError(f"{at} has {len(found)} bytes, not {schema['size']}")
+            return found
+        return self._record(schema["fields"], value, at)
+
+    def _record(self, fields: list[Any], value: Any, at: str) -> bytes:
+        if not isinstance(value, Mapping):
+            raise FormatError(f"{at} is no object")
+        if unknown := sorted(value.keys() - {one["name"] for one in fields}):
+            raise FormatError(f"{at} has no field {unknown[0]} in its schema")
+        return b"".join(self._field(one, value, at) for one in fields)
+
+    def _field(self, one: Any, value: Mapping[str, Any], at: str) -> bytes:
+        name, kind = one["name"], one["type"]
+        if name in value:
+            return self.write(kind, value[name], f"{at}.{name}")
+        if "default" in one or (isinstance(kind, list) and "null" in kind):
+            return self.write(kind, one.get("default"), f"{at}.{name}")
+        raise FormatError(f"{at} lacks {name}, which has no default")
+
+    def _many(self, kind: str, schema: Any, value: Any, at: str) -> bytes:
+        if kind == "array":
+            if not isinstance(value, list):
+                raise FormatError(f"{at} is no list")
+            told = [self.write(schema["items"], v, f"{at}[{n}]") for n, v in enumerate(value)]
+        else:
+            if not isinstance(value, Mapping):
+                raise FormatError(f"{at} is no object")
+            inner = schema["values"]
+            told = [_text_bytes(n) + self.write(inner, v, f"{at}.{n}") for n, v in value.items()]
+        return (_long(len(told)) + b"".join(told) if told else b"") + _long(0)
+
+
+def _fitting(write: Write, value: Any, at: str, kind: str) -> bytes:
+    try:
+        return write(value)
+    except (ValueError, TypeError, OverflowError, struct.error) as error:
+        raise FormatError(f"{at} is no {kind}") from error
+
+
+def _long(value: int) -> bytes:
+    """Zigzag, seven bits a byte, the lowest first (Avro 1.12, binary encoding)."""
+    left, out = (value << 1) ^ (value >> 63), bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*out, left])
+
+
+def _whole(within: range) -> Write:
+    def write(value: Any) -> bytes:
+        if isinstance(value, bool) or not isinstance(value, int) or value not in within:
+            raise ValueError
+        return _long(value)
+
+    return write
+
+
+def _real(layout: str) -> Write:
+    def write(value: Any) -> bytes:
+        if isinstance(value, bool) or not (isinstance(value, int | float) or value in _ODD):
+            raise ValueError
+        return struct.pack(layout, float(value))
+
+    return write
+
+
+def _null(value: Any) -> bytes:
+    if value is not None:
+        raise ValueError
+    return b""
+
+
+def _boolean(value: Any) -> bytes:
+    if not isinstance(value, bool):
+        raise TypeError
+    return bytes([value])
+
+
+def _text_bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError
+    told = value.encode()
+    return _long(len(told)) + told
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError from error
+
+
+def _counted(value: Any) -> bytes:
+    told = _bytes(value)
+    return _long(len(told)) + told
+
+
+_ODD = ("NaN", "Infinity", "-Infinity")
+_PLAIN: Mapping[str, Write] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _whole(INT),
+    "long": _whole(LONG),
+    "float": _real("<f"),
+    "double": _real("<d"),
+    "bytes": _counted,
+    "string": _text_bytes,
+}
+
+
+UNSAID = "the message named no schema: say in which one it is to be written (--schema)"
+
+
+class AvroMessage:
+    """Messages in Confluent's wire format."""
+
+    def schema_of(self, value: bytes) -> int | None:
+        """The number that it begins with; None if it is no message of that format."""
+        return next(iter(numbers(pa.array([value], pa.binary()))), None)
+
+    def readable(self, value: bytes, schemas: Schemas) -> str:
+        """Its JSON; FormatError if it does not fit its schema."""
+        sent = pa.array([value], pa.binary())
+        found = json_texts(sent, schemas, unicode_names=False)
+        if found.wrong:
+            raise FormatError(found.wrong[0])
+        told: bytes = found.column[0].as_py()
+        return told.decode()
+
+    def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
+        """*text*, which is JSON, in schema *number*."""
+        if number is None:
+            raise FormatError(UNSAID)
+        schema = schemas.get(number)
+        if schema is None:
+            raise FormatError(f"the registry knows no schema {number}; name another one (--schema)")
+        return message(text, number, schema)

@@ -1,39 +1,374 @@
-"""How do whole batches of Debezium's JSON read, in a few microseconds a message?
+"""Decodes whole batches of Debezium JSON, in a few microseconds per message.
 
-msgspec reads all envelopes of a batch in one call and leaves the rows as slices; what few values
-repeat (operation, table, file, snapshot) is judged once for each combination.  Every message that
-is not plainly a row goes to ``envelope``, alone, so both say the same of all messages.  A batch is
-held two to three times over while it is read.  Pure.
+msgspec reads all envelopes of a batch in one call, and leaves rows, schemas and keys as slices
+of the sent bytes. Values that repeat (operation, table, file, snapshot) are judged once for
+each combination. A message that is not plainly a row, a tombstone or a transaction marker goes
+to `envelope`, alone. So both modules give the same result for every message, including rows of
+Postgres. A batch is held in memory two to three times while it is read.
+
+Connect's JSON converter writes `{"schema":...,"payload":{...}}`. The schema has some kilobytes
+and is the same in every message of a table. So the text before a payload is judged once: if it
+is valid with null as payload, it is valid with any object.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress, pairwise
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from pipeline.formats.debezium import bulk, envelope, keys, postgres, postgres_rows
-from pipeline.formats.debezium.bulk import (
-    NO_BLOCK,
-    NO_SOURCE,
-    NULL,
-    NULL_TEXT,
-    Envelope,
-    Mask,
-    ReadEnvelopes,
-    SourceBlock,
-    TransactionBlock,
-    longs,
-    mask,
-)
-from pipeline.formats.debezium.postgres import Placeholder
-from pipeline.formats.debezium.schema_rows import told_with
-from pipeline.formats.format import DECODED, INCREMENTAL, TIME, Decoded, Tx, rows
+from pipeline.formats import json_text
+from pipeline.formats.debezium import envelope, postgres
+from pipeline.formats.debezium import envelope as keys
+from pipeline.formats.debezium.postgres import Partial, Placeholder
+from pipeline.formats.debezium.schema_changes import told_with
+from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, TIME, Decoded, Tx, rows
 from pipeline.model import Op, Origin, ShardId
+
+BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """``payloads`` of those messages that are ``known``, and the ``schemas`` around them.
+
+    One schema is one object, so who compares them need not look at all of it.
+    """
+
+    known: NDArray[np.bool_]
+    payloads: pa.BinaryArray
+    schemas: list[Raw]
+
+
+def unwrapped(value: pa.BinaryArray) -> Unwrapped:
+    """Look at every message, none null; a payload that is found begins and ends with a brace."""
+    count = len(value)
+    _, offsets, data = value.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[value.offset : value.offset + count + 1].tolist()
+    text = memoryview(data)[: bounds[-1]].tobytes() if data is not None else b""
+    found = list(_found(text, bounds))
+    known = np.array([schema is not None for _, schema in found], np.bool_)
+    rows = np.flatnonzero(known)
+    edges = np.empty(2 * len(rows), np.int32)
+    edges[0::2] = np.array([at for at, _ in found], np.int32)[rows]
+    edges[1::2] = np.array(bounds[1:], np.int32)[rows] - 1
+    return Unwrapped(known, _slices(edges, data), [one for _, one in found if one is not None])
+
+
+def _found(text: bytes, bounds: list[int]) -> Iterator[tuple[int, Raw | None]]:
+    """Where each payload begins, and its schema."""
+    before, schema = b"", None
+    for first, until in pairwise(bounds):
+        if not (text.startswith(BEGIN, first) and text.endswith(END, first, until)):
+            yield first, None
+            continue
+        if schema is None or not text.startswith(before, first):
+            at = text.find(PAYLOAD, first, until)
+            before = text[first : at + len(PAYLOAD) - 1]
+            schema = _schema(before) if at >= 0 else None
+        yield first + len(before), schema
+
+
+def _slices(edges: NDArray[np.int32], data: pa.Buffer) -> pa.BinaryArray:
+    """Slices and what lies between them are one array of Arrow's; the slices are every other."""
+    if not len(edges):
+        return pa.array([], pa.binary())
+    both = pa.BinaryArray.from_buffers(
+        pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), data]
+    )
+    return both.take(pa.array(np.arange(0, len(edges), 2)))
+
+
+@lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
+def _schema(before: bytes) -> Raw | None:
+    """The schema in what stands before a payload; None if that is no wrapping."""
+    fields = json_text.read(before + b"null}")
+    if fields is None or [name for name, _ in fields] != ["schema", "payload"]:
+        return None
+    return Raw(fields[0][1].encode())
+
+
+NULL_TEXT = b"null"
+NULL = Raw(NULL_TEXT)
+Mask = NDArray[np.bool_]
+E = TypeVar("E")
+
+
+class SourceBlock(msgspec.Struct, gc=False):
+    """The source block, as far as it is asked."""
+
+    connector: str | None = None
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    file: str | None = None
+    snapshot: str | bool | None = None
+    pos: int | None = None
+    row: int | None = None
+    lsn: int | None = None
+    server_id: int | None = None
+    sequence: str | None = None
+    ts_ms: int | None = None
+    ts_us: int | None = None
+
+
+class TransactionBlock(msgspec.Struct, gc=False):
+    """The transaction block."""
+
+    id: str | None = None
+    total_order: int | None = None
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """A row's envelope or a transaction's; of other kinds nothing but that they are others."""
+
+    op: str | None = None
+    before: Raw = NULL
+    after: Raw = NULL
+    source: SourceBlock | None = None
+    transaction: TransactionBlock | None = None
+    ts_ms: int | None = None
+    status: str | None = None
+    id: str | None = None
+
+
+class Wrapped(msgspec.Struct, gc=False):
+    """A message's payload as a slice."""
+
+    payload: Raw = NULL
+
+
+class WrappedEnvelope(Envelope, gc=False):
+    """A message: an envelope, or its schema and one in ``payload``."""
+
+    payload: Envelope | None = None
+    schema: Raw = NULL
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnvelopes:
+    """Envelopes of the messages that could be read, which are ``read``, and their schemas.
+
+    A schema is null where none was around the message.
+    """
+
+    envelopes: list[Envelope]
+    schemas: list[Raw]
+    read: Mask
+
+    def long(self) -> "ReadEnvelopes":
+        """Those whose integers have 64 bits; ``read`` says which of these they are."""
+        fits = [is_long(one) for one in self.envelopes]
+        found = list(compress(self.envelopes, fits)), list(compress(self.schemas, fits))
+        return ReadEnvelopes(*found, np.array(fits, np.bool_))
+
+
+def framed(value: pa.BinaryArray) -> Mask:
+    """Rows of UTF-8 from brace to brace."""
+    framed = pc.and_(pc.starts_with(value, b"{"), pc.ends_with(value, b"}"))
+    fits = mask(pc.fill_null(framed, False))
+    try:
+        value.cast(pa.string())
+    except pa.ArrowInvalid:
+        fits = fits & np.fromiter(map(_is_text, value.to_pylist()), np.bool_, len(value))
+    return fits
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def bulk_envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
+    """Read every framed message; of one with a schema that is known, the payload alone."""
+    inside = unwrapped(value)
+    if not inside.known.any():
+        return _whole(value)
+    payloads = _each(inside.payloads, _PAYLOADS)
+    found = _kept(payloads, inside.schemas)
+    if inside.known.all():
+        return found
+    return _merged(inside.known, found, _whole(value.filter(pa.array(~inside.known))))
+
+
+def _whole(value: pa.BinaryArray) -> ReadEnvelopes:
+    """Messages with or without a schema."""
+    messages = _each(value, _DECODER)
+    schemas = [NULL if one is None or one.payload is None else one.schema for one in messages]
+    return _kept([one and (one.payload or one) for one in messages], schemas)
+
+
+def _kept(found: Sequence[Envelope | None], schemas: Sequence[Raw]) -> ReadEnvelopes:
+    """Those that could be read."""
+    fits = [one is not None for one in found]
+    kept = [one for one in found if one is not None]
+    return ReadEnvelopes(kept, list(compress(schemas, fits)), np.array(fits, np.bool_))
+
+
+def _merged(first: Mask, one: ReadEnvelopes, other: ReadEnvelopes) -> ReadEnvelopes:
+    """Of those that are *first* what *one* says, in their order."""
+    read = np.empty(len(first), np.bool_)
+    read[first], read[~first] = one.read, other.read
+    parts = [iter(zip(part.envelopes, part.schemas, strict=True)) for part in (other, one)]
+    pairs = [next(parts[its]) for its in first[read].tolist()]
+    return ReadEnvelopes([one for one, _ in pairs], [schema for _, schema in pairs], read)
+
+
+def _each(value: pa.BinaryArray, decoder: msgspec.json.Decoder[E]) -> Sequence[E | None]:
+    """Read every value, which are objects; None for one that cannot be.
+
+    All are read as lines of one text.  A value begins and ends with a brace, no string holds a
+    line's end, and an object follows another without a comma only where no object is open: so
+    every line holds whole objects, and one each if there are as many objects as lines.
+    """
+    if not len(value):
+        return []
+    try:
+        found = decoder.decode_lines(_lines(value))
+    except _REFUSALS:
+        found = []
+    if len(found) == len(value):
+        return found
+    return [_one(each, decoder) for each in value.to_pylist()]
+
+
+def payload_of(value: bytes) -> bytes | None:
+    """A message's payload as it was sent, ``null`` without one; None where it cannot be read.
+
+    That it was read before says nothing of the schema around it, nor of how deep it may be here.
+    """
+    try:
+        return bytes(_WRAPPED.decode(value).payload)
+    except _REFUSALS:
+        return None
+
+
+def _lines(value: pa.BinaryArray) -> memoryview:
+    """All values with a line's end between them."""
+    whole = pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), value)
+    (lines,) = pc.binary_join(whole, b"\n")
+    return memoryview(lines.as_buffer())
+
+
+def _one(value: bytes, decoder: msgspec.json.Decoder[E]) -> E | None:
+    try:
+        return decoder.decode(value)
+    except _REFUSALS:
+        return None
+
+
+def is_long(one: Envelope) -> bool:
+    """Whether every integer of a message has 64 bits; others are the exact decoder's to judge."""
+    its, block = one.source or NO_SOURCE, one.transaction or NO_BLOCK
+    found = (its.pos, its.row, its.lsn, its.ts_us, its.ts_ms, one.ts_ms, block.total_order)
+    return all(value is None or value in json_text.LONG for value in found)
+
+
+def longs(values: Sequence[int | None]) -> pa.Int64Array:
+    """Integers of 64 bits.
+
+    Raises:
+        OverflowError: one is longer.
+    """
+    return pa.array(values, pa.int64())
+
+
+def mask(array: pa.BooleanArray) -> Mask:
+    """A column without nulls for numpy."""
+    found: Mask = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+_DECODER, _WRAPPED = msgspec.json.Decoder(WrappedEnvelope), msgspec.json.Decoder(Wrapped)
+_PAYLOADS = msgspec.json.Decoder(Envelope)
+_REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError)
+NO_SOURCE, NO_BLOCK = SourceBlock(), TransactionBlock()
+
+
+ANCHORED = rf"\A{postgres.COMMIT}\z"
+TX = rf"\A({postgres.PLACE}):{postgres.PLACE}\z"
+TX_TYPE = DECODED.field("tx").type
+
+
+def take_over(
+    given: MutableMapping[str, pa.Array],
+    sources: Sequence[SourceBlock],
+    its: Mask,
+    unavailable: Placeholder,
+) -> Mask:
+    """Put what rows of *its* tell into the columns *given*: places, transactions, what is left out.
+
+    The others of the batch stay as they are.  Says which rows can be read.
+    """
+    own = pa.array(its)
+    lsn = longs([one.lsn for one in sources])
+    found = pc.extract_regex(pa.array([one.sequence for one in sources], pa.string()), ANCHORED)
+    commit = pc.struct_field(found, "commit")
+    log = pc.coalesce(pc.if_else(pc.equal(commit, ""), None, commit).cast(pa.int64()), lsn)
+    log = pc.if_else(found.is_valid(), log, pa.scalar(None, pa.int64()))
+    row = pc.if_else(pc.equal(given["op"], "d"), 0, 1).cast(pa.int64())
+    live, first = pc.equal(given["origin"], int(Origin.LIVE)), pc.equal(commit, "")
+    around = pc.and_(pc.and_(own, live), pc.fill_null(first, False))
+    signalled = pc.and_(pc.and_not(own, live), pc.invert(pc.fill_null(first, True)))
+    given["snapshot"] = pc.if_else(around, AROUND, given["snapshot"])
+    given["snapshot"] = pc.if_else(signalled, INCREMENTAL, given["snapshot"])
+    for name, values in (("log", log), ("pos", lsn), ("row", row)):
+        given[name] = pc.if_else(own, values, given[name])
+    given["tx"] = _transactions(given["tx"], own)
+    return _left_out(given, its, unavailable)
+
+
+def _transactions(tx: pa.StructArray, own: pa.BooleanArray) -> pa.StructArray:
+    names, orders = (pc.struct_field(tx, name) for name in ("id", "total_order"))
+    numbers = pc.replace_substring_regex(names, TX, r"\1")
+    names = pc.if_else(own, numbers, names)
+    missing = tx.is_null() if tx.null_count else None
+    return pa.StructArray.from_arrays([names, orders], fields=list(TX_TYPE), mask=missing)
+
+
+def _left_out(given: MutableMapping[str, pa.Array], its: Mask, unavailable: Placeholder) -> Mask:
+    """Take placeholders out of the rows after; tells which rows can be read at all."""
+    after, fine = given["after"], np.ones(len(its), np.bool_)
+    suspects = np.zeros(len(its), np.bool_)
+    for sign in unavailable.signs:
+        suspects |= mask(pc.fill_null(pc.match_substring(after, sign), False))
+    found: dict[int, Partial] = {}
+    for at in np.flatnonzero(suspects & its).tolist():
+        try:
+            partial = unavailable.left_out(after[at].as_py(), given["before"][at].as_py())
+        except ValueError:
+            fine[at] = False
+            continue
+        if partial is not None:
+            found[at] = partial
+    if found:
+        _put(given, found)
+    return fine
+
+
+def _put(given: MutableMapping[str, pa.Array], found: Mapping[int, Partial]) -> None:
+    """Rows after that are partial, by their places, which rise."""
+    other = np.zeros(len(given["after"]), np.bool_)
+    other[list(found)] = True
+    texts = pa.array([one.text for one in found.values()], pa.string())
+    given["after"] = pc.replace_with_mask(given["after"], pa.array(other), texts)
+    changed: list[tuple[str, ...] | None] = [None] * len(other)
+    left_out = changed.copy()
+    for at, partial in found.items():
+        changed[at], left_out[at] = partial.names, partial.left_out
+    for name, names in (("changed", changed), ("left_out", left_out)):
+        given[name] = pa.array(names, DECODED.field(name).type)
+
 
 BRACE, LETTER_N = b"{n"
 MOST = 2**31 - 1  # bytes an Arrow column of texts can hold
@@ -95,9 +430,9 @@ def decode(batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS) 
     _refuse_too_much(batch)
     found = keys.column(batch.column("key"))
     value = batch.column("value")
-    numbers = np.flatnonzero(found.known & bulk.framed(value))
+    numbers = np.flatnonzero(found.known & framed(value))
     whole = len(numbers) == batch.num_rows
-    read = bulk.envelopes(value if whole else value.take(pa.array(numbers)))
+    read = bulk_envelopes(value if whole else value.take(pa.array(numbers)))
     numbers, envelopes = numbers[read.read], read.envelopes
     try:
         plain, fine = _rows(envelopes, numbers, found.values, unavailable)
@@ -155,7 +490,7 @@ def _rows(
     fine = fine & ~before.broken & ~after.broken & ~(with_after & after.absent)
     its = np.array([place.postgres for place in places], np.bool_)[codes]
     if its.any():
-        fine = fine & postgres_rows.take_over(given, sources, its & fine, unavailable)
+        fine = fine & take_over(given, sources, its & fine, unavailable)
     placed = [mask(given[name].is_valid()) for name in ("log", "pos", "row")]
     columns = _filled(given, len(found))
     return pa.RecordBatch.from_arrays(columns, schema=DECODED), fine & np.all(placed, axis=0)
@@ -283,9 +618,9 @@ def _ends(
 
 
 def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | None:
-    if not bulk.is_long(found):
+    if not is_long(found):
         return None
-    payload = bulk.payload_of(value)
+    payload = payload_of(value)
     if payload is None:
         return None
     return Decoded(

@@ -1,18 +1,68 @@
-"""What does one schema-change message of Debezium tell: the statement, and tables as they are then?
+"""Reads Debezium's schema events, and the columns that schemas around rows describe.
 
-Measured on 3.5: RENAME and DROP of several tables come as one message each, in their order, at one
-order, their text written anew; a table that a chain of renames only passes through is not
-described.  ``databaseName`` is the database of the table described, not the session's.  A
-statement the collector could not read (``skip.unparseable.ddl``) comes without any table.
-A snapshot drops and creates every table of the server, captured or not.  Pure.
+Measured on Debezium 3.5: RENAME and DROP of several tables arrive as one message each. The
+messages are in sequence, at one order, and their text is rewritten. An intermediate table of a
+chain of renames is not described. `databaseName` is the database of the described table, not
+that of the session. A statement that the collector could not parse (`skip.unparseable.ddl`)
+arrives without any table. A snapshot drops and creates every table of the server, captured or
+not.
+
+Measured: an id in `tableChanges` is `"shop"."orders"`, always in double quotes. A double quote
+inside a name is doubled; a dot or a backtick stays as it is.
+
+A connector without schema events (Postgres) describes columns in the schema around every row.
+This module parses each spelling of such a schema once. The source's dialect interprets the
+types, from the server's name (with `column.propagate.source.type`) and the type in which values
+are sent.
+
+The description of a table comes before its first row in a batch. It comes again wherever the
+columns differ from those of the previous row. Most messages repeat the previous schema byte by
+byte, so schemas are compared, not parsed.
 """
 
-from msgspec import DecodeError, Struct
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 
 from pipeline.errors import FormatError
-from pipeline.formats.debezium import table_ids
+from pipeline.formats import json_text
+from pipeline.formats.debezium import envelope as keys
+from pipeline.formats.debezium import postgres
+from pipeline.formats.debezium.envelope import PAYLOAD
+from pipeline.formats.format import AROUND, Decoded, ToldColumn, ToldRows, rows
+from pipeline.formats.json_text import object_of, text_of
+from pipeline.model import Op, Origin, ShardId
 from pipeline.schema.model import ColumnTold, SchemaMessage, TableTold
+
+_NAME = r'"((?:[^"]|"")+)"'
+_ID = re.compile(rf"{_NAME}\.{_NAME}", re.DOTALL)
+
+
+def read(text: str) -> ShardId:
+    """The table that *text* names.
+
+    Raises:
+        ValueError: it is not built as Debezium's ids of MySQL and MariaDB are.
+    """
+    found = _ID.fullmatch(text)
+    if found is None:
+        msg = f'table id {text!r} is not built as "database"."table"'
+        raise ValueError(msg)
+    return ShardId(*(name.replace('""', '"') for name in found.groups()))
+
+
+def write(shard: ShardId) -> str:
+    """The id under which Debezium tells of *shard*; ``read`` reads it back."""
+    database, relation = (name.replace('"', '""') for name in (shard.database, shard.relation))
+    return f'"{database}"."{relation}"'
+
 
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
 _LIVE = ("none", "", "false")
@@ -56,7 +106,7 @@ class _SentMessage(Struct):
 _DECODER = Decoder(_SentMessage)
 
 
-def read(payload: str) -> SchemaMessage:
+def read_schema_change(payload: str) -> SchemaMessage:
     """Read a message as the change log keeps it.
 
     Raises:
@@ -77,7 +127,7 @@ def read(payload: str) -> SchemaMessage:
 
 
 def _table(change: _SentChange) -> TableTold:
-    shard, kind, table = table_ids.read(change.id), KINDS[change.type], change.table
+    shard, kind, table = read(change.id), KINDS[change.type], change.table
     if kind == "drop" or table is None:
         return TableTold(shard, "drop")
     columns = tuple(map(_column, table.columns))
@@ -102,3 +152,162 @@ def _label(quoted: str) -> str:
     if quote not in ("'", '"') or quote != quoted[-1:]:
         return quoted
     return quoted[1:-1].replace(quote * 2, quote)
+
+
+SOURCE_TYPE = "__debezium.source.column."
+OWN = "io.debezium."  # types that are not Connect's begin with it
+LABELS = "allowed"  # of data.Enum, with commas between them
+ROWS = {"c": Op.CREATE, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ}
+
+
+class _SentField(msgspec.Struct):
+    """A schema of Connect's, as far as it is asked."""
+
+    type: str
+    field: str = ""
+    optional: bool = False
+    name: str | None = None
+    parameters: dict[str, str] | None = None
+    fields: tuple[Raw, ...] = ()
+    default: Raw | UnsetType = UNSET
+
+
+def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
+    """What rows of *shard* in this *schema* tell; None if it cannot be read as one."""
+    columns = _columns(schema)
+    if columns is None:
+        return None
+    told = ToldRows((shard.database, shard.relation), key, columns)
+    return msgspec.json.encode(told).decode()
+
+
+def told_by(key: bytes | None, value: bytes | None) -> str | None:
+    """What one message tells of its table's columns; None if it is no row, or tells nothing."""
+    if value is None or postgres.CONNECTOR.encode() not in value:
+        return None
+    try:
+        message = dict(json_text.read(value) or ())
+        envelope = object_of(message.get("payload")) or {}
+        source = object_of(envelope.get("source")) or {}
+        names = key_names(key)
+        shard = ShardId(text_of(source.get("schema")) or "", text_of(source.get("table")) or "")
+    except (ValueError, RecursionError):
+        return None
+    if text_of(envelope.get("op")) not in ROWS or not postgres.is_postgres(source):
+        return None
+    schema = message.get("schema")
+    return None if schema is None or names is None else payload(shard, names, schema.encode())
+
+
+def key_names(key: bytes | None) -> tuple[str, ...] | None:
+    """Names of the key's columns; None of a broken one."""
+    fields = keys.read(key)
+    return None if fields is None else tuple(json_text.whole(name) for name, _ in fields)
+
+
+@lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
+def _columns(schema: bytes) -> tuple[ToldColumn, ...] | None:
+    try:
+        envelope = _FIELD.decode(schema)
+        named = {one.field: one for one in map(_FIELD.decode, envelope.fields)}
+        row = named.get("after")
+        fields = () if row is None else row.fields
+        columns = tuple(_told_column(_FIELD.decode(field)) for field in fields)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return columns or None
+
+
+def _told_column(field: _SentField) -> ToldColumn:
+    known = field.parameters or {}
+    sent_as = (field.name or field.type).removeprefix(OWN)
+    source = known.get(f"{SOURCE_TYPE}type", "")
+    return ToldColumn(
+        name=field.field,
+        type=f"{source or 'unknown'} as {sent_as}",
+        nullable=field.optional,
+        length=_number(known.get(f"{SOURCE_TYPE}length")),
+        scale=_number(known.get(f"{SOURCE_TYPE}scale")),
+        default=None if field.default is UNSET else bytes(field.default).decode(),
+        labels=tuple(known[LABELS].split(",")) if LABELS in known else (),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+_FIELD = msgspec.json.Decoder(_SentField)
+
+
+_ROWS = frozenset(ROWS.values())
+_PLACE = ("at", "log", "pos", "row")
+
+
+def told_with(
+    told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
+) -> pa.RecordBatch:
+    """*told* (``DECODED``, a row a message) with a row of ``Op.DDL`` before each that tells anew.
+
+    *known* are the messages of *batch* that may tell something, with the schema of each, or None
+    where it has to be looked for.
+    """
+    news = list(_news(told, batch, known))
+    if not news:
+        return told
+    added = rows((at, schema_row(told.slice(at, 1).to_pylist()[0], text)) for at, text in news)
+    table = pa.Table.from_batches([added, told])
+    order = pa.array(range(len(table)))
+    by_message = table.select(["message"]).append_column("place", order)
+    by_message = by_message.sort_by([("message", "ascending"), ("place", "ascending")])
+    (whole,) = table.take(by_message["place"]).combine_chunks().to_batches()
+    return whole
+
+
+def _news(
+    told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
+) -> Iterator[tuple[int, str]]:
+    """Messages that tell other columns than the row of the same table before, and what."""
+    last: dict[str, tuple[Raw | None, bytes]] = {}
+    payloads: dict[str, str] = {}
+    some = pa.array(sorted(known), pa.int64())
+    columns = (told["op"], told["shard"], batch["key"])
+    sent = zip(some.to_pylist(), *(one.take(some).to_pylist() for one in columns), strict=True)
+    for at, op, shard, key in sent:
+        now = (known[at], _wrapping(key))
+        if op not in _ROWS or (now[0] is not None and last.get(shard) == now):
+            continue
+        text = _payload(now[0], shard, key, batch, at)
+        last[shard] = now
+        if text is not None and payloads.get(shard) != text:
+            payloads[shard] = text
+            yield at, text
+
+
+def _wrapping(key: bytes | None) -> bytes:
+    """What stands before a key's values; with its names, where no schema is around it."""
+    key = key or b""
+    at = key.rfind(PAYLOAD)
+    return key if at < 0 else key[:at]
+
+
+def _payload(
+    schema: Raw | None, shard: str, key: bytes | None, batch: pa.RecordBatch, at: int
+) -> str | None:
+    if schema is None:
+        return told_by(key, batch["value"][at].as_py())
+    names = key_names(key)
+    return None if names is None else payload(ShardId.parse(shard), names, bytes(schema))
+
+
+def schema_row(row: Mapping[str, Any], text: str) -> Decoded:
+    """Columns that *row* (of ``DECODED``) tells: they stand at its place, for they hold for it."""
+    return Decoded(
+        Op.DDL,
+        shard=row["shard"],
+        after=text,
+        schema_id=zlib.crc32(text.encode()) >> 1,
+        origin=Origin(row["origin"]),
+        snapshot=None if row["snapshot"] == AROUND else row["snapshot"],
+        **{name: row[name] for name in _PLACE},
+    )

@@ -1,20 +1,22 @@
-"""Which hours of a log got rows, and which of these came late, by the ledger."""
+"""Counts the rows per hour of a log, and those of them that were late, by the ledger.
+
+A file belongs to the window of its first row.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.files.entries import TakenRows
-from pipeline.files.ledger import Ledger
+from pipeline.files.ledger import Ledger, TakenRows
 from pipeline.settings import SourceSettings
-from pipeline.sources.arrivals import PartitionArrivals, SourceArrivals
-from pipeline.sources.files.ledger_path import ledger_path
+from pipeline.sources.files.source import ledger_path
+from pipeline.sources.source import PartitionArrivals, SourceArrivals
 
 
 @dataclass(eq=False)
 class FileArrivals:
-    """Each method as :class:`pipeline.sources.arrivals.SourceArrivals` says."""
+    """Each method as :class:`pipeline.sources.source.SourceArrivals` says."""
 
     settings: SourceSettings
     _ledger: Ledger = field(init=False)

@@ -24,12 +24,17 @@ from pipeline.schema.model import (
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
-from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, moves, values
-from pipeline.sources.mysql.column import MySqlColumn, columns
-from pipeline.sources.mysql.defaults import default_scalar
-from pipeline.sources.mysql.statement import DatabaseDropped, read
-from pipeline.sources.mysql.typemap import WHOLE, lake_type
-from pipeline.sources.mysql.wire_text import wire_text
+from pipeline.sources.mysql import ddl_effects as differences
+from pipeline.sources.mysql import ddl_effects as effects
+from pipeline.sources.mysql import ddl_effects as evolution
+from pipeline.sources.mysql import ddl_effects as moves
+from pipeline.sources.mysql import ddl_parser as ddl
+from pipeline.sources.mysql import types as labels
+from pipeline.sources.mysql import values
+from pipeline.sources.mysql.ddl_effects import default_scalar
+from pipeline.sources.mysql.ddl_parser import DatabaseDropped, read
+from pipeline.sources.mysql.types import WHOLE, MySqlColumn, columns, lake_type
+from pipeline.sources.mysql.values import wire_text
 
 _INTEGERS = (*WHOLE, "BIGINT")
 
@@ -61,17 +66,17 @@ class MySqlDialect:
         )
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
-        """See :mod:`pipeline.sources.mysql.ddl`."""
+        """See :mod:`pipeline.sources.mysql.ddl_parser`."""
         return ddl.renamed_from(statement, shard)
 
     def follow(
         self, told: Sequence[Told], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """See :mod:`pipeline.sources.mysql.effects`."""
+        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
         return effects.follow(told, known)
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
-        """See :mod:`pipeline.sources.mysql.moves`."""
+        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
         return moves.makes_anew(read(statement), there=there)
 
     def database_dropped(self, statement: str) -> str | None:
@@ -82,7 +87,7 @@ class MySqlDialect:
         return said.database if isinstance(said, DatabaseDropped) else None
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """See :mod:`pipeline.sources.mysql.evolution`."""
+        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
         return evolution.compare(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
@@ -95,11 +100,11 @@ class MySqlDialect:
         return replace(new, columns=tuple(kept))
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-        """See :mod:`pipeline.sources.mysql.evolution`."""
+        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
         return evolution.merge(schemas)
 
     def lake_type(self, column: Column) -> str:
-        """See :mod:`pipeline.sources.mysql.typemap`."""
+        """See :mod:`pipeline.sources.mysql.types`."""
         return lake_type(_own(column))
 
     def whole(self, column: Column) -> bool:
@@ -145,7 +150,7 @@ class MySqlDialect:
         return default_scalar(own)
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """See :mod:`pipeline.sources.mysql.differences`."""
+        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
         return differences.differences(schema, [_own(column) for column in server])
 
 

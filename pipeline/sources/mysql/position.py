@@ -1,17 +1,136 @@
-"""Where does a MySQL binary log stand?  By file and offset, and by GTIDs where both have them.
+"""Compares binary log positions and GTID sets, and decides whether a server may be read.
 
-Words of a position are ``7/1234``, then a blank and the GTID set if there is one: what was
-executed by a server, or finished by a collector.  After a fail-over a collector's last word may
-still be of the old server, whose larger offset says nothing of the new one.  Pure.
+Text of a position: `7/1234`, then a blank and the GTID set if there is one. The set is what a
+server has executed, or what a collector has finished. After a failover the last position of a
+collector may still be of the old server; its larger offset says nothing about the new one.
+
+GTID sets are compared by content, never by text: servers print one set in several ways. A
+tagged GTID (MySQL 8.3 and later) counts under a name of its own, `uuid:tag`. A MariaDB GTID
+(`0-11-5`) is one position per domain, not a set, so it is rejected; MariaDB uses file and
+offset.
+
+Reading behind a fence: the server of the fence may be read once the heartbeat after it is
+committed. With `binlog_order_commits`, everything logged before that is committed by then.
+Measured: where commits wait, a reader of the log end and then the rows misses transactions that
+are logged but not yet visible. A replica must have executed all transactions that had ended by
+that time; its position in its own log says nothing.
+
+XA: rows are logged and sent at XA PREPARE and become visible at XA COMMIT, which logs no row
+(measured on MySQL 8.0.15, Debezium 3.5). A read waits until the transactions prepared before
+the fence have ended at the server that is read.
+Cannot detect: a logged XA PREPARE that takes longer than `SETTLING` to be listed.
 """
 
+import json
+import re
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Self
 
 from pipeline.errors import FormatError
 from pipeline.model import Head, Order, Position
-from pipeline.sources.mysql import gtid
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.row_reader import ReadFence
+
+UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
+INTERVAL = re.compile(r"(\d+)(?:-(\d+))?")
+MARIADB = re.compile(r"\d+-\d+-\d+(?:,\d+-\d+-\d+)*")
+HIGHEST = 2**63 - 1
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GtidSet:
+    """Transactions by name of their origin: disjoint closed spans, ascending, as far as possible.
+
+    Build it with `parse` or `of`; both bring it into that one form, so equal sets are equal.
+    """
+
+    spans: tuple[tuple[str, tuple[Span, ...]], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``uuid:1-5:7,uuid2:tag:1``, with any white space; an empty text is the empty set.
+
+        Raises:
+            FormatError: if it is something else, such as a MariaDB position.
+        """
+        squeezed = "".join(text.split()).lower()
+        if MARIADB.fullmatch(squeezed):
+            msg = f"{squeezed} is a MariaDB position, not a GTID set; compare log positions instead"
+            raise FormatError(msg)
+        return cls.of(span for part in squeezed.split(",") if part for span in _spans(part))
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[str, Span]]) -> Self:
+        """Build the set of all these spans, which may touch and overlap."""
+        by_name = groupby(sorted(spans), key=itemgetter(0))
+        return cls(tuple((name, _merged(span for _, span in group)) for name, group in by_name))
+
+    def contains(self, other: "GtidSet") -> bool:
+        """Whether every transaction of *other* is in this set; the empty set is in every set."""
+        mine: Mapping[str, tuple[Span, ...]] = dict(self.spans)
+        return all(
+            any(low <= first and last <= high for low, high in mine.get(name, ()))
+            for name, spans in other.spans
+            for first, last in spans
+        )
+
+    def __or__(self, other: "GtidSet") -> "GtidSet":
+        """Union."""
+        both = (*self.spans, *other.spans)
+        return GtidSet.of((name, span) for name, spans in both for span in spans)
+
+    def __str__(self) -> str:
+        """MySQL's text, in one canonical form; a tag is written with its uuid each time."""
+        return ",".join(
+            f"{name}:{':'.join(_text(span) for span in spans)}" for name, spans in self.spans
+        )
+
+
+def contains(big: str, small: str) -> bool:
+    """Whether every transaction of *small* is in *big*, both as text."""
+    return GtidSet.parse(big).contains(GtidSet.parse(small))
+
+
+def _spans(part: str) -> Iterable[tuple[str, Span]]:
+    uuid, *rest = part.split(":")
+    if not UUID.fullmatch(uuid) or not rest or TAG.fullmatch(rest[-1]):
+        msg = f"not a GTID set: {part!r}; expected uuid:1-5:7"
+        raise FormatError(msg)
+    name = uuid
+    for word in rest:
+        interval = INTERVAL.fullmatch(word)
+        if interval is None and TAG.fullmatch(word):
+            name = f"{uuid}:{word}"  # it holds for the intervals up to the next tag
+            continue
+        first, last = (int(interval[1]), int(interval[2] or interval[1])) if interval else (0, 0)
+        if not 1 <= first <= last <= HIGHEST:
+            msg = f"not a GTID interval: {word!r} in {part!r}"
+            raise FormatError(msg)
+        yield name, (first, last)
+
+
+def _merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Ascending spans, joined where they touch: without that, containment would miss a span."""
+    merged: list[Span] = []
+    for first, last in spans:
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _text(span: Span) -> str:
+    return str(span[0]) if span[0] == span[1] else f"{span[0]}-{span[1]}"
+
 
 KIND = "mysql"
 
@@ -44,7 +163,7 @@ class MySqlPositions:
         (at, had), (there, has) = _read(known.words), _read(now.words)
         if there < at:
             return f"log went back from {_place(at)} to {_place(there)}"
-        if had and not gtid.contains(has, had):
+        if had and not contains(has, had):
             return "the server has forgotten transactions: its log was reset"
         return None
 
@@ -61,7 +180,7 @@ class MySqlPositions:
                 f"server {now.identity} replaced {known.identity} without GTIDs,"
                 " so it cannot show that it has the end of the old log"
             )
-        if not gtid.contains(executed(now.position), executed(known.position)):
+        if not contains(executed(now.position), executed(known.position)):
             return f"server {now.identity} has not executed all transactions of {known.identity}"
         return None
 
@@ -70,14 +189,14 @@ class MySqlPositions:
         (at, done), (there, has) = _read(said.words), _read(end.words)
         if at > there:
             return f"{_place(at)} is above the head {_place(there)} that was read after it"
-        if self.proper(said) and self.proper(end) and not gtid.contains(has, done):
+        if self.proper(said) and self.proper(end) and not contains(has, done):
             return "the server has not executed all that was acknowledged"
         return None
 
     def proper(self, position: Position) -> bool:
         """Whether it has GTIDs."""
         try:
-            return bool(gtid.GtidSet.parse(_read(position.words)[1]).spans)
+            return bool(GtidSet.parse(_read(position.words)[1]).spans)
         except FormatError:
             return False
 
@@ -85,7 +204,7 @@ class MySqlPositions:
         """Whether its GTIDs hold it; where either has none, nobody can say no."""
         executed = _read(position.words)[1]
         try:
-            return not executed or gtid.contains(executed, transaction)
+            return not executed or contains(executed, transaction)
         except FormatError:
             return True
 
@@ -106,10 +225,53 @@ def _holds(executed: str, needed: str) -> bool:
     if not executed or not needed:
         return True
     try:
-        return gtid.contains(executed, needed)
+        return contains(executed, needed)
     except FormatError:
         return True
 
 
 def _place(at: tuple[int, int]) -> str:
     return f"{at[0]}/{at[1]}"
+
+
+SETTLING = timedelta(milliseconds=200)
+SHOWN = 3
+
+
+def awaited(prepared: Set[str]) -> str:
+    """Names of XA transactions, in the words of a fence; empty without any."""
+    return json.dumps(sorted(prepared)) if prepared else ""
+
+
+def open_xa(fence: ReadFence, prepared: Set[str]) -> tuple[str, ...]:
+    """Those that the fence waits for and that are still among the *prepared*."""
+    names = json.loads(fence.awaited) if fence.awaited else []
+    return tuple(name for name in names if name in prepared)
+
+
+def told_open(names: tuple[str, ...], patience: timedelta) -> str:
+    """What keeps a read waiting, and how to end it."""
+    several = f"{len(names)} XA transaction{'s' if len(names) > 1 else ''}"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (
+        f"{several} prepared before the read remained open for {patience}:"
+        f" {'; '.join(names[:SHOWN])}{more}; end them with XA COMMIT or XA ROLLBACK"
+    )
+
+
+def lacking(fence: ReadFence, server: Head) -> str | None:
+    """What *server* lacks of what the fence needs; None if nothing."""
+    if server.identity == fence.head.identity:
+        return None
+    needed, has = executed(fence.needed), executed(server.position)
+    try:
+        shown = bool(needed) and contains(has, needed)
+    except FormatError:
+        shown = False
+    if shown:
+        return None
+    if not needed:
+        return (
+            f"it is {server.identity}, not {fence.head.identity}, and nothing tells how far it is"
+        )
+    return f"of {needed} it has executed {has or 'nothing'}"

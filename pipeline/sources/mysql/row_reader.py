@@ -1,45 +1,142 @@
-"""How are a MySQL server's rows read from behind a fence, without harm?
+"""Reads the rows of a MySQL server behind a fence, along the key and without locks.
 
-Each SELECT is one consistent read of its own, along the key, within `Limits`; nothing is locked.
-What is read may be a replica's: then it waits until that has executed what the fence needs.
+Each SELECT is one consistent read of its own, within the limits. If a replica is read, the read
+waits until the replica has executed what the fence needs.
+
+The server compares by its own collations, so a key is sent as a text and returned as a value
+with the same meaning there. A bound that names only the first columns of a key covers all keys
+that begin with them. ENUM, SET and BIT are ordered by their numbers. Rows cannot be read along
+a key column of type FLOAT, DOUBLE, JSON or geometry.
+
+The columns are those at the time of the read. The caller must account for statements between
+two reads.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import ClassVar, cast
 
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, ProofError
-from pipeline.formats.canal.column_types import column
+from pipeline.formats.canal_types import column
 from pipeline.model import Shard, ShardId
 from pipeline.schema.model import Notation, TableTold
 from pipeline.settings import SourceSettings
-from pipeline.sources.asked_keys import steps
-from pipeline.sources.keyed_rows import Found, KeyedTable
-from pipeline.sources.limits import Limits, limits_of
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.fence import SETTLING, awaited, lacking, open_xa, told_open
-from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
-from pipeline.sources.mysql.plain_values import plain_rows
-from pipeline.sources.mysql.position import executed
-from pipeline.sources.mysql.server_texts import server_texts
+from pipeline.sources.condition import SqlCondition, Value
+from pipeline.sources.mysql.position import SETTLING, awaited, executed, lacking, open_xa, told_open
+from pipeline.sources.mysql.row_encoding import one_of, plain_rows, server_texts
 from pipeline.sources.mysql.session import quoted
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.mysql.wire_text import images, wire_texts
+from pipeline.sources.mysql.types import BYTES, GEOMETRIES, WHOLE, MySqlColumn
+from pipeline.sources.mysql.values import Raw, images, wire_texts
 from pipeline.sources.row_reader import (
     ROWS,
+    Found,
+    KeyedTable,
     KeyTexts,
     ReadFence,
     RowReader,
     RowsAsked,
     RowsRead,
+    keys_of,
     refuse_lagging,
     replica_of,
+    require_columns,
+    rows_of,
+    steps,
 )
-from pipeline.sources.wire_texts import keys_of, rows_of
+from pipeline.sources.source import Limits, limits_of
+
+INTEGERS = (*WHOLE, "BIGINT")
+COUNTED = ("ENUM", "SET", "BIT")
+NUMBERED = (*INTEGERS, "YEAR", *COUNTED)
+UNORDERED = ("FLOAT", "DOUBLE", "JSON", *GEOMETRIES)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The columns of a key, in its order, and how the server is asked about them."""
+
+    columns: tuple[MySqlColumn, ...]
+
+    @classmethod
+    def of(cls, shard: str, columns: Sequence[MySqlColumn], key: Sequence[str]) -> "KeyColumns":
+        """Those of *key* among the shard's.
+
+        Raises:
+            ConfigError: there is no key to read by; says of which shard, and why.
+        """
+        by_name = {column.name: column for column in columns}
+        require_columns(shard, key, by_name)
+        for name in key:
+            if by_name[name].kind in UNORDERED:
+                msg = (
+                    f"{shard}: key column {name} is a {by_name[name]}, by which nobody can read on"
+                )
+                raise ConfigError(msg)
+        return cls(tuple(by_name[name] for name in key))
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What the server orders by, and is asked for, one for each column."""
+        return tuple(_asked(column) for column in self.columns)
+
+    @property
+    def order(self) -> str:
+        """What stands behind ORDER BY."""
+        return ", ".join(self.wanted)
+
+    def texts(self, row: Sequence[Raw]) -> KeyTexts:
+        """A row's values of ``wanted`` as texts."""
+        return tuple(value.hex() if isinstance(value, bytes) else str(value) for value in row)
+
+    def above(self, key: KeyTexts) -> SqlCondition:
+        """Rows after all that begin with *key*."""
+        return self._beyond(key, ">", ">")
+
+    def up_to(self, key: KeyTexts) -> SqlCondition:
+        """Rows not above those that begin with *key*."""
+        return self._beyond(key, "<", "<=")
+
+    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+        """Rows under one of *keys*, each the JSON array of their texts in the log."""
+        return one_of(shard, self.columns, keys)
+
+    def _beyond(self, key: KeyTexts, sign: str, last: str) -> SqlCondition:
+        """One alternative for each column, and for indexes a condition on the first alone."""
+        values = self._values(key)
+        asked = self.wanted[: len(values)]
+        parts, arguments = [], list[Value]()
+        for at, name in enumerate(asked):
+            equal = [f"{before} = %s" for before in asked[:at]]
+            ends = last if at == len(asked) - 1 else sign
+            parts.append(" AND ".join([*equal, f"{name} {ends} %s"]))
+            arguments += values[: at + 1]
+        if len(parts) == 1:
+            return parts[0], tuple(arguments)
+        bound = f"{asked[0]} {sign}= %s"
+        return f"{bound} AND ({' OR '.join(f'({p})' for p in parts)})", (values[0], *arguments)
+
+    def _values(self, key: KeyTexts) -> list[Value]:
+        return [_value(column, text) for column, text in zip(self.columns, key, strict=False)]
+
+
+def _asked(column: MySqlColumn) -> str:
+    name = f"`{column.name.replace('`', '``').replace('%', '%%')}`"
+    return f"{name} + 0" if column.kind in COUNTED else name
+
+
+def _value(column: MySqlColumn, text: str) -> Value:
+    if column.kind in NUMBERED:
+        return int(text)
+    if column.kind == "DECIMAL":
+        return Decimal(text)
+    return bytes.fromhex(text) if column.kind in BYTES else text
+
 
 POLL = timedelta(milliseconds=100)
 

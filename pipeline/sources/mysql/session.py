@@ -1,16 +1,26 @@
-"""How is a source asked without harming it?  One pinned connection, one statement at a time.
+"""Runs statements on one pinned MySQL connection, one at a time, within the limits.
 
-Each SELECT has a time limit that the server enforces, each answer one that we enforce, and nothing
-is asked while too many threads run there.  A connection that failed is dropped, never reused: its
-next use dials again, so no answer can belong to an earlier question.
+The server enforces a time limit on each SELECT, and the client on each answer. Counts, sums and
+row reads are refused while too many threads run on the server. A failed connection is dropped
+and never reused: the next use connects again, so no answer can belong to an earlier statement.
+
+Result rows are parsed by column, not by value. A packet is 3 bytes of length, 1 byte of
+sequence and the payload. The payload of a row is its values, each preceded by its length (MySQL
+manual, "Protocol::ResultsetRow", "Protocol::LengthEncodedInteger"). All packets of one answer
+are held in memory.
+
+The heartbeat table has one row per source and is created once.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pymysql
 from pymysql.cursors import DictCursor, SSCursor
@@ -18,9 +28,113 @@ from pymysql.err import raise_mysql_exception
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
-from pipeline.sources.limits import Limits
-from pipeline.sources.mysql.text_rows import TextRows
+from pipeline.sources.source import Limits
 from pipeline.tls import client_context
+
+Places = npt.NDArray[np.int64]
+HEAD = 4  # bytes before a payload
+LONGEST = 2**24 - 1  # bytes of a payload; one of so many goes on in the next packet
+ENDS, ERROR = 0xFE, 0xFF  # how the payload of the last packet begins
+BRIEF = 9  # bytes that no last packet has, and every row that begins so
+NULL = 0xFB
+WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # first byte of a length -> how many bytes of it follow
+_length = Struct("<I").unpack_from
+
+
+@dataclass(eq=False)
+class TextRows:
+    """All packets of an answer's rows, as they come.
+
+    ``ended`` once the last packet was there; ``error`` is its payload where that tells of one.
+    """
+
+    ended: bool = False
+    error: bytes = b""
+    _bytes: bytearray = field(default_factory=bytearray, repr=False)
+    _starts: list[int] = field(default_factory=list, repr=False)
+    _at: int = 0
+    _goes_on: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that have come."""
+        return len(self._bytes)
+
+    def take(self, data: bytes) -> None:
+        """Take what was received next, however it was cut."""
+        held, at, add = self._bytes, self._at, self._starts.append
+        held += data
+        there = len(held)
+        while at + HEAD < there and not self.ended:
+            length = _length(held, at)[0] & LONGEST
+            if at + HEAD + length > there:
+                break
+            if self._goes_on:  # the row's own bytes, without a head between them
+                del held[at : at + HEAD]
+                at, there = at - HEAD, there - HEAD
+            elif held[at + HEAD] >= ENDS and self._is_last(at + HEAD, length):
+                break
+            else:
+                add(at + HEAD)
+            at += HEAD + length
+            self._goes_on = length == LONGEST
+        self._at = at
+
+    def columns(self, texts: Sequence[bool]) -> pa.RecordBatch:
+        """The rows, columns named by their places: strings where *texts* says so, else binary.
+
+        Raises:
+            pa.ArrowInvalid: what should be a text is no UTF-8.
+        """
+        count, width = len(self._starts), len(texts)
+        bounds = np.zeros((count, width, 2), np.int64)
+        at, nulls = np.array(self._starts, np.int64), list[npt.NDArray[np.bool_]]()
+        data = np.frombuffer(self._bytes, np.uint8)
+        for number in range(width):
+            starts, lengths, null = _values(data, at)
+            at = starts + lengths
+            bounds[:, number, 0], bounds[:, number, 1] = starts, at
+            nulls.append(null)
+        whole = _between(self._bytes, bounds.ravel())
+        first = np.arange(count, dtype=np.int32) * 2 * width
+        found = [
+            whole.take(pa.array(first + 2 * number, mask=nulls[number])).cast(
+                pa.string() if is_text else pa.binary()
+            )
+            for number, is_text in enumerate(texts)
+        ]
+        return pa.RecordBatch.from_arrays(found, names=[str(number) for number in range(width)])
+
+    def _is_last(self, start: int, length: int) -> bool:
+        failed = self._bytes[start] == ERROR
+        if failed:
+            self.error = bytes(self._bytes[start : start + length])
+        self.ended = failed or length < BRIEF
+        return self.ended
+
+
+def _values(
+    data: npt.NDArray[np.uint8], at: Places
+) -> tuple[Places, Places, npt.NDArray[np.bool_]]:
+    """Where the values stand whose lengths stand *at*, how long they are, and which are NULL."""
+    first = data[at]
+    lengths, starts, null = first.astype(np.int64), at + 1, first == NULL
+    lengths[null] = 0
+    for kind, width in WIDTHS.items():
+        rows = np.flatnonzero(first == kind)
+        if len(rows):
+            parts = [data[starts[rows] + i].astype(np.int64) << (8 * i) for i in range(width)]
+            lengths[rows] = np.sum(parts, axis=0)
+            starts[rows] += width
+    return starts, lengths, null
+
+
+def _between(data: bytearray, bounds: Places) -> pa.BinaryArray:
+    """Every stretch of *data* between two of *bounds*, values and what is between them."""
+    ends = np.append(bounds, bounds[-1:] if len(bounds) else 0).astype(np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(bounds), buffers)
+
 
 Row = Mapping[str, Any]
 Ask = Callable[..., list[Row]]
@@ -248,3 +362,34 @@ def quoted(name: str) -> str:
 
 def _mariadb(connection: Any) -> bool:
     return "mariadb" in str(connection.get_server_info()).lower()
+
+
+def prepare(ask: Ask, heartbeat: str, source: str) -> None:
+    """Create the table *heartbeat*, ``database.table``, unless it is there.
+
+    Raises:
+        ConfigError: if that is forbidden; it names the statements somebody else must run.
+    """
+    database, _, table = heartbeat.partition(".")
+    if ask(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+        *(database, table),
+    ):
+        return
+    statements = creation(heartbeat)
+    try:
+        for statement in statements:
+            ask(statement)
+    except ConfigError as error:
+        msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
+        raise ConfigError(msg) from error
+
+
+def creation(heartbeat: str) -> tuple[str, str]:
+    """Statements that create the table *heartbeat*, ``database.table``, where it is not there."""
+    database, _, table = heartbeat.partition(".")
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {quoted(database)}",
+        f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)}"
+        " (source VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, at DATETIME(6) NOT NULL)",
+    )

@@ -1,8 +1,11 @@
-"""What does a MySQL (or MariaDB) server hold now, and where does its log stand?
+"""Queries a MySQL or MariaDB server for its contents, its log head and heartbeats.
 
-Maxima and counts are asked of indexes, in one snapshot, within `Limits`.  Build one source for the
-heartbeat and another for the probes: calls of one source wait for each other, by design.
-Cannot see: what a session wrote with ``sql_log_bin=0`` is in the rows but in no log.
+Counts and sums of one call come from one snapshot, within the limits of the source. The
+estimate of the optimizer is checked before any row is counted. Calls of one source wait for
+each other, so build one source for the heartbeat and another for the probes.
+
+A row whose DATE or DATETIME has a day or month of 0 is in no time range: no mirror has it.
+Cannot detect: rows written with `sql_log_bin=0`, which are in the table but in no log.
 """
 
 import re
@@ -13,29 +16,80 @@ from typing import ClassVar, cast
 
 import pyarrow as pa
 
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, tally
+from pipeline.aggregates import (
+    DIGITS,
+    Moment,
+    SpanTally,
+    TalliedField,
+    TalliedKinds,
+    TimeSpan,
+    tally,
+)
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
 from pipeline.model import Capture, Head, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
-from pipeline.sources.heartbeat import naming_heartbeat
-from pipeline.sources.limits import Limits
-from pipeline.sources.mysql.column import MySqlColumn, described
-from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.examination import findings
-from pipeline.sources.mysql.heartbeat import prepare
+from pipeline.sources.mysql.doctor import ASKED, findings, hazards
+from pipeline.sources.mysql.facts import description, existing, log_facts, server_facts, shard_facts
 from pipeline.sources.mysql.position import POSITIONS, binlog_position
-from pipeline.sources.mysql.server_facts import existing, log_facts, server_facts
-from pipeline.sources.mysql.server_findings import ASKED, hazards
-from pipeline.sources.mysql.session import DeniedListError, Row, Session, quoted
-from pipeline.sources.mysql.shard_facts import shard_facts
-from pipeline.sources.mysql.tallies import argument, statement
+from pipeline.sources.mysql.session import DeniedListError, Row, Session, prepare, quoted
+from pipeline.sources.mysql.types import MySqlColumn, described
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.row_reader import replica_of
-from pipeline.sources.scope import ExaminationScope
-from pipeline.sources.source import Beat, Source, SourceDescription
+from pipeline.sources.source import (
+    Beat,
+    ExaminationScope,
+    Limits,
+    Source,
+    SourceDescription,
+    naming_heartbeat,
+)
+
+KINDS = TalliedKinds(
+    times=frozenset({"DATE", "DATETIME", "TIMESTAMP"}),
+    numbers=frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "YEAR"}),
+    texts=frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM"}),
+)
+DATED = frozenset({"DATE", "DATETIME"})
+
+
+def statement(
+    columns: Sequence[MySqlColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
+) -> str:
+    """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
+
+    Raises:
+        ProofError: there is no such column, or it is of another kind.
+    """
+    known = KINDS.known(columns, shard, column, fields)
+    sums = ""
+    for number, one in enumerate(fields):
+        value = _quoted(one.name)
+        if one.text:
+            md5 = f"MD5(CONVERT({value} USING utf8mb4))"
+            value = f"CAST(CONV(LEFT({md5}, {DIGITS}), 16, 10) AS UNSIGNED)"
+        sums += f", SUM({value}) AS s{number}"
+    table = f"{_quoted(shard.database)}.{_quoted(shard.relation)}"
+    time = _quoted(column)
+    where = f"{time} >= %s AND {time} < %s"
+    if known[column].kind in DATED:  # 2026-03-00 lies between two days, and is none in any mirror
+        where += f" AND DAYOFMONTH({time}) > 0 AND MONTH({time}) > 0"
+    return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {where}"  # noqa: S608
+
+
+def argument(moment: Moment) -> Moment:
+    """As the session compares it: in UTC, without saying so."""
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    return moment
+
+
+def _quoted(name: str) -> str:
+    """As `quoted` of a session, with what its placeholders are made of twice."""
+    return f"`{name.replace('`', '``')}`".replace("%", "%%")
+
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]

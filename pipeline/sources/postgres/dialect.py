@@ -1,7 +1,15 @@
-"""What does Postgres say of columns?  Its log shows no statement: all is told by its rows.
+"""Implements the Postgres dialect: all schema information comes from rows, not statements.
 
-What is not shown: a DROP, a RENAME, and a table made anew.  A renamed table looks like a new one
-and an old one that stands still; a renamed column like one that went and another that came.  Pure.
+Cannot detect: a DROP, a RENAME, or a table that was created again. A renamed table looks like a
+new table and an idle one. A renamed column looks like a dropped column and an added one.
+
+* Evolution: a mirror follows an added nullable column without a default, and a wider type. A
+  default may have been set after the column was added, so it is not known to be in old rows.
+  Such a column is a hold until an operator decides.
+* Differences: the columns of the rows are compared with those of the server.
+
+Cannot detect: a computed default of a nullable column, which rows do not report. The catalog
+does (`SourceDescription.filled`), and the table is not READY until it has a new base.
 """
 
 import re
@@ -21,14 +29,131 @@ from pipeline.schema.model import (
     Incompatible,
     Keep,
     KnownTables,
+    MergeRules,
     TableSchema,
     Told,
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
-from pipeline.sources.postgres import differences, evolution, values
-from pipeline.sources.postgres.column import PostgresColumn, sized
-from pipeline.sources.postgres.typemap import WHOLE, lake_type
+from pipeline.sources.postgres import types as values
+from pipeline.sources.postgres.types import (
+    KNOWN,
+    WHOLE,
+    PostgresColumn,
+    columns,
+    is_decimal,
+    lake_type,
+    sized,
+)
+
+
+def differences(schema: TableSchema, server: Sequence[PostgresColumn]) -> tuple[str, ...]:
+    """What the server's own description says otherwise; empty if they agree.
+
+    What changes no value is no difference: NOT NULL, the order of columns (rows tell names), what
+    a type that Sluice does not know is made of.
+
+    *server*: the table's columns as it describes them.
+    """
+    there = {column.name: column for column in server}
+    here = {column.name: column for column in columns(schema)}
+    missing = [
+        f"{name}: the server has it, no row has told it yet" for name in there if name not in here
+    ]
+    found = [
+        f"{name}: {why}"
+        for name, column in here.items()
+        if (why := _difference(column, there.get(name)))
+    ]
+    return (*found, *missing)
+
+
+def _difference(column: PostgresColumn, there: PostgresColumn | None) -> str | None:
+    if there is None:
+        return "rows have it, the server does not"
+    known = column.kind in KNOWN and there.kind in KNOWN
+    if known and column.shape != there.shape:
+        return f"rows say {column}, the server {there}"
+    return None
+
+
+INTEGERS = ("INT2", "INT4", "INT8")
+
+
+def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+    """Say what changed from *old* to *new*; the first obstacle if there is one."""
+    here = {column.name: column for column in columns(old)}
+    names = {column.name for column in new.columns}
+    again = f"take a new base of {new.shard}, and rebuild its mirror"
+    added = tuple(column for column in columns(new) if column.name not in here)
+    gone = next((column for column in columns(old) if column.name not in names), None)
+    if gone is not None:
+        return Incompatible(_lost(gone, added), again)
+    if old.key != new.key:
+        why = f"the key changed from {_list(old.key)} to {_list(new.key)}"
+        return Incompatible(why, f"give it the key ({_list(old.key)}) again, or {again}")
+    for after in columns(new):
+        before = here.get(after.name)
+        if before is not None and not wider(before, after):
+            why = f"column {after.name} changed from {before} to {after}"
+            return Incompatible(why, f"undo it: {_retyped(new.shard, before)}; or {again}")
+        if before is None and (why_not := _unknown_fill(after)) is not None:
+            return Incompatible(why_not, again)
+    return Compatible(added)
+
+
+def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+    """One schema that rows of every shard fit into; see :class:`MergeRules`."""
+    return _MERGING.merge(schemas)
+
+
+def wider(old: PostgresColumn, new: PostgresColumn) -> bool:
+    """Whether every value of *old* means the same in *new*; true for equal types too."""
+    if old.shape == new.shape:
+        return True
+    if old.kind in INTEGERS and new.kind in INTEGERS:
+        return INTEGERS.index(new.kind) > INTEGERS.index(old.kind)
+    if old.kind in ("VARCHAR", "TEXT") and new.kind in ("VARCHAR", "TEXT"):
+        return new.length is None or (old.length is not None and new.length >= old.length)
+    if old.kind == new.kind == "NUMERIC" and is_decimal(old) and is_decimal(new):
+        return old.fraction == new.fraction and (new.digits or 0) >= (old.digits or 0)
+    return False
+
+
+def _lost(gone: PostgresColumn, added: Sequence[PostgresColumn]) -> str:
+    twin = next((c for c in added if c.position == gone.position and c.shape == gone.shape), None)
+    if twin is not None:
+        return f"column {gone.name} is gone, and {twin.name} stands in its place"
+    return f"column {gone.name} is gone"
+
+
+def _unknown_fill(column: PostgresColumn) -> str | None:
+    """Why nobody knows what old rows hold in an added column; None if it is known."""
+    if column.nullable and not column.has_default:
+        return None
+    held = "has a default" if column.has_default else "may not be NULL"
+    return f"column {column.name} was added and {held}: rows do not tell what the older ones hold"
+
+
+def _quoted(shard: str) -> str:
+    own = ShardId.read(shard)
+    return f'"{own.database}"."{own.relation}"'
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names) or "none"
+
+
+def _loosened(column: PostgresColumn) -> PostgresColumn:
+    return replace(column, nullable=True)
+
+
+def _retyped(shard: str, column: PostgresColumn) -> str:
+    return f'ALTER TABLE {_quoted(shard)} ALTER COLUMN "{column.name}" TYPE {column}'
+
+
+_MERGING = MergeRules(columns, wider, _unknown_fill, _loosened, _list, _retyped)
+
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -78,19 +203,19 @@ class PostgresDialect:
         return None
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """See :mod:`pipeline.sources.postgres.evolution`."""
-        return evolution.compare(old, new)
+        """See :mod:`pipeline.sources.postgres.dialect`."""
+        return compare(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
         """Each schema tells all."""
         return new
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-        """See :mod:`pipeline.sources.postgres.evolution`."""
-        return evolution.merge(schemas)
+        """See :mod:`pipeline.sources.postgres.dialect`."""
+        return merge(schemas)
 
     def lake_type(self, column: Column) -> str:
-        """See :mod:`pipeline.sources.postgres.typemap`."""
+        """See :mod:`pipeline.sources.postgres.types`."""
         return lake_type(_own(column))
 
     def whole(self, column: Column) -> bool:
@@ -112,15 +237,15 @@ class PostgresDialect:
         return True
 
     def sent(self, column: Column) -> SentAs:
-        """See :mod:`pipeline.sources.postgres.values`."""
+        """See :mod:`pipeline.sources.postgres.types`."""
         return values.sent(_own(column))
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
-        """See :mod:`pipeline.sources.postgres.values`."""
+        """See :mod:`pipeline.sources.postgres.types`."""
         return values.values(_own(column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """See :mod:`pipeline.sources.postgres.values`."""
+        """See :mod:`pipeline.sources.postgres.types`."""
         return values.altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
@@ -128,8 +253,8 @@ class PostgresDialect:
         return pa.scalar(None, arrow_type(_own(column)))
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """See :mod:`pipeline.sources.postgres.differences`."""
-        return differences.differences(schema, [_own(column) for column in server])
+        """See :mod:`pipeline.sources.postgres.dialect`."""
+        return differences(schema, [_own(column) for column in server])
 
 
 def _own(column: Column) -> PostgresColumn:

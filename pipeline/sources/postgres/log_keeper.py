@@ -1,12 +1,13 @@
-"""Is the slot of this name the one that was seen before, or was it made anew between two looks?
+"""Tells a replication slot from one of the same name that was created between two checks.
 
-The catalogue knows a slot by its name alone, so it is known again by what no new one can have.  A
-slot that is made keeps nothing below where the log ends then: one that keeps log from below the end
-that the log had at the look before was there at that look.  So was one that the same process reads,
-for it cannot be dropped meanwhile.  And a new one has decoded neither as many transactions as the
-old one had, nor more than were begun since.  Where a server took the place of another and its slot
-begins above all that was seen of that one, nobody can tell: it may have been made there.
-Cannot see: a slot made anew while its server crashed, or while somebody reset the counts.  Pure.
+The catalog identifies a slot by name only. A slot is the same if it retains log from below the
+log end of the previous check. A new slot retains nothing below its start. It is also the same
+if the same process reads it, because it cannot be dropped meanwhile. A new slot has decoded
+neither as many transactions as the old one, nor more than have begun since. If another server
+took over and the slot begins above all that was seen before, it may be new, and the check says
+so.
+Cannot detect: a slot that was created again while its server crashed or while its statistics
+were reset.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 import msgspec
 
 from pipeline.model import LogKeeper
-from pipeline.sources.log_keeper import LogKeeperRules
 from pipeline.sources.postgres.position import KIND, log_position, lsn
+from pipeline.sources.source import LogKeeperRules
 
 
 @dataclass(frozen=True, slots=True)

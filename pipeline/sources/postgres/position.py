@@ -1,17 +1,29 @@
-"""Where does the log of a Postgres server stand?  At one number, the LSN, that never goes back.
+"""Compares log sequence numbers, and decides when rows may be read behind a fence.
 
-Words of a position are the LSN as Postgres writes it, ``16/B374D848``.  Of a server it is the end
-of its log; of a collector the end of the last commit it has handed over, with all before it.  LSNs
-go on across a promotion, so they do not tell servers apart: the identity of the `Head` does.  Pure.
+Text of a position: the LSN as Postgres writes it, `16/B374D848`. For a server it is the end of
+its log. For a collector it is the end of the last commit that it has delivered, with all before
+it. LSNs continue after a promotion, so they do not identify a server; the identity of the head
+does.
+
+Reading behind a fence: a commit is in the log, and is sent, before other sessions see its rows.
+If it waits for a standby, that can take long. So all transactions that had begun to write when
+the heartbeat after the fence was committed must have ended: those below a number that is
+assigned then. What begins later is above the heartbeat in the log, and so above the fence.
+
+Measured: `pg_snapshot_xmax`, taken with the fence, is not such a number. A transaction that
+begins after it, and is logged before the heartbeat but not yet visible, has a higher number.
+The order of a change begins with the commit before it, which may be below the fence.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline.errors import FormatError
+from pipeline.errors import FormatError, ProofError
 from pipeline.model import Head, Order, Position
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.postgres.session import Ask, Row
 
 KIND = "postgres"
 _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)
@@ -102,3 +114,43 @@ def _database(identity: str) -> tuple[str, str]:
 @lru_cache(maxsize=4096)  # the same fences are asked about for every table
 def _read(words: str) -> int:
     return lsn(words)
+
+
+# A transaction of its own, that writes nothing: it costs a number.
+NUMBER = "SELECT pg_current_xact_id()::text AS number"
+BEGUN = (
+    "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS oldest,"
+    " pg_current_wal_flush_lsn()::text AS lsn"
+)
+# Who writes, and for how long.  The locks are shown to everybody, times only to who may see them.
+WRITERS = """\
+SELECT l.pid, a.datname::text AS database, a.usename::text AS who, p.gid::text AS prepared,
+    (extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)))::int AS seconds
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
+WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+    AND l.pid IS DISTINCT FROM pg_backend_pid()
+ORDER BY age(l.transactionid) DESC LIMIT 3
+"""
+
+
+def ended(ask: Ask, number: int) -> str | None:
+    """Whether all transactions up to *number* have: the place in the log by then, None if not."""
+    (row,) = ask(BEGUN)
+    return str(row["lsn"]) if int(row["oldest"]) > number else None
+
+
+def awaited(where: str, patience: object, writers: Sequence[Row]) -> ProofError:
+    """What to tell of a fence that was waited for in vain: who is still at it."""
+    found = "; ".join(map(_told, writers)) or "one that has just ended"
+    return ProofError(
+        f"{where}: transactions that began before the read are open after {patience}: {found};"
+        " it goes on once they have ended"
+    )
+
+
+def _told(row: Row) -> str:
+    since = "" if row["seconds"] is None else f", open for {row['seconds']} s"
+    if row["prepared"] is not None:
+        return f"prepared transaction {row['prepared']!r}{since}"
+    return f"pid {row['pid']} of {row['who']} in {row['database']}{since}"

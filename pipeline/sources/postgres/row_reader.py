@@ -1,46 +1,176 @@
-"""How are a Postgres's rows read from behind a fence, without harm?
+"""Reads the rows of a Postgres database behind a fence, along the key and without locks.
 
-Each SELECT is one snapshot of its own, along the key, within `Limits`; nothing is locked.  What is
-read may be a standby's: then it waits until that has replayed all that the fence needs.
-Cannot see: rows that an index on the standby misses, as where its C library sorts otherwise.
+Each SELECT is one snapshot of its own, within the limits. If a standby is read, the read waits
+until the standby has replayed what the fence needs.
+Cannot detect: rows that an index on the standby misses, for example if its C library sorts
+differently.
+
+Key columns are compared as one row value, so the index is used. Server and index order by the
+collation of the column. A key is returned as a text and sent back as a value of the column's
+type, so bounds use the same order. A bound that names only the first columns of a key covers
+all keys that begin with them. A type of an extension has an order that the search path does not
+find; it is ordered by its text, byte by byte, without an index.
+
+`describe` raises ProofError unless the publication sends new writes to the table.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
 
-from pipeline.errors import ProofError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Head, Position, Shard, ShardId
 from pipeline.schema.model import Notation, TableSchema, TableTold
 from pipeline.settings import SourceSettings
-from pipeline.sources.asked_keys import steps
-from pipeline.sources.keyed_rows import Found, KeyedTable
-from pipeline.sources.limits import Limits, limits_of
-from pipeline.sources.postgres.fence import NUMBER, WRITERS, awaited, ended
-from pipeline.sources.postgres.keyset import ReadKey
-from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
-from pipeline.sources.postgres.publishing import PUBLISHED, unsent_by
-from pipeline.sources.postgres.read_columns import TYPED, ReadColumn, read_columns, told_by
-from pipeline.sources.postgres.replication import replication
-from pipeline.sources.postgres.session import quoted
+from pipeline.sources.condition import SqlCondition
+from pipeline.sources.postgres.facts import (
+    keyless,
+    publication_facts,
+    sent_elsewhere,
+    shard_facts,
+    unsent,
+)
+from pipeline.sources.postgres.position import (
+    NUMBER,
+    POSITIONS,
+    WRITERS,
+    awaited,
+    ended,
+    log_position,
+    lsn,
+)
+from pipeline.sources.postgres.row_encoding import (
+    TYPED,
+    ReadColumn,
+    images,
+    one_of,
+    read_columns,
+    told_by,
+    wire_texts,
+)
+from pipeline.sources.postgres.session import quoted, replication
 from pipeline.sources.postgres.source import PostgresSource
-from pipeline.sources.postgres.typemap import WHOLE
-from pipeline.sources.postgres.wire_text import images, wire_texts
+from pipeline.sources.postgres.types import WHOLE
 from pipeline.sources.row_reader import (
     ROWS,
+    Found,
+    KeyedTable,
     KeyTexts,
     ReadFence,
     RowReader,
     RowsAsked,
     RowsRead,
+    keys_of,
     refuse_lagging,
     replica_of,
+    require_columns,
+    steps,
 )
-from pipeline.sources.wire_texts import keys_of
+from pipeline.sources.source import Limits, limits_of
+
+UNORDERED = (
+    "FLOAT4",
+    "FLOAT8",
+    "JSON",
+    "XML",
+    "POINT",
+    "BOX",
+    "LINE",
+    "LSEG",
+    "PATH",
+    "POLYGON",
+    "CIRCLE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKey:
+    """The columns of a key, in its order, and how the server is asked about them."""
+
+    columns: tuple[ReadColumn, ...]
+
+    @classmethod
+    def of(cls, shard: str, columns: Sequence[ReadColumn], key: Sequence[str]) -> "ReadKey":
+        """Those of *key* among the shard's.
+
+        Raises:
+            ConfigError: there is no key to read by; says of which shard, and why.
+        """
+        by_name = {one.name: one for one in columns}
+        require_columns(shard, key, by_name)
+        for name in key:
+            if by_name[name].column.kind in UNORDERED:
+                told = by_name[name].column
+                raise ConfigError(
+                    f"{shard}: key column {name} is a {told}, by which nobody reads on"
+                )
+            if by_name[name].column.nullable:
+                msg = f"{shard}: key column {name} may be NULL, and such rows follow no key"
+                raise ConfigError(f"{msg}; ALTER TABLE ... ALTER COLUMN ... SET NOT NULL")
+        return cls(tuple(by_name[name] for name in key))
+
+    @property
+    def order(self) -> str:
+        """What stands behind ORDER BY."""
+        return ", ".join(map(_asked, self.columns))
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What is asked for to get a row's key: the values as they are."""
+        return tuple(quoted(one.name) for one in self.columns)
+
+    def texts(self, row: Sequence[str | None]) -> KeyTexts:
+        """A row's values of ``wanted``; none is NULL."""
+        return tuple(value or "" for value in row)
+
+    def above(self, key: KeyTexts) -> SqlCondition:
+        """Rows after all that begin with *key*."""
+        return self._compared(">", key)
+
+    def up_to(self, key: KeyTexts) -> SqlCondition:
+        """Rows not above those that begin with *key*."""
+        return self._compared("<=", key)
+
+    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+        """Rows under one of *keys*, each the JSON array of their texts in the log."""
+        return one_of(shard, self.columns, keys)
+
+    def _compared(self, sign: str, key: KeyTexts) -> SqlCondition:
+        asked = ", ".join(_asked(one) for one in self.columns[: len(key)])
+        return f"({asked}) {sign} ({', '.join(['%s'] * len(key))})", key
+
+
+def _asked(one: ReadColumn) -> str:
+    return quoted(one.name) if one.ordered else f'{quoted(one.name)}::text COLLATE "C"'
+
+
+PUBLISHED = (
+    "SELECT to_jsonb(p)->'attnames' AS sent FROM pg_publication_tables p"
+    " WHERE p.pubname = %s AND p.schemaname = %s AND p.tablename = %s"
+)
+
+
+def unsent_by(source: PostgresSource, shard: Shard) -> str | None:
+    """Why rows of *shard* that are written now are not all sent; None if they are."""
+    session, name = source.session, source.publication
+    asked = partial(_is, ShardId.parse(shard.name))
+    if elsewhere := sent_elsewhere(session, name, asked):
+        return elsewhere[shard.name]
+    found = shard_facts(session, source.name, name, asked)
+    if not found:
+        return "there is no such table"
+    publication = publication_facts(session, name)
+    return unsent(found[0], publication, name) or keyless(found[0]) or None
+
+
+def _is(wanted: ShardId, name: ShardId) -> bool:
+    return name == wanted
+
 
 POLL = timedelta(milliseconds=50)
 RELATION = (

@@ -1,11 +1,17 @@
-"""How is a Postgres asked without harming it?  One pinned connection, one statement at a time.
+"""Runs statements on one pinned Postgres connection, one at a time, within the limits.
 
-Each statement has a time limit that the server enforces, each answer one that we enforce, and
-nothing is asked while too many statements run there.  A connection that failed is dropped, never
-reused: its next use dials again, so no answer can belong to an earlier question.
-Cannot see: without the role ``pg_monitor``, whether the statements of other users run.
+The server enforces a time limit on each statement, and the client on each answer. Counts, sums
+and row reads are refused while too many statements run. A failed connection is dropped and
+never reused: the next use connects again, so no answer can belong to an earlier statement.
+Cannot detect: whether statements of other users run, without the role `pg_monitor`.
+
+The heartbeat table has one row per source and is created once.
+
+The names of the database, publication and slot come from the config of the source. Its
+collector is configured with the same names.
 """
 
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +25,7 @@ from psycopg.rows import dict_row
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
-from pipeline.sources.limits import Limits
+from pipeline.sources.source import Limits
 
 Row = Mapping[str, Any]
 Ask = Callable[..., list[Row]]
@@ -216,3 +222,93 @@ def tls_arguments(its: TlsSettings, host: str) -> dict[str, Any]:
 def spelled(name: str) -> str:
     """*name* as an identifier in a statement for people, in quotes as it is."""
     return f'"{name.replace(chr(34), 2 * chr(34))}"'
+
+
+def prepare(ask: Ask, heartbeat: str, source: str) -> None:
+    """Create the table *heartbeat*, ``schema.table``, unless it is there.
+
+    Raises:
+        ConfigError: if that is forbidden; it names the statements somebody else must run.
+    """
+    schema, _, table = heartbeat.partition(".")
+    if ask(
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s",
+        *(schema, table),
+    ):
+        return
+    there = ask("SELECT 1 FROM pg_namespace WHERE nspname = %s", schema)
+    statements = creation(heartbeat)[1:] if there else creation(heartbeat)
+    try:
+        for statement in statements:
+            ask(statement.replace("%", "%%"))
+    except ConfigError as error:
+        msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
+        raise ConfigError(msg) from error
+
+
+def creation(heartbeat: str) -> tuple[str, str]:
+    """Statements that create *heartbeat*, ``schema.table``, where it is not there: schema first.
+
+    Who may not create a schema may not even say IF NOT EXISTS.  Its one row is changed all the
+    time, so its pages are left room for that.
+    """
+    return (
+        f"CREATE SCHEMA IF NOT EXISTS {spelled(heartbeat.partition('.')[0])}",
+        f"CREATE TABLE IF NOT EXISTS {named(heartbeat)} (source VARCHAR(64) PRIMARY KEY,"
+        " n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL) WITH (fillfactor = 10)",
+    )
+
+
+def named(heartbeat: str) -> str:
+    """``schema.table`` in quotes, for people."""
+    return ".".join(spelled(part) for part in heartbeat.split(".", 1))
+
+
+def addressed(heartbeat: str) -> str:
+    """The same for `PostgresSession.ask`."""
+    return ".".join(quoted(part) for part in heartbeat.split(".", 1))
+
+
+PUBLICATION = "sluice"
+LONGEST = 63  # bytes of a name; a longer one would be cut off in silence
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """A database of the server, the publication that names its tables, and the connector's slot."""
+
+    database: str
+    publication: str
+    slot: str
+
+
+def replication(settings: SourceSettings) -> Replication:
+    """The names that the *settings* of a source give in its options, or leave to us.
+
+    Raises:
+        ConfigError: no database is named, or the slot's name is none that Postgres takes.
+    """
+    told = {name: str(settings.options.get(name) or "") for name in ("database", "slot")}
+    if not told["database"]:
+        raise ConfigError("options.database: is required; one source is one database of a server")
+    publication = str(settings.options.get("publication") or PUBLICATION)
+    return named_connections(settings.name, told["database"], publication, told["slot"])
+
+
+def named_connections(source: str, database: str, publication: str, slot: str) -> Replication:
+    """The names of the *source* of that name; without a *slot* the usual one.
+
+    Raises:
+        ConfigError: the slot's name is none that Postgres takes.
+    """
+    slot = slot or usual_slot(source)
+    if not re.fullmatch(rf"[a-z0-9_]{{1,{LONGEST}}}", slot):
+        msg = f"options.slot: {slot!r} is no slot's name; write small letters, digits and _"
+        raise ConfigError(msg)
+    return Replication(database, publication, slot)
+
+
+def usual_slot(source: str) -> str:
+    """The slot of the *source* of that name, unless the config names another."""
+    return re.sub(r"[^a-z0-9_]", "_", f"sluice_{source.lower()}")[:LONGEST]

@@ -1,43 +1,107 @@
-"""What does one database of a Postgres hold now, and where does its server's log stand?
+"""Queries one Postgres database for its contents, its log head and heartbeats.
 
-Maxima and counts are asked of indexes, in one snapshot, within `Limits`.  Build one source for the
-heartbeat and another for the probes: calls of one source wait for each other, by design.
-Cannot see: what a session wrote with ``session_replication_role = replica`` is logged, but skips
-triggers; what is in an UNLOGGED table is in no log.
+Counts and sums of one call come from one snapshot, within the limits of the source. The
+estimate of the planner is checked before any row is counted. Calls of one source wait for each
+other, so build one source for the heartbeat and another for the probes.
+
+A server counts on from its predecessor after a promotion, so its identity contains the
+timeline.
+
+Cannot detect: rows of an UNLOGGED table, which are in no log; triggers skipped by a session
+with `session_replication_role = replica`, although its own writes are logged.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, tally
+from pipeline.aggregates import DIGITS, SpanTally, TalliedField, TalliedKinds, TimeSpan, tally
 from pipeline.errors import ProofError
 from pipeline.finding import Finding
 from pipeline.model import Capture, Head, Shard, ShardId
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
-from pipeline.sources.heartbeat import naming_heartbeat
-from pipeline.sources.limits import Limits
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, described
-from pipeline.sources.postgres.description import description
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.examination import findings
-from pipeline.sources.postgres.heartbeat import addressed, prepare
+from pipeline.sources.postgres.doctor import findings
+from pipeline.sources.postgres.facts import (
+    INDEXES,
+    description,
+    sent_elsewhere,
+    server_facts,
+    shard_facts,
+    shard_names,
+)
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
-from pipeline.sources.postgres.publication import PublishedTables
-from pipeline.sources.postgres.replication import PUBLICATION, Replication, named
-from pipeline.sources.postgres.server_facts import server_facts
-from pipeline.sources.postgres.session import PostgresSession, Row, quoted
-from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard_facts, shard_names
-from pipeline.sources.postgres.tallies import scanned, statement
-from pipeline.sources.postgres.watched_slot import WatchedSlot
+from pipeline.sources.postgres.session import (
+    PUBLICATION,
+    PostgresSession,
+    Replication,
+    Row,
+    addressed,
+    prepare,
+    quoted,
+)
+from pipeline.sources.postgres.session import named_connections as named
+from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
+from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
 from pipeline.sources.row_reader import replica_of
-from pipeline.sources.scope import ExaminationScope
-from pipeline.sources.source import Beat, Source, SourceDescription
+from pipeline.sources.source import (
+    Beat,
+    ExaminationScope,
+    Limits,
+    Source,
+    SourceDescription,
+    naming_heartbeat,
+)
+
+KINDS = TalliedKinds(
+    times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),
+    numbers=frozenset({"INT2", "INT4", "INT8", "OID", "NUMERIC"}),
+    texts=frozenset({"VARCHAR", "TEXT", "NAME", "ENUM", "UUID"}),
+)
+
+
+def statement(
+    columns: Sequence[PostgresColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
+) -> str:
+    """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
+
+    Raises:
+        ProofError: there is no such column, or it is of another kind.
+    """
+    known = KINDS.known(columns, shard, column, fields)
+    sums = ""
+    for number, one in enumerate(fields):
+        value = _quoted(one.name)
+        if one.text:
+            md5 = f"md5(convert_to({value}::text, 'UTF8'))"
+            value = f"('x' || left({md5}, {DIGITS}))::bit({4 * DIGITS})::bigint"
+        elif known[one.name].kind == "OID":
+            value = f"{value}::bigint"  # nobody adds up an OID
+        sums += f", sum({value}) AS s{number}"
+    own, time = ShardId.parse(shard.name), _quoted(column)
+    table = f"{_quoted(own.database)}.{_quoted(own.relation)}"
+    return f"SELECT count(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
+
+
+def scanned(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Tables, with their schemas, that *plan* (of EXPLAIN VERBOSE) reads whole to find some rows.
+
+    What such a step gives is what its condition lets through, and not what it reads.
+    """
+    if plan["Node Type"] == "Seq Scan" and "Filter" in plan:
+        yield plan["Schema"], plan["Relation Name"]
+    for step in plan.get("Plans", []):
+        yield from scanned(step)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name.replace(chr(34), 2 * chr(34)).replace("%", "%%")}"'
+
 
 # Where a promoted server ended to follow it tells until it is started again; after a crash it tells
 # the end of its recovery, and then of no receiver.

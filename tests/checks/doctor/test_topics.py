@@ -7,7 +7,7 @@ import pytest
 
 from checks.doctor.topics import topic_findings
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
-from pipeline.topics.settings import TopicFacts
+from pipeline.transports.topics import TopicFacts
 
 KEPT = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 EVER = {"cleanup.policy": "delete", "retention.ms": "9223372036854775807"}

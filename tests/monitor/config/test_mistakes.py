@@ -6,7 +6,7 @@ import pytest
 from monitor.config.file import Faults, load, parse
 from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
-from pipeline.sources.limits import limits_of
+from pipeline.sources.source import limits_of
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
 

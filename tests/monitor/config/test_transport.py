@@ -5,8 +5,8 @@ from monitor.config.file import parse
 from monitor.config.plug_ins import unbuilt
 from pipeline.build import open_transport
 from pipeline.errors import ConfigError
-from pipeline.transports.by_source import TransportsBySource
 from pipeline.transports.kafka import KafkaTransport
+from pipeline.transports.per_source import TransportsBySource
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
 

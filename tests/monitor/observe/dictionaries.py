@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard
 from pipeline.schema.model import Column
-from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.types import MySqlColumn
 
 BIG = {"id": "bigint"}
 

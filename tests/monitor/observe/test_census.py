@@ -17,7 +17,7 @@ from monitor.store.waivers import Waiver
 from pipeline.checkpoint import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
-from pipeline.sources.mysql.shard_facts import Cascade
+from pipeline.sources.mysql.facts import Cascade
 from pipeline.sources.source import SourceDescription
 from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
 from tests.pipeline.hanging import Hanging

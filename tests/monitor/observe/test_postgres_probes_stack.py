@@ -32,7 +32,7 @@ from pipeline.checkpoint import Mark
 from pipeline.lags.samples import Sample
 from pipeline.model import Fence, Shard, Table
 from pipeline.tables.lake import Lake
-from pipeline.topics.last_keys import KeyedTopics
+from pipeline.transports.topics import KeyedTopics
 from tests.pipeline.live import PATIENCE, now
 from tests.pipeline.postgres_live import PostgresPipe
 

@@ -17,7 +17,7 @@ from monitor.observe.sampler import Sampling
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.sources.source import LogBacklog
-from pipeline.topics.settings import TopicFacts
+from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
 from tests.monitor.rig import NOON, SOURCE, FakeKafka, Rig
 from tests.pipeline.hanging import Hanging

@@ -15,7 +15,7 @@ from monitor.observe.roster import Roster
 from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synced
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.collectors.collector import Collector, CollectorState
-from pipeline.collectors.mirrored import Mirrored
+from pipeline.collectors.mirrormaker import Mirrored
 from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample

@@ -14,9 +14,9 @@ from monitor.lineage import Lineage
 from monitor.web.api import application
 from pipeline.backfill_state import Preview, RereadState
 from pipeline.build import open_table_format
-from pipeline.formats.debezium.avro_message import AvroMessage
+from pipeline.formats.debezium.avro import AvroMessage
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.image import Image, LateChanges
-from pipeline.registry import SchemaRegistry
 from pipeline.settings import RegistrySettings
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake

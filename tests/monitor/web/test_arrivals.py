@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from monitor.commands import late
-from pipeline.sources.arrivals import PartitionArrivals
+from pipeline.sources.source import PartitionArrivals
 from tests.monitor.rig import NOON, Rig
 
 HOUR = "clicks/2026_03_29/05"

@@ -18,10 +18,10 @@ from pipeline.build import message_text, open_table_format
 from pipeline.checkpoint import Quarantine
 from pipeline.errors import ConfigError, SluiceError
 from pipeline.formats.dbevents_avro import DbEventsAvro
-from pipeline.formats.debezium.avro_message import AvroMessage
-from pipeline.formats.message_text import PlainText
+from pipeline.formats.debezium.avro import AvroMessage
+from pipeline.formats.format import PlainText
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.model import Account, Op
-from pipeline.registry import SchemaRegistry
 from pipeline.settings import CollectorSettings, RegistrySettings, SourceSettings
 from pipeline.tables.lake import Lake
 from tests.monitor.rig import NOON, Rig

@@ -24,7 +24,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import C, D, U, change, plain
 from tests.pipeline.hand_lake import HandLake, row

@@ -13,7 +13,7 @@ from pipeline.archive import ArchiveMarker, ArchiveRules
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.test_archived import (
     FORMATS,

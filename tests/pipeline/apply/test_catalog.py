@@ -6,7 +6,7 @@ import pytest
 from pipeline.apply.catalog import Catalog
 from pipeline.model import Op, Order, Shard
 from pipeline.settings import Router
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import NAME, HandLake, row
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message

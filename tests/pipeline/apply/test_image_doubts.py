@@ -17,7 +17,7 @@ from pipeline.invariants.range import Range, ValueBounds
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.reports import Gap, tell_gap
 from pipeline.settings import InvariantRule, PublishRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row
 from tests.pipeline.hand_lake import NAME as FULL_NAME
 

@@ -15,7 +15,7 @@ from pipeline.apply.late_changes import below_cut, late_for
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Stage
 from pipeline.settings import PublishRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row

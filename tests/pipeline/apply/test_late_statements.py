@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.model import Op, Order
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C = Op.CREATE

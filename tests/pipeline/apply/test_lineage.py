@@ -10,7 +10,7 @@ from pipeline.model import Order, Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import Router, StandardRule, TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.table_standards import Standards
 from tests.pipeline.reading import readings

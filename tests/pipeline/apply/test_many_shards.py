@@ -7,7 +7,7 @@ from pipeline.model import Order, ShardId
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import Router
-from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.types import MySqlColumn
 from tests.pipeline.reading import readings
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.model import Op, Order
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 NEW = {"shard": "db.t2", "topic": "s.db.t2"}

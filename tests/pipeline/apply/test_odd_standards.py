@@ -7,7 +7,7 @@ from pipeline.errors import HeldError
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.model import TableSchema
 from pipeline.settings import StandardRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.standard import Standard

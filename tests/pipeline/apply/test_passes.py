@@ -18,7 +18,7 @@ from pipeline.lake.store import open_store
 from pipeline.model import Account, Op, Order, Origin
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ

@@ -22,7 +22,7 @@ from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.schema.model import arrow_type
 from pipeline.settings import TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.growth import REWRITES
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 

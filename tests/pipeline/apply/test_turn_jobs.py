@@ -12,7 +12,7 @@ from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, R, S = Op.CREATE, Op.READ, Op.SETTLE

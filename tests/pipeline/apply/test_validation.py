@@ -20,7 +20,7 @@ from pipeline.invariants.unique import Unique
 from pipeline.model import Op
 from pipeline.reports import Applied, Hold
 from pipeline.settings import InvariantRule, PublishRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.test_due_images import CUT, written
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row

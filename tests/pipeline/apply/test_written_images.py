@@ -34,7 +34,7 @@ from pipeline.lake.bucket import Bucket
 from pipeline.lake.store import open_store
 from pipeline.model import Op
 from pipeline.settings import PublishRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row

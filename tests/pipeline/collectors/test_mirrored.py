@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.collectors.mirrored import Mirrored, behind_mirror
+from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.source_feed import Feed

@@ -16,12 +16,12 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import every_topic
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.collectors.mirrored import Mirrored, behind_mirror
+from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.model import Acknowledged, Fence, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
-from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import place
+from pipeline.sources.source import Heart
 from pipeline.transports.kafka import KafkaTransport
 from tests.mirror_maker import mirroring
 from tests.patience import SOON, answered

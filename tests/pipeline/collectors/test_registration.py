@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline.collectors.registration import Registration
+from pipeline.collectors.collector import Registration
 from pipeline.finding import Demand
 
 WANTED = {"pace": "1", "mode": "whole", "password": "${env:X}", "only": "shop"}

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pipeline.copies.copy import CopyStep
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.copies.copied import Copied, left_of_two
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 from tests.toy.copy import FileCopy, FileTarget

@@ -13,7 +13,7 @@ from pipeline.copies.copy import CopyStep
 from pipeline.copies.postgres import PostgresCopy, PostgresTarget
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.patience import answered
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row

@@ -8,13 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from pipeline.files.entries import LedgerEntry, TakenFile
-from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
-from pipeline.files.ledger import Ledger
-from pipeline.files.message import FaultHead
-from pipeline.files.stamp import Patience
-from pipeline.files.sweep import FileSweep
-from pipeline.files.sweep_rules import SweepRules
+from pipeline.files.content import FaultHead
+from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange, Patience
+from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
+from pipeline.files.sweep import FileSweep, SweepRules
 
 NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 HOUR = ("2026_11_23", "12")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.files.entries import TakenFile
-from pipeline.files.message import BeatHead, FaultHead
+from pipeline.files.content import BeatHead, FaultHead
+from pipeline.files.ledger import TakenFile
 from tests.pipeline.files.folder import LogFolder
 
 STEPS = st.lists(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files.entries import TakenFile
+from pipeline.files.ledger import TakenFile
 from tests.pipeline.files.folder import LIMIT, LogFolder
 
 ROW = b'{"id": 1}\n'

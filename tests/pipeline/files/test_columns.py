@@ -1,5 +1,4 @@
-from pipeline.files.columns import grown
-from pipeline.files.message import ColumnsHead
+from pipeline.files.content import ColumnsHead, grown
 
 KNOWN = ColumnsHead("d.l", "create", (("id", "bigint"), ("_file", "string")), ("_file", "_line"))
 

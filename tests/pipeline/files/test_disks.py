@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UnreachableError
-from pipeline.files import disks
-from pipeline.files.message import BeatHead
+from pipeline.files import sweep as disks
+from pipeline.files.content import BeatHead
 from tests.pipeline.files.folder import LogFolder
 
 ROW = b'{"id": 1}\n'

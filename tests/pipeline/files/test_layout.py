@@ -3,13 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pipeline.files.layout import (
-    UNFINISHED,
-    HourPartition,
-    LogRule,
-    PartitionRange,
-    is_finished,
-)
+from pipeline.files.layout import UNFINISHED, HourPartition, LogRule, PartitionRange, is_finished
 
 NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 RANGE = PartitionRange(timedelta(hours=3), timedelta(hours=1), ZoneInfo("Asia/Shanghai"))

@@ -9,11 +9,9 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.files.entries import LedgerEntry, TakenFile
-from pipeline.files.ledger import Ledger
-from pipeline.files.ledger_tables import TABLES
-from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
-from pipeline.files.stamp import FileStamp, KnownFile, RestlessFiles, WaitingFile
+from pipeline.files.content import BeatHead, ColumnsHead, FaultHead
+from pipeline.files.layout import FileStamp, KnownFile, RestlessFiles, WaitingFile
+from pipeline.files.ledger import TABLES, Ledger, LedgerEntry, TakenFile
 from pipeline.heartbeats import LandedBeat, followed
 from pipeline.model import Order
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UnreachableError
-from pipeline.files import listing
+from pipeline.files import sweep as listing
 from pipeline.files.layout import UNFINISHED, HourPartition
-from pipeline.files.listing import NO_TEXT, files, folders, footprint
+from pipeline.files.sweep import NO_TEXT, files, folders, footprint
 
 PART = HourPartition("clicks", "2026_11_23", "12")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.files.message import (
+from pipeline.files.content import (
     BeatHead,
     ColumnsHead,
     FaultHead,

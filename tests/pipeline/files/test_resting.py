@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.files.layout import UNFINISHED, HourPartition
-from pipeline.files.resting import RestingHours
+from pipeline.files.sweep import RestingHours
 
 PART = HourPartition("clicks", "2026_11_23", "12")
 

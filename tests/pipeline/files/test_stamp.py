@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.files.stamp import Due, FileStamp, Patience, WaitingFile, due, overdue
+from pipeline.files.layout import Due, FileStamp, Patience, WaitingFile, due, overdue
 
 FOUND = FileStamp(1, 10, 100, 100)
 PATIENCE = Patience(timedelta(seconds=10), timedelta(minutes=1))

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from pipeline.files.layout import UNFINISHED
-from pipeline.files.strays import strays
+from pipeline.files.sweep import strays
 
 
 def test_files_and_folders_where_no_hour_is_are_told(tmp_path: Path) -> None:

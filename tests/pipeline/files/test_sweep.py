@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
-from pipeline.files.content import UnfinishedFile, WholeFile, examined
-from pipeline.files.layout import LogRule
-from pipeline.files.message import BeatHead, ColumnsHead
-from pipeline.files.stamp import KnownFile, RestlessFiles
+from pipeline.files.content import BeatHead, ColumnsHead, UnfinishedFile, WholeFile, examined
+from pipeline.files.layout import KnownFile, LogRule, RestlessFiles
 from tests.pipeline.files.folder import LIMIT, NOW, LogFolder, set_time
 
 ROW = b'{"id": 1}\n'

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.formats.debezium import envelope, row_schemas
-from pipeline.formats.debezium.schema_rows import schema_row
+from pipeline.formats.debezium import envelope
+from pipeline.formats.debezium import schema_changes as row_schemas
+from pipeline.formats.debezium.schema_changes import schema_row
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, RAW, Decoded, rows
 from pipeline.model import Op

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal_json import CanalJson
+from pipeline.formats.canal_types import column
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import ColumnTold, Notation, TableTold
 from tests.example_count import examples

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.dbevents.columns import table
-from pipeline.formats.dbevents.event import EventShape, change
-from pipeline.formats.dbevents_avro import DbEventsAvro
+from pipeline.formats.dbevents_avro import DbEventsAvro, EventShape, change
+from pipeline.formats.dbevents_avro import told_table as table
 from pipeline.model import Ordering
 from pipeline.schema.model import Notation
 from pipeline.settings import RegistrySettings

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.formats.debezium import batch as messages_of_a_batch
-from pipeline.formats.debezium import envelope, keys
+from pipeline.formats.debezium import envelope
+from pipeline.formats.debezium import envelope as keys
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, rows
 from pipeline.model import Op, Ordering

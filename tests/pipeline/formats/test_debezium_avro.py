@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import FormatError
 from pipeline.formats.debezium import avro
-from pipeline.formats.debezium.avro_schema import plain_name, value_reader
+from pipeline.formats.debezium.avro_codec import plain_name, value_reader
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.settings import RegistrySettings

@@ -83,7 +83,9 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
     at_rest = p.lane.mark
 
     registry.kill()
-    monkeypatch.setattr("pipeline.registry._known", {})  # as in a process that has just begun
+    monkeypatch.setattr(
+        "pipeline.formats.schema_registry._known", {}
+    )  # as in a process that has just begun
     p.sql("INSERT INTO DB.t VALUES (2,'b')", "UPDATE DB.t SET name = 'z' WHERE id = 1")
     p.until(lambda: bool(p.landed[-1].holds))
     (hold,) = p.landed[-1].holds

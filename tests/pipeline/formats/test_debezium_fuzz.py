@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats.debezium import keys
+from pipeline.formats.debezium import envelope as keys
 from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium_json import FORMAT
 from tests.example_count import examples

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import FormatError
-from pipeline.files.message import BeatHead, ColumnsHead, FaultHead, RowsHead, encoded
+from pipeline.files.content import BeatHead, ColumnsHead, FaultHead, RowsHead, encoded
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.formats.heartbeat import number_of
+from pipeline.formats.format import number_of
 
 
 @pytest.mark.parametrize(

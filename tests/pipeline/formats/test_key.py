@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats import key
-from pipeline.formats.canonical import quote
+from pipeline.formats import json_text as key
+from pipeline.formats.json_text import quote
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.lists(st.none() | TEXTS, min_size=1)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from pipeline.build import open_format
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.canal.column_types import fault
+from pipeline.formats.canal_types import fault
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.model import Order, Ordering, Origin
 from pipeline.plugins import filled
 from pipeline.schema.model import Notation
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.mysql.typemap import FIXED, GEOMETRIES, WHOLE
+from pipeline.sources.mysql.types import FIXED, GEOMETRIES, WHOLE
 from tests.example_count import examples
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw

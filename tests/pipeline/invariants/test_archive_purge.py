@@ -20,7 +20,7 @@ from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
 from pipeline.reports import Applied, Hold
 from pipeline.settings import InvariantRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE

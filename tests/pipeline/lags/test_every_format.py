@@ -18,11 +18,11 @@ from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.formats.simple_binlog import SimpleBinlog
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples, extended, step
 from pipeline.model import Acknowledged, Fence, Hop, Missing, Shard, Stage, Table
-from pipeline.registry import SchemaRegistry
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message
 from tests.pipeline.formats.canal_writer import CanalTable

@@ -18,24 +18,22 @@ from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Format
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run
 from pipeline.model import Acknowledged, Capture, Head, Op, PartitionEnd, Shard, TopicPartition
-from pipeline.registry import SchemaRegistry
 from pipeline.reports import Landed
 from pipeline.schema.model import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
-from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import Source
 from pipeline.start import routed
-from pipeline.topics.records import LastRecord
-from pipeline.topics.settings import TopicFacts
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
-from pipeline.transports.transport import RecordReader
+from pipeline.transports.topics import LastRecord, TopicFacts
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, RecordReader
 from tests.pipeline.schema_messages import described, message
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -18,7 +18,7 @@ from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.transport import OffsetRange
 from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.reread.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.test_beats import beat

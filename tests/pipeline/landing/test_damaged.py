@@ -23,19 +23,19 @@ from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.formats.simple_binlog import SimpleBinlog
 from pipeline.landing.facts import gather
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, write
 from pipeline.model import Op, Order, Ordering
-from pipeline.registry import SchemaRegistry
 from pipeline.schema.decode import typed
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect, TableSchema
 from pipeline.settings import RegistrySettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.transport import OffsetRange
 from tests.example_count import examples
 from tests.pipeline.corpus import messages
 from tests.pipeline.formats import sound_messages

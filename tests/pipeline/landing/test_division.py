@@ -6,7 +6,7 @@ from pipeline.errors import UnreachableError
 from pipeline.landing.division import LEAST, divided, epochs_read, read_alone
 from pipeline.landing.span import Span
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead
+from pipeline.transports.transport import OffsetRange, RangeRead
 
 
 def spans(*sizes: int) -> dict[TopicPartition, Span]:

@@ -14,8 +14,8 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Shard, Table
 from pipeline.reports import read_gap
-from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.source import Heart
 from tests.checks.test_readiness import inputs
 from tests.pipeline.live import PATIENCE, Pipe, now
 from tests.pipeline.reread.live_rereads import bootstrap

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.formats.dbevents_avro import DbEventsAvro
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.model import Op
-from pipeline.registry import SchemaRegistry
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
 from tests.pipeline.landing.test_resubmitting import SUBJECT, TOPIC, EventDesk, corrected, resend

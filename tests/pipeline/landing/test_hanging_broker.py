@@ -14,7 +14,7 @@ from demo.processes import wait_until
 from pipeline.errors import UnreachableError
 from pipeline.landing.task import Done, LandingTask, run
 from pipeline.transports.kafka import KafkaTransport
-from pipeline.transports.offset_ranges import ReadBounds
+from pipeline.transports.transport import ReadBounds
 from tests.pipeline.landing.desk import Desk, nothing
 from tests.pipeline.transports.brokers import Node
 from tests.pipeline.transports.topics import make, send

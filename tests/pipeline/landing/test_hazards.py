@@ -12,12 +12,10 @@ from checks.waivable import waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.checkpoint import Epoch, Existence, Mark
-from pipeline.collectors.connect.connector_findings import hazards
-from pipeline.collectors.connect.converters import CONFLUENT, JSON, NULLABLES, NULLS
-from pipeline.collectors.connect.demands import DEMANDS
+from pipeline.collectors.connect.findings import IN_FLIGHT, hazards
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
-from pipeline.collectors.connect.producer_findings import IN_FLIGHT
+from pipeline.collectors.connect.requirements import CONFLUENT, DEMANDS, JSON, NULLABLES, NULLS
 from pipeline.errors import UnreachableError
 from pipeline.finding import EVERY, REFUSE, Effect, Finding, alternatives, joined
 from pipeline.landing.bases import Settled
@@ -27,16 +25,16 @@ from pipeline.landing.source_feed import LINGER
 from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, both
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.settings import Router, TableRule
+from pipeline.sources.mysql.doctor import DEMANDS as SERVER_DEMANDS
+from pipeline.sources.mysql.doctor import hazards as server_hazards
+from pipeline.sources.mysql.facts import ServerFacts
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.server_findings import DEMANDS as SERVER_DEMANDS
-from pipeline.sources.mysql.server_findings import hazards as server_hazards
-from pipeline.sources.postgres.shard_facts import PostgresShardFacts
-from pipeline.sources.postgres.table_findings import _identity
-from pipeline.sources.postgres.table_findings import hazards as table_hazards
-from pipeline.sources.scope import FoldedTable
-from pipeline.topics.settings import TopicFacts, untold_parts
-from pipeline.topics.settings import hazards as topic_hazards
+from pipeline.sources.postgres.doctor import _identity
+from pipeline.sources.postgres.doctor import hazards as table_hazards
+from pipeline.sources.postgres.facts import PostgresShardFacts
+from pipeline.sources.source import FoldedTable
+from pipeline.transports.topics import TopicFacts, untold_parts
+from pipeline.transports.topics import hazards as topic_hazards
 from tests.checks.test_readiness import inputs
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_left_out import ALL

@@ -24,7 +24,7 @@ from pipeline.landing.task import Done, Intake
 from pipeline.model import Op, Order
 from pipeline.resubmissions import Resubmission
 from pipeline.retries import LONGEST
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead
+from pipeline.transports.transport import OffsetRange, RangeRead
 from tests.pipeline.landing.desk import GIB4, Desk
 from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, asking, patient, put
 from tests.pipeline.registry_server import Answers

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.model import Op
-from pipeline.registry import SchemaRegistry
 from pipeline.reports import Landed
 from pipeline.retries import LONGEST
 from pipeline.settings import RegistrySettings

@@ -12,10 +12,10 @@ import pytest
 from pipeline.checkpoint import SHOWN, Existence, Mark, Quarantine
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
+from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.healing import Healed
 from pipeline.landing.resubmitting import Resubmitted, Resubmitting, refusal
 from pipeline.model import Op, Order, TopicPartition
-from pipeline.registry import SchemaRegistry
 from pipeline.reports import Landed
 from pipeline.resubmissions import Resubmission, ResubmissionState, place_of
 from pipeline.settings import RegistrySettings, Router, TableRule

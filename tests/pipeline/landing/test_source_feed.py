@@ -16,7 +16,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
-from pipeline.topics.settings import UNCLEAN, TopicFacts, hazards
+from pipeline.transports.topics import UNCLEAN, TopicFacts, hazards
 
 SOURCE = SourceSettings(
     *("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop"),

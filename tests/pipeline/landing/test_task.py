@@ -21,8 +21,8 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, LandingTask, run, write
 from pipeline.model import Op, Order, Ordering, TopicPartition
 from pipeline.settings import Router
-from pipeline.transports.consume import KafkaReader
-from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.kafka import KafkaReader
+from pipeline.transports.transport import OffsetRange
 from tests.pipeline.formats.plain_format import PlainFormat
 from tests.pipeline.transports.topics import make, send
 

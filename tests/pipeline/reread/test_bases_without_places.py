@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.backfill_state import RowsWished, WishedKey
 from pipeline.checkpoint import Mark
-from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal_json import CanalJson
+from pipeline.formats.canal_types import column
 from pipeline.formats.format import Format
 from pipeline.heartbeats import CALM, BeatTrail
 from pipeline.landing.beat_trails import with_beats

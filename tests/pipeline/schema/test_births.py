@@ -1,7 +1,7 @@
 from pipeline.model import Order, ShardId
 from pipeline.schema.history import Step, births
 from pipeline.schema.model import TableSchema
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 
 A, B, T_NEW = ShardId("s0", "t"), ShardId("s1", "t"), ShardId("s0", "t_new")
 

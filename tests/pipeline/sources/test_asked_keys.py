@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.sources.asked_keys import steps
 from pipeline.sources.condition import SqlCondition
-from pipeline.sources.mysql import key_values as mysql_values
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.keyset import KeyColumns
-from pipeline.sources.postgres import key_values as postgres_values
-from pipeline.sources.postgres.keyset import ReadKey
+from pipeline.sources.mysql import row_encoding as mysql_values
+from pipeline.sources.mysql.row_reader import KeyColumns
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.postgres import row_encoding as postgres_values
+from pipeline.sources.postgres.row_reader import ReadKey
+from pipeline.sources.row_reader import steps
 from tests.pipeline.sources.postgres.test_wire_text import column
 
 MYSQL = (MySqlColumn(name="k", type="INT", length=None, scale=None, nullable=False),)

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.finding import NOTE, REFUSE
-from pipeline.sources.findings import SHARD, Told, of_clock, of_named_key, of_tables
+from pipeline.sources.source import SHARD, Told, of_clock, of_named_key, of_tables
 
 DROP: Told = (REFUSE, "odd", "it is odd", f"DROP TABLE {SHARD}")
 PLAIN: Told = (NOTE, "plain", "it is plain", "none")

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Head
-from pipeline.sources.heartbeat import Heart, naming_heartbeat
-from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.mysql.session import Row
-from pipeline.sources.source import Beat, Source
+from pipeline.sources.mysql.session import Row, prepare
+from pipeline.sources.source import Beat, Heart, Source, naming_heartbeat
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

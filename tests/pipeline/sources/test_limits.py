@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
-from pipeline.sources.limits import Limits, limits_of
+from pipeline.sources.source import Limits, limits_of
 
 LIMITS = Limits(running=3, rows=100, call=timedelta(0))
 

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.model import LogKeeper, Position
-from pipeline.sources.log_keeper import exchanged
+from pipeline.sources.source import exchanged
 
 HERE = Position("postgres", "0/1")
 

@@ -16,17 +16,14 @@ from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import Condition, parsed
-from pipeline.sources.keyed_rows import Found
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.keyset import KeyColumns
-from pipeline.sources.mysql.row_reader import MySqlRowReader
+from pipeline.sources.mysql.row_reader import KeyColumns, MySqlRowReader
 from pipeline.sources.mysql.session import Session
-from pipeline.sources.postgres.column import PostgresColumn
-from pipeline.sources.postgres.keyset import ReadKey
-from pipeline.sources.postgres.read_columns import ReadColumn
-from pipeline.sources.postgres.row_reader import PostgresRowReader, _Relation
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.postgres.row_encoding import ReadColumn
+from pipeline.sources.postgres.row_reader import PostgresRowReader, ReadKey, _Relation
 from pipeline.sources.postgres.session import PostgresSession
-from pipeline.sources.row_reader import RowsAsked
+from pipeline.sources.postgres.types import PostgresColumn
+from pipeline.sources.row_reader import Found, RowsAsked
 
 FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parsed("id >= 0"))
 SETTINGS = SourceSettings("s", "h", 1, "u", CollectorSettings("http://h", "c"), "s")

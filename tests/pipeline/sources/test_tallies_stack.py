@@ -19,9 +19,9 @@ from pipeline.errors import ProofError, TooManyRowsError
 from pipeline.lake.pinned import open_table
 from pipeline.model import Shard, Table
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.postgres.source import PostgresSource
+from pipeline.sources.source import Limits
 from pipeline.tables.delta.mirror_reader import MirrorReader
 
 pytestmark = pytest.mark.stack

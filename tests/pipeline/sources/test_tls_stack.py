@@ -16,8 +16,8 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import NOBODY, Postgres
 from demo.servers import Servers
-from pipeline.collectors.connect.wanted import wanted
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.collector import CollectionScope
+from pipeline.collectors.connect.config import wanted
 from pipeline.errors import UnreachableError
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
 from pipeline.sources.mysql.session import Session

@@ -6,8 +6,8 @@ import random
 import msgspec
 import pyarrow as pa
 
-from pipeline.formats.canonical import quote
-from pipeline.sources.wire_texts import WireTexts, keys_of, rows_of
+from pipeline.formats.json_text import quote
+from pipeline.sources.row_reader import WireTexts, keys_of, rows_of
 
 LETTERS = ['"', "\\", "\n", "\r", "\t", "\x00", "\x1f", "\x7f", "/", "é", "😀", "\u2028", "a", " "]
 

@@ -9,7 +9,7 @@ from pipeline.errors import HeldError
 from pipeline.model import Order
 from pipeline.schema.decode import typed
 from pipeline.schema.model import TableSchema, arrow_type
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.standards.column import StandardColumn, default_of, plain, source_column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping

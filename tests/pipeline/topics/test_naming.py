@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.model import Shard, ShardId
-from pipeline.topics.naming import spelled
+from pipeline.transports.topics import spelled
 
 
 @pytest.mark.parametrize(

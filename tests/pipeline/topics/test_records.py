@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
-from pipeline.topics import records
-from pipeline.topics.records import LastRecord, Spans, drain, newest
+from pipeline.transports import topics as records
+from pipeline.transports.topics import LastRecord, Spans, drain, newest
 
 SOON = timedelta(seconds=5)
 ONE = ("t", 0)

@@ -11,7 +11,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from kafka.protocol.admin import DescribeConfigsResponse
 
 from pipeline.errors import UnreachableError
-from pipeline.topics.settings import DEMANDS, TopicFacts, _described, hazards, require_told
+from pipeline.transports.topics import DEMANDS, TopicFacts, _described, hazards, require_told
 
 RESULT = DescribeConfigsResponse.DescribeConfigsResult
 ENTRY = RESULT.DescribeConfigsResourceResult

@@ -13,8 +13,7 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Decoded, Schemas, rows
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
-from pipeline.topics.last_keys import KeyedTopics, end_keys
-from pipeline.topics.records import LastRecord
+from pipeline.transports.topics import KeyedTopics, LastRecord, end_keys
 from tests.pipeline.formats.plain_format import PlainFormat
 
 A, B = Shard("shop", "s_00.orders"), Shard("shop", "s_01.orders")

@@ -7,8 +7,8 @@ import pytest
 from examples.json_lines import JsonLines
 from pipeline.errors import UnreachableError
 from pipeline.model import TopicPartition
-from pipeline.transports.by_source import OwnTopics, TransportsBySource
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.per_source import OwnTopics, TransportsBySource
+from pipeline.transports.transport import OffsetRange, ReadBounds
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import RAW
-from pipeline.transports import consume as consuming
-from pipeline.transports.consume import Consumption, consume
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+from pipeline.transports import kafka as consuming
+from pipeline.transports.kafka import Consumption, consume
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds
 from tests.patience import SOON
 from tests.pipeline.transports.topics import make, offsets, read, refused, send, some
 

@@ -1,8 +1,8 @@
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.transports.consume import consume
-from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.kafka import consume
+from pipeline.transports.transport import OffsetRange
 
 SOME = [OffsetRange("t", 0, 0, 1)]
 

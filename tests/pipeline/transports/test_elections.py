@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from demo.processes import wait_until
-from pipeline.transports.consume import consume
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.kafka import consume
+from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.patience import SOON
 from tests.pipeline.transports.brokers import Node, cluster
 from tests.pipeline.transports.topics import read, refused, some

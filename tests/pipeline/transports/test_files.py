@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UnreachableError
-from pipeline.files.message import FaultHead, RowsHead, decoded
+from pipeline.files.content import FaultHead, RowsHead, decoded
 from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.transports.files import FilesReader, FilesTransport
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds
 from tests.pipeline.files.folder import LogFolder
 
 TOPIC = "logs.files"

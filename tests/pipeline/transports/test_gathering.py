@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 from confluent_kafka import Message
 
-from pipeline.transports.gathering import Gathering
-from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.kafka import Gathering
+from pipeline.transports.transport import OffsetRange
 
 RANGES = (OffsetRange("t", 4, 0, 100), OffsetRange("u", 7, 0, 100))
 

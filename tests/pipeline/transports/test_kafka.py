@@ -16,8 +16,8 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.topics.records import LastRecord
 from pipeline.transports.kafka import KafkaTransport
+from pipeline.transports.topics import LastRecord
 from tests.patience import SOON, answered
 
 pytestmark = pytest.mark.stack

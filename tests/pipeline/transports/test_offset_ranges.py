@@ -1,12 +1,7 @@
 import numpy as np
 import pytest
 
-from pipeline.transports.offset_ranges import (
-    Cursor,
-    OffsetRange,
-    RangeRead,
-    assignments,
-)
+from pipeline.transports.transport import Cursor, OffsetRange, RangeRead, assignments
 
 
 def cursor(first: int, until: int, *, partition: int = 0, size: int = 0) -> Cursor:

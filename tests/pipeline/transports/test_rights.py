@@ -13,10 +13,9 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from monitor.config.file import parse
 from pipeline.model import TopicPartition
 from pipeline.settings import KafkaSecurity
-from pipeline.transports.consume import consume
-from pipeline.transports.kafka import KafkaTransport
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.kafka import KafkaTransport, consume
 from pipeline.transports.security import for_librdkafka
+from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.pipeline.transports.brokers import PASSWORDS, Node, asking
 from tests.pipeline.transports.topics import read, refused, send, some
 

@@ -12,10 +12,9 @@ from kafka import KafkaAdminClient
 
 from pipeline.errors import UnreachableError
 from pipeline.settings import KafkaSecurity
-from pipeline.transports.consume import consume
-from pipeline.transports.kafka import KafkaTransport
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.kafka import KafkaTransport, consume
 from pipeline.transports.security import for_kafka_python, for_librdkafka
+from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.transports.brokers import PASSWORDS, SCRAM, Node, secured
 from tests.pipeline.transports.topics import read, refused, send

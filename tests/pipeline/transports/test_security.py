@@ -3,8 +3,7 @@ from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from pipeline.settings import KafkaSecurity
-from pipeline.transports.consume import consume
-from pipeline.transports.kafka import KafkaTransport
+from pipeline.transports.kafka import KafkaTransport, consume
 from pipeline.transports.security import contradictions, for_kafka_python, for_librdkafka
 
 LOGIN = KafkaSecurity("SASL_PLAINTEXT", "SCRAM-SHA-512", "sluice", "hunter2")

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 from kafka import KafkaAdminClient
 
 from pipeline.errors import UnreachableError
-from pipeline.transports.consume import Consumption
+from pipeline.transports.kafka import Consumption
 from tests.patience import SOON, answered
 
 Record = tuple[bytes | None, bytes | None]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.collectors.connect.capture_findings import heartbeat_findings
+from pipeline.collectors.connect.findings import heartbeat_findings
 from pipeline.finding import REFUSE
 
 

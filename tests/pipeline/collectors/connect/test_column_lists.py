@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.collectors.connect.column_lists import altering
+from pipeline.collectors.connect.table_filter import altering
 
 SALTED = "column.mask.hash.v2.SHA-256.with.salt.CzQMA0cB5K"
 

@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
-from pipeline.collectors.connect.connector_findings import connector_findings, hazards
+from pipeline.collectors.connect.findings import connector_findings, hazards
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.settings import CollectorSettings, SourceSettings
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.collectors.collector import CollectorState
-from pipeline.collectors.connect.converters import APICURIO, CONFLUENT, JSON, NAMES
-from pipeline.collectors.connect.examination import examination
-from pipeline.collectors.connect.wanted import firm, wanted
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.collector import CollectionScope, CollectorState
+from pipeline.collectors.connect.collector import examination
+from pipeline.collectors.connect.config import firm, wanted
+from pipeline.collectors.connect.requirements import APICURIO, CONFLUENT, JSON, NAMES
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
 
 PLAIN = SourceSettings("shop", "db", 3306, "u", CollectorSettings("http://c", "shop"), "shop")

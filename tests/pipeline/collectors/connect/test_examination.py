@@ -4,7 +4,7 @@ import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.collector import CollectorExamination, CollectorState
-from pipeline.collectors.connect.examination import examination
+from pipeline.collectors.connect.collector import examination
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 
 GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop"}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pipeline.collectors.connect.include_lists import include_lists
+from pipeline.collectors.connect.config import include_lists
 from pipeline.collectors.connect.table_filter import TableFilter
 from pipeline.model import ShardId
 from pipeline.settings import TableRule

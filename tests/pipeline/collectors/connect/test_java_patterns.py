@@ -5,7 +5,7 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.collectors.connect.java_patterns import compiled, compiled_all
+from pipeline.collectors.connect.table_filter import compiled, compiled_all
 
 NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
 

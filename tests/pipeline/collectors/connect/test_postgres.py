@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from demo.debezium import POSTGRES_LOSSLESS
-from pipeline.collectors.collector import CollectorState
-from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.collectors.connect.connected import connected, every_database, read_by
-from pipeline.collectors.connect.examination import examination
+from pipeline.collectors.collector import CollectionScope, CollectorState
+from pipeline.collectors.connect.collector import ConnectCollector, examination
+from pipeline.collectors.connect.config import firm, wanted
+from pipeline.collectors.connect.database import connected, every_database, read_by
 from pipeline.collectors.connect.table_filter import capture
-from pipeline.collectors.connect.wanted import firm, wanted
-from pipeline.collectors.registration import CollectionScope
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE, WARN, FindingSeverity
 from pipeline.model import Acknowledged, Missing, Position, ShardId

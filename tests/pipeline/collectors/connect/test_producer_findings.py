@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline.collectors.connect.producer_findings import producer_findings
+from pipeline.collectors.connect.findings import producer_findings
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"

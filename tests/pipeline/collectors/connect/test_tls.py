@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pipeline.build import open_collector
+from pipeline.collectors.collector import CollectionScope, Registration
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.collectors.connect.connector_findings import connector_findings
-from pipeline.collectors.connect.wanted import alternatives, firm, forbidden, secret, wanted
-from pipeline.collectors.registration import CollectionScope, Registration
+from pipeline.collectors.connect.config import alternatives, firm, forbidden, secret, wanted
+from pipeline.collectors.connect.findings import connector_findings
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE
 from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings

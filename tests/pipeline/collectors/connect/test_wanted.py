@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
-from pipeline.collectors.collector import CollectorState
-from pipeline.collectors.connect.examination import examination
-from pipeline.collectors.connect.wanted import firm, secret, wanted
-from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.collector import CollectionScope, CollectorState
+from pipeline.collectors.connect.collector import examination
+from pipeline.collectors.connect.config import firm, secret, wanted
 from pipeline.errors import ConfigError
 from pipeline.settings import (
     CollectorSettings,

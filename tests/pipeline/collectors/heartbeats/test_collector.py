@@ -8,10 +8,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from pipeline.collectors.heartbeats.collector import HeartbeatCollector
-from pipeline.collectors.heartbeats.evidence import SendingPromise
-from pipeline.collectors.heartbeats.tail import MOST, QUIET
-from pipeline.collectors.stream import CollectedStream
+from pipeline.collectors.collector import CollectedStream
+from pipeline.collectors.heartbeats import MOST_READ as MOST
+from pipeline.collectors.heartbeats import QUIET, HeartbeatCollector, SendingPromise
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE
 from pipeline.formats.canal_json import CanalJson
@@ -21,8 +20,7 @@ from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, ShardId, T
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
-from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
-from pipeline.transports.transport import Transport
+from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
 from tests.pipeline.formats.canal_writer import CanalTable
 
 SOURCE = SourceSettings(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.collectors.heartbeats.evidence import HeartbeatEvidence, NotedEnd, SendingPromise
+from pipeline.collectors.heartbeats import HeartbeatEvidence, NotedEnd, SendingPromise
 from pipeline.model import Acknowledged, Head, Missing
 from pipeline.sources.mysql.position import binlog_position
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.formats.debezium.avro_columns import row_schema
+from pipeline.formats.debezium.avro import row_schema
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.settings import RegistrySettings

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import FormatError
-from pipeline.formats.debezium.avro import json_texts
-from pipeline.formats.debezium.avro_writing import message
+from pipeline.formats.debezium.avro import json_texts, message
 from tests.example_count import examples
 from tests.pipeline.formats.avro_writer import Schema, record
 

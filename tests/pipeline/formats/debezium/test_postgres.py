@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import FormatError
-from pipeline.formats import told_columns
+from pipeline.formats import format as told_columns
 from pipeline.formats.debezium import envelope
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import FormatError
 from pipeline.model import Order, ShardId
-from pipeline.sources.mysql.column import columns
+from pipeline.sources.mysql.types import columns
 from tests.pipeline.corpus import messages
 from tests.pipeline.reading import read
 

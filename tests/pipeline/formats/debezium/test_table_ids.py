@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats.debezium.table_ids import read, write
+from pipeline.formats.debezium.schema_changes import read, write
 from pipeline.model import ShardId
 
 NAMES = st.text(min_size=1)

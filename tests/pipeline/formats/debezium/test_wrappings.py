@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from pipeline.formats.debezium.wrappings import unwrapped
+from pipeline.formats.debezium.batch import unwrapped
 from tests.pipeline.formats.batches import Raw, at_once, one_by_one
 
 FIELDS = [{"field": "after", "type": "struct", "fields": [{"field": "id", "type": "int32"}]}]

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from pipeline.build import open_arrivals
 from pipeline.files.ledger import Ledger
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.arrivals import PartitionArrivals
 from pipeline.sources.files.arrivals import FileArrivals
+from pipeline.sources.source import PartitionArrivals
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
 from tests.pipeline.sources.files.test_source import settings
 

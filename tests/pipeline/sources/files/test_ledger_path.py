@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.sources.files.ledger_path import ledger_path
+from pipeline.sources.files.source import ledger_path
 from tests.pipeline.sources.files.test_source import settings
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.model import Head, Position
-from pipeline.sources.files.position import SweepNumbers, sweep_position
+from pipeline.sources.files.source import SweepNumbers, sweep_position
 
 RULES = SweepNumbers()
 

@@ -5,16 +5,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ConfigError, ProofError
+from pipeline.files.content import ColumnsHead
 from pipeline.files.ledger import Ledger
-from pipeline.files.message import ColumnsHead
 from pipeline.finding import REFUSE
 from pipeline.model import Position, Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.files.dialect import FileColumn
-from pipeline.sources.files.position import sweep_position
-from pipeline.sources.files.source import FilesSource
+from pipeline.sources.files.source import FilesSource, sweep_position
+from pipeline.sources.files.types import FileColumn
 from pipeline.sources.positions import reaches
-from pipeline.sources.scope import ExaminationScope, FoldedTable
+from pipeline.sources.source import ExaminationScope, FoldedTable
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -10,10 +10,9 @@ import pytest
 from pipeline.model import Order
 from pipeline.schema.decode import typed
 from pipeline.schema.model import TableSchema, arrow_type
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.column import columns
-from pipeline.sources.mysql.constants import constant
-from pipeline.sources.mysql.defaults import default_scalar
+from pipeline.sources.mysql.ddl_effects import constant, default_scalar
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import columns
 from tests.pipeline.corpus import messages
 from tests.pipeline.reading import parse
 

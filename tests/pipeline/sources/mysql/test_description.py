@@ -5,9 +5,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.model import Shard
-from pipeline.sources.mysql.description import description, log_kept
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import ShardFacts
+from pipeline.sources.mysql.facts import ServerFacts, ShardFacts, description, log_kept
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 

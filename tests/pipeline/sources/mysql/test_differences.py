@@ -4,9 +4,9 @@ import pytest
 
 from pipeline.model import Order
 from pipeline.schema.model import TableSchema
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.column import described as column_of
-from pipeline.sources.mysql.differences import differences
+from pipeline.sources.mysql.ddl_effects import differences
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import described as column_of
 
 ID = Column("id", "INT", nullable=False)
 

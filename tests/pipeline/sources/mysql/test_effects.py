@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.model import BaseNeeded, Effect, Keep, KnownTables, TableSchema, Told
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.effects import follow
+from pipeline.sources.mysql.ddl_effects import follow
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.effect_words import written
 
 HERE = Order(1, 1, 100)

@@ -18,7 +18,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
 from pipeline.schema.model import BaseNeeded, KnownTables, Told
-from pipeline.sources.mysql.effects import follow
+from pipeline.sources.mysql.ddl_effects import follow
 from tests.pipeline.effect_words import written
 from tests.pipeline.reading import read
 from tests.topic_records import records

@@ -5,11 +5,10 @@ from datetime import timedelta
 
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.examination import findings
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import ShardFacts
-from pipeline.sources.scope import ExaminationScope, FoldedTable
+from pipeline.sources.mysql.doctor import findings
+from pipeline.sources.mysql.facts import ServerFacts, ShardFacts
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.source import ExaminationScope, FoldedTable
 
 SETTINGS = SourceSettings("shop", "db", 3306, "sluice", CollectorSettings("", ""), "shop")
 GRANTS = (

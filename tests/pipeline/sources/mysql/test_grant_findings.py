@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from pipeline.finding import REFUSE
-from pipeline.sources.mysql.grant_findings import grant_findings
-from pipeline.sources.mysql.grants import may, parse
-from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.doctor import grant_findings
+from pipeline.sources.mysql.facts import ServerFacts, may, parse
 
 WATCH = "GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`"
 BEAT = "GRANT ALL PRIVILEGES ON `sluice`.* TO `sluice`@`%`"

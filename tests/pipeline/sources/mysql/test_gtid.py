@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import FormatError
-from pipeline.sources.mysql.gtid import GtidSet, contains
+from pipeline.sources.mysql.position import GtidSet, contains
 
 A = "94a7152a-e545-11f1-9a80-02fc00000001"
 B = "0b1c2d3e-e545-11f1-9a80-02fc00000002"

@@ -5,9 +5,9 @@ from decimal import Decimal
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.key_values import one_of
+from pipeline.sources.mysql.row_encoding import one_of
+from pipeline.sources.mysql.types import MySqlColumn
 
 
 def column(kind: str, scale: int | None = None, length: int | None = None) -> MySqlColumn:

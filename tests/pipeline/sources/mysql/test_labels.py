@@ -4,10 +4,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schema.decode import typed
-from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.labels import labels
-from pipeline.sources.mysql.literals import unescaped, unquoted
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import labels, unescaped, unquoted
 
 ODD = ("a", "d,e", "f'g", r"h\'i", r"j\\k", "l ", r"m\\,n", r"q\nr", "é", r"x\\\\y", r"\\", r"s\,t")
 """Labels as a schema change tells them; a real collector sent those below for their values."""

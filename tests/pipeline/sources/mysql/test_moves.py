@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.model import BaseNeeded, Empty, Replace, Told
+from pipeline.sources.mysql.ddl_effects import makes_anew
+from pipeline.sources.mysql.ddl_parser import read
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.moves import makes_anew
-from pipeline.sources.mysql.statement import read
 from tests.pipeline.sources.mysql.test_effects import (
     BOTH,
     HERE,

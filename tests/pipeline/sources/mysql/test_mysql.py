@@ -17,12 +17,11 @@ from demo.servers import Servers
 from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.heartbeat import Heart
-from pipeline.sources.limits import Limits
-from pipeline.sources.mysql.server_facts import server_facts
+from pipeline.sources.mysql.facts import server_facts
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
+from pipeline.sources.source import Heart, Limits
 from tests.patience import SOON, answered
 from tests.pipeline.sources.patience import PATIENT
 

@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.model import Order
 from pipeline.schema.model import Column, ColumnTold, Notation, TableSchema
-from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.mysql.types import MySqlColumn, columns
 from pipeline.sources.mysql.values import sent, values
 
 DAY = datetime(2020, 5, 13, 12, 38, 35, 120_000, UTC)

@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.schema.model import Notation
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.plain_values import plain_rows
-from pipeline.sources.mysql.wire_text import Raw
+from pipeline.sources.mysql.row_encoding import plain_rows
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.mysql.values import Raw
 
 
 def told(kind: str, name: str = "c") -> MySqlColumn:

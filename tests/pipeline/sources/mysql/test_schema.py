@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pipeline.model import Order
 from pipeline.schema.history import History, SchemaChange
 from pipeline.schema.model import Compatible, Incompatible, TableSchema, compare, merge
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.column import columns
-from pipeline.sources.mysql.evolution import wider
+from pipeline.sources.mysql.ddl_effects import wider
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import columns
 from tests.pipeline.corpus import messages
 from tests.pipeline.reading import parse
 from tests.pipeline.schema_messages import described, message

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.server_findings import server_findings
-from pipeline.sources.scope import ExaminationScope
+from pipeline.sources.mysql.doctor import server_findings
+from pipeline.sources.mysql.facts import ServerFacts
+from pipeline.sources.source import ExaminationScope
 
 GOOD = {
     "log_bin": "ON",

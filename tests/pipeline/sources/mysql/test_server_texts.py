@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schema.model import Notation
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.notations import to_connect
-from pipeline.sources.mysql.server_texts import server_texts
-from pipeline.sources.mysql.wire_text import Raw, wire_texts
+from pipeline.sources.mysql.row_encoding import server_texts
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.mysql.values import Raw, to_connect, wire_texts
 
 ABC = ("a", "b", "c")
 

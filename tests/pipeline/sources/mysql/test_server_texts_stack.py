@@ -12,10 +12,10 @@ import pytest
 from demo.mysql import MySQL
 from pipeline.model import Shard
 from pipeline.schema.model import Notation
-from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.notations import to_connect
 from pipeline.sources.mysql.row_reader import MySqlRowReader
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.mysql.values import to_connect
 from pipeline.sources.row_reader import RowsAsked, RowsRead
 from tests.pipeline.sources.mysql.test_row_reader_stack import settings
 

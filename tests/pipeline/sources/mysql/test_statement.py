@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.mysql.alter import Altered
-from pipeline.sources.mysql.reader import Name
-from pipeline.sources.mysql.statement import (
+from pipeline.sources.mysql.ddl_parser import (
+    Altered,
     Created,
     DatabaseDropped,
     Dropped,
     Harmless,
+    Name,
     Renamed,
     Statement,
     Truncated,

@@ -7,12 +7,10 @@ import pytest
 
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.model import Shard
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.description import description
-from pipeline.sources.mysql.server_facts import ServerFacts
-from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
-from pipeline.sources.mysql.table_findings import table_findings, zero_dates
-from pipeline.sources.scope import FoldedTable
+from pipeline.sources.mysql.doctor import table_findings, zero_dates
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.source import FoldedTable
 
 STRICT = "STRICT_TRANS_TABLES,NO_ZERO_DATE"
 SERVER = ServerFacts((8, 0), mariadb=False, variables={"sql_mode": STRICT})

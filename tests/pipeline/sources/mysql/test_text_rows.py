@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from pipeline.sources.mysql.text_rows import LONGEST, TextRows
+from pipeline.sources.mysql.session import LONGEST, TextRows
 
 Row = Sequence[bytes | None]
 END = b"\x05\x00\x00\x09\xfe\x00\x00\x02\x00"

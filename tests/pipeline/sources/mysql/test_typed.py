@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.schema.decode import typed
 from pipeline.schema.model import arrow_type
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 
 
 def column(kind: str, length: int | None = None, scale: int | None = None) -> Column:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema.decode import Typed, typed
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 
 Wired = tuple[str, object]
 Kind = tuple[Column, st.SearchStrategy[Wired]]

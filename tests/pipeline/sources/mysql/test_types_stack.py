@@ -19,11 +19,11 @@ from pipeline.model import Op, Order
 from pipeline.schema.decode import typed
 from pipeline.schema.history import History
 from pipeline.schema.model import TableSchema
-from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.column import columns as own
-from pipeline.sources.mysql.column import described as column_of
-from pipeline.sources.mysql.differences import differences
-from pipeline.sources.mysql.typemap import unverifiable
+from pipeline.sources.mysql.ddl_effects import differences
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.types import columns as own
+from pipeline.sources.mysql.types import described as column_of
+from pipeline.sources.mysql.types import unverifiable
 from tests.pipeline import every_type
 from tests.pipeline.reading import parse
 from tests.topic_records import records

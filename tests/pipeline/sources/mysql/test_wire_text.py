@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schema.decode import typed
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.wire_text import images, wire_texts
+from pipeline.sources.mysql.types import MySqlColumn
+from pipeline.sources.mysql.values import images, wire_texts
 
 
 def column(kind: str, length: int | None = None, scale: int | None = None) -> MySqlColumn:

@@ -3,10 +3,16 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import Missing, Shard
-from pipeline.sources.postgres.description import description
-from pipeline.sources.postgres.replication import Replication
-from pipeline.sources.postgres.server_facts import PostgresFacts, PublicationFacts, SlotFacts
-from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts, is_told
+from pipeline.sources.postgres.facts import (
+    PostgresFacts,
+    PostgresShardFacts,
+    PublicationFacts,
+    PublishedFacts,
+    SlotFacts,
+    description,
+    is_told,
+)
+from pipeline.sources.postgres.session import Replication
 from pipeline.sources.source import LogBacklog
 
 T = Shard("shop", "public.t")

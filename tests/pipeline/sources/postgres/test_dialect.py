@@ -20,9 +20,8 @@ from pipeline.schema.model import (
     Told,
     arrow_type,
 )
-from pipeline.sources.postgres.column import PostgresColumn, described
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.typemap import unverifiable
+from pipeline.sources.postgres.types import PostgresColumn, described, unverifiable
 
 TIME = "time."
 ANY = 2_147_483_647

@@ -10,16 +10,17 @@ import pytest
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.postgres.examination import findings
-from pipeline.sources.postgres.replication import Replication
-from pipeline.sources.postgres.server_facts import (
+from pipeline.sources.postgres.doctor import findings
+from pipeline.sources.postgres.facts import (
     HeartbeatFacts,
     PostgresFacts,
+    PostgresShardFacts,
     PublicationFacts,
+    PublishedFacts,
     SlotFacts,
 )
-from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts
-from pipeline.sources.scope import ExaminationScope, FoldedTable
+from pipeline.sources.postgres.session import Replication
+from pipeline.sources.source import ExaminationScope, FoldedTable
 
 CONNECT = CollectorSettings("http://connect:8083", "shop-1")
 SETTINGS = SourceSettings("shop", "db", 5432, "sluice", CONNECT, "shop")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from pipeline.sources.log_keeper import exchanged
 from pipeline.sources.postgres.log_keeper import SlotSeen
+from pipeline.sources.source import exchanged
 
 KNOWN = SlotSeen(
     name="s",

@@ -7,8 +7,8 @@ import pytest
 
 from demo.postgres import Postgres
 from pipeline.model import LogKeeper
-from pipeline.sources.log_keeper import exchanged
 from pipeline.sources.postgres.source import PostgresSource
+from pipeline.sources.source import exchanged
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack

@@ -1,4 +1,4 @@
-"""Which tables a real publication sends whole; covers pipeline/sources/postgres/publication.py."""
+"""Which tables a real publication sends whole; covers pipeline/sources/postgres/slots.py."""
 
 from contextlib import closing
 
@@ -7,16 +7,11 @@ import pytest
 from demo.postgres import Postgres
 from pipeline.finding import Demand, Effect
 from pipeline.model import Capture, ShardId
-from pipeline.sources.postgres.publication import PublishedTables
+from pipeline.sources.postgres.doctor import COLUMNS, NO_IDENTITY, OTHER_INDEX, ROWS
+from pipeline.sources.postgres.doctor import TABLE_DEMANDS as DEMANDS
 from pipeline.sources.postgres.session import PostgresSession
+from pipeline.sources.postgres.slots import PublishedTables
 from pipeline.sources.postgres.source import PostgresSource
-from pipeline.sources.postgres.table_findings import (
-    COLUMNS,
-    DEMANDS,
-    NO_IDENTITY,
-    OTHER_INDEX,
-    ROWS,
-)
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack

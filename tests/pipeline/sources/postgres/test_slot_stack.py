@@ -10,8 +10,7 @@ from demo.postgres import Postgres
 from pipeline.lags.retention import BacklogSample, of_backlog
 from pipeline.model import Missing
 from pipeline.sources.postgres.source import PostgresSource
-from pipeline.sources.scope import ExaminationScope, FoldedTable
-from pipeline.sources.source import SourceDescription
+from pipeline.sources.source import ExaminationScope, FoldedTable, SourceDescription
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack

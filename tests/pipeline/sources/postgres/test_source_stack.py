@@ -16,11 +16,10 @@ from demo.processes import held, wait_until
 from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.limits import Limits
 from pipeline.sources.postgres.position import POSITIONS
 from pipeline.sources.postgres.session import PostgresSession, Row
 from pipeline.sources.postgres.source import PostgresSource
-from pipeline.sources.scope import ExaminationScope, FoldedTable
+from pipeline.sources.source import ExaminationScope, FoldedTable, Limits
 from tests.patience import SOON, answered
 from tests.pipeline.sources.patience import PATIENT
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from pipeline.aggregates import TalliedField
 from pipeline.model import Shard
-from pipeline.sources.postgres.column import PostgresColumn
-from pipeline.sources.postgres.tallies import scanned, statement
+from pipeline.sources.postgres.source import scanned, statement
+from pipeline.sources.postgres.types import PostgresColumn
 
 PARTED: dict[str, Any] = {
     "Node Type": "Aggregate",

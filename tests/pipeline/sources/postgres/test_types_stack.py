@@ -17,9 +17,14 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Op, Order
 from pipeline.schema.decode import typed
 from pipeline.schema.history import SchemaReading
-from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, columns, described
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.typemap import unverifiable
+from pipeline.sources.postgres.types import (
+    CATALOGUE,
+    PostgresColumn,
+    columns,
+    described,
+    unverifiable,
+)
 from tests.pipeline.every_postgres_type import CREATE, KINDS, MADE, insert
 from tests.pipeline.formats.batches import Raw, batch
 from tests.topic_records import records

@@ -9,9 +9,8 @@ import pytest
 
 from pipeline.model import Break, Head, ShardId
 from pipeline.sources.postgres.position import log_position
-from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.session import PostgresSession, Row
-from pipeline.sources.postgres.watched_slot import WatchedSlot
+from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
 
 SEEN = {
     "restart": "0/16",

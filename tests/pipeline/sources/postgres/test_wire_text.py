@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.sources.postgres.array_text import elements
-from pipeline.sources.postgres.read_columns import ReadColumn, read_columns
-from pipeline.sources.postgres.wire_text import images as arrow_images
+from pipeline.sources.postgres.row_encoding import ReadColumn, read_columns
+from pipeline.sources.postgres.row_encoding import images as arrow_images
+from pipeline.sources.postgres.types import elements
 
 
 def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:

@@ -15,7 +15,7 @@ from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.errors import HeldError
 from pipeline.lake.store import open_store
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.spark_look import translated
 from pipeline.tables.delta.spark_merge import SparkMerge
 from pipeline.tables.delta.table_format import DeltaMirrors

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.apply.turn import decided
 from pipeline.errors import HeldError
 from pipeline.model import Op
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.tables.delta.turns import ID, NAME, A, B, TurnBench, change, table
 
 BIG, LONG = Column("big", "LONGTEXT"), Column("long", "LONGTEXT")

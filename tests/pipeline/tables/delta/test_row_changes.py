@@ -18,7 +18,7 @@ from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lake.log import load_at
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.row_changes import MirrorRows
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row

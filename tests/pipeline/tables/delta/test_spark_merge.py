@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.model import Op, Order
 from pipeline.settings import TableRule
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import (
     ADOPTED,

@@ -24,7 +24,7 @@ from pipeline.lake import alterations
 from pipeline.lake.commit import commit
 from pipeline.lake.log import load
 from pipeline.model import Op, Origin, Shard, TopicPartition
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.turn import turn
 from tests.example_count import examples
 from tests.pipeline.tables.delta.turns import (

@@ -20,7 +20,7 @@ from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.schema.model import arrow_type
-from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.data_file import Footers
 from pipeline.tables.delta.turn import turn
 

@@ -1,0 +1,281 @@
+"""Computes all settings that a Debezium connector needs for a source of the config.
+
+What the doctor demands is taken from `requirements` and from the module of the database.
+Passwords are references that Connect resolves; nothing here knows a password.
+
+The include lists name whole databases or schemas. A table that no rule names is a table of its
+own name, and so is one that an online schema change swaps in. Only tables that a rule ignores
+are excluded by name.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pipeline.collectors.collector import REFERENCE, CollectionScope, is_secret, left_out
+from pipeline.collectors.connect.database import (
+    ConnectedDatabase,
+    connected,
+    every_database,
+    variable,
+    weakens,
+)
+from pipeline.collectors.connect.requirements import NULLS, SIDES, classes, converters, demands
+from pipeline.collectors.connect.table_filter import TABLES, listed
+from pipeline.errors import ConfigError
+from pipeline.finding import Demand
+from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
+
+GROUP = re.compile(r"\(\?P<(\w+)>")  # Python's named groups and how it calls them again
+AGAIN = re.compile(r"\(\?P=(\w+)\)")
+REPEATS = ("*", "+", "?", "{")
+
+
+def include_lists(
+    rules: Iterable[TableRule], heartbeat: str, outer: str = "database"
+) -> Mapping[str, str]:
+    """Settings by their names; no list of databases where a rule fits tables of any.
+
+    What is *outer* in a table's name is a ``database``, or a ``schema``.
+    """
+    rules = tuple(rules)
+    wanted = [_databases(rule.shards) for rule in rules if not rule.ignore]
+    found = {}
+    if wanted and all(wanted):
+        databases = [name for names in wanted for name in names]
+        databases.append(re.escape(heartbeat.partition(".")[0]))
+        found[f"{outer}.include.list"] = _list(databases)
+    if ignored := _ignored_first(rules):
+        found["table.exclude.list"] = _list(ignored)
+    return found
+
+
+def _ignored_first(rules: tuple[TableRule, ...]) -> list[str]:
+    """Patterns of what is ignored; the first rule that fits decides, so others are spared."""
+    found, spared = [], list[str]()
+    for rule in rules:
+        if rule.ignore:
+            found.append("".join(f"(?!(?:{one})$)" for one in spared) + f"(?:{rule.shards})")
+        else:
+            spared.append(rule.shards)
+    return found
+
+
+def _list(patterns: Iterable[str]) -> str:
+    return ",".join(dict.fromkeys(_java(one).replace(",", r"\,") for one in patterns))
+
+
+def _java(pattern: str) -> str:
+    return AGAIN.sub(r"\\k<\1>", GROUP.sub(r"(?<\1>", pattern))
+
+
+def _databases(pattern: str) -> list[str]:
+    """The database's part of each way that *pattern* may fit; empty if it cannot be told."""
+    found, start, depth, at = [], 0, 0, 0
+    cut: int | None = None
+    while at < len(pattern):
+        sign = pattern[at]
+        ends = _token(pattern, at)
+        depth += (sign == "(") - (sign == ")")
+        if cut is None and depth == 0 and _dot(pattern, at, ends):
+            cut = at
+        if sign == "|" and depth == 0:
+            found.append(pattern[start:cut] if cut is not None else "")
+            start, cut = at + 1, None
+        at = ends
+    found.append(pattern[start:cut] if cut is not None else "")
+    return found if all(found) else []
+
+
+def _token(pattern: str, at: int) -> int:
+    """Where what stands at *at* ends: an escape, a set of letters, or one sign."""
+    if pattern[at] == "\\":
+        return at + 2
+    if pattern[at] != "[":
+        return at + 1
+    at += 2 if pattern[at + 1 : at + 2] != "^" else 3  # a bracket that comes first is a letter
+    while at < len(pattern) and pattern[at] != "]":
+        at += 2 if pattern[at] == "\\" else 1
+    return at + 1
+
+
+def _dot(pattern: str, at: int, ends: int) -> bool:
+    """Whether one dot stands there: written as such, or as any letter that comes once."""
+    once = not pattern.startswith(REPEATS, ends)
+    return once and pattern[at:ends] in (".", r"\.")
+
+
+SECRETS = (
+    *("password", "secret", "sasl.jaas", "token", "passphrase"),
+    *("user.info", "keystore.key", "api.key", "apikey"),
+)
+CLIENTS = (
+    "schema.history.internal.producer.",
+    "schema.history.internal.consumer.",
+    "signal.consumer.",
+)
+LARGEST = 64 * 1024**2  # bytes of one record that a connector hands to Kafka
+PACE = {
+    "tasks.max": "1",
+    "snapshot.mode": "when_needed",
+    "heartbeat.interval.ms": "1000",  # without it an idle source is acknowledged late
+    "errors.max.retries": "-1",
+    "retriable.restart.connector.wait.ms": "1000",
+}
+PRODUCER = {
+    "producer.override.acks": "all",
+    "producer.override.enable.idempotence": "true",
+    "producer.override.max.in.flight.requests.per.connection": "1",
+    "producer.override.retries": "2147483647",
+    # Its default of 1 MiB stops the whole source at one larger row; the broker's limit is enough.
+    "producer.override.max.request.size": str(LARGEST),
+    "producer.override.buffer.memory": str(2 * LARGEST),
+}
+
+
+def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
+    """All of them by name; *own* are a person's, and go before.
+
+    Raises:
+        ConfigError: *own* holds a secret itself.
+    """
+    require_references(own)
+    source = _as_connected(scope.source, own)
+    scope = replace(scope, source=source)
+    database = connected(source.kind)
+    demanded = (one for one in demands(source, database.demands) if one.good and not _usual(one))
+    found = {
+        **_connection(source, database),
+        **PACE,
+        **converters(source),
+        NULLS: "false",
+        **PRODUCER,
+        **{one.name: one.good[0] for one in demanded},
+        **database.pace,
+        **_topics(scope),
+        **database.settings(scope),
+        **include_lists(scope.rules, source.heartbeat, database.lists),
+    }
+    left = left_out((lists(), *(one.alternatives for one in every_database())), own)
+    return {**{name: value for name, value in found.items() if name not in left}, **own}
+
+
+def require_references(own: Mapping[str, str]) -> None:
+    """Refuse settings of a person that hold a secret themselves.
+
+    Raises:
+        ConfigError: names the setting, and never its value.
+    """
+    for name, value in own.items():
+        if is_secret(value, named=secret(name)):
+            what = f"collector.options.settings: {name} is a secret, and would be shown"
+            raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
+
+
+def references(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """What Connect has to resolve in *settings*, such as ``${env:NAME}``, sorted."""
+    found = {one for value in settings.values() for one in REFERENCE.findall(value)}
+    return tuple(sorted(found))
+
+
+def lists() -> frozenset[str]:
+    """Settings that list what is included or excluded, whatever is read."""
+    outer = {name for database in every_database() for name in listed(database.lists)}
+    return frozenset(outer | {*TABLES})
+
+
+def alternatives(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
+    """Groups of settings of which one is enough; of the files for TLS, none that *own* names."""
+    files = (one.alternatives for one in every_database())
+    return (lists(), *(group for group in files if not group & own.keys()))
+
+
+def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
+    """What a setting must be, where a person chose another value."""
+    prefix, database = scope.source.collected_prefix, connected(scope.source.kind)
+    verified = database.verified if _as_connected(scope.source, own).secured else ()
+    connectors = tuple(name.lower() for name in database.classes)
+    known = tuple(name.lower() for name in classes(scope.source))
+    firmly = (
+        *(one for one in demands(scope.source, database.demands) if one.good),
+        Demand("connector.class", "", good=connectors),
+        Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
+        *(Demand(name, "", good=known) for name in SIDES),
+        Demand(NULLS, "NULL arrives as the column's default", good=("false",)),
+        *_address(scope.source),
+        *verified,
+        Demand("producer.override.acks", "a change may get lost", good=("all", "-1")),
+        Demand("producer.override.retries", "a change may get lost", bad=("0",)),
+    )
+    return (
+        *(one for one in firmly if one.name not in own),
+        *(Demand(n, "the config says so", good=(value.lower(),)) for n, value in own.items()),
+    )
+
+
+def forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:
+    """Whether the setting of that *name* may not be there, where a person did not choose it."""
+    secured = _as_connected(scope.source, own).secured
+    return secured and name not in own and weakens(name, connected(scope.source.kind))
+
+
+def secret(name: str) -> bool:
+    """Whether the setting of that *name* holds one."""
+    return any(word in name.lower() for word in SECRETS)
+
+
+def _usual(demand: Demand) -> bool:
+    """Whether it is met where nothing is set."""
+    return demand.default in demand.good
+
+
+def _connection(source: SourceSettings, database: ConnectedDatabase) -> dict[str, str]:
+    return {
+        "connector.class": database.classes[0],
+        "database.hostname": source.host,
+        "database.port": str(source.port),
+        "database.user": "debezium",
+        "database.password": variable(source.name, "DEBEZIUM_PASSWORD"),
+    }
+
+
+def _as_connected(source: SourceSettings, own: Mapping[str, str]) -> SourceSettings:
+    """*source* at the address that its connector is given."""
+    return replace(source, host=own.get("database.hostname", source.host))
+
+
+def _address(source: SourceSettings) -> tuple[Demand, ...]:
+    """The server that the config names, where the connector sees it under the same address."""
+    if not source.follow_collector:
+        return ()
+    why = "the config names another server"
+    return (
+        Demand("database.hostname", why, good=(source.host.lower(),)),
+        Demand("database.port", why, good=(str(source.port),)),
+    )
+
+
+def _topics(scope: CollectionScope) -> dict[str, str]:
+    """Its own topics bear names that no table's topic has."""
+    prefix = scope.source.collected_prefix
+    brokers = {"signal.kafka.bootstrap.servers": scope.brokers} if scope.brokers else {}
+    return {
+        "topic.prefix": prefix,
+        "topic.creation.default.partitions": "-1",  # what the brokers have as their default
+        "topic.creation.default.replication.factor": "-1",
+        "signal.enabled.channels": "kafka",
+        "signal.kafka.topic": f"__signals.{prefix}",
+        **brokers,
+        **_security(scope.security, prefix),
+    }
+
+
+def _security(security: KafkaSecurity, prefix: str) -> dict[str, str]:
+    """How its own clients of Kafka sign in; whom they believe is a matter of Connect's machine."""
+    if security.protocol == "PLAINTEXT":
+        return {}
+    found: dict[str, str] = {"security.protocol": security.protocol}
+    if security.mechanism is not None:
+        found["sasl.mechanism"] = security.mechanism
+        found["sasl.jaas.config"] = variable(prefix, "KAFKA_JAAS")
+    return {client + name: value for client in CLIENTS for name, value in found.items()}

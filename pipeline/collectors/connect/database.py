@@ -1,0 +1,108 @@
+"""Defines what Debezium's connector for one kind of database has of its own.
+
+Each kind has a module beside this one, named by the kind's config key, with its class as
+`CONNECTED`. A kind that is defined elsewhere has the class in the module of its source.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import ClassVar, Protocol, cast
+
+from pipeline import plugins
+from pipeline.collectors import connect
+from pipeline.collectors.collector import CollectionScope
+from pipeline.collectors.connect.requirements import LeastVersion
+from pipeline.finding import Demand, Finding
+from pipeline.model import Acknowledged, Missing
+from pipeline.settings import SourceSettings
+
+USUAL = "mysql"  # where a source names no kind
+# What the drivers of Postgres, MySQL and MariaDB call their settings for TLS and its sockets.
+_TLS = re.compile("ssl|tls|trust|keystore|verif|certificate|servercert|socketfactory", re.I)
+
+
+class ConnectedDatabase(Protocol):
+    """One kind of database as Debezium's connectors know it; stands as ``CONNECTED``.
+
+    ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
+    outer part of a table's name as the lists of what is included call it; what is ``built_in`` of
+    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least`` is
+    the version before which a known defect of the connector loses changes.  ``verified`` is
+    demanded of a source that must speak TLS; of ``alternatives``, settings for TLS, one is enough.
+    ``files`` are its settings for TLS without dots that name files and passwords.
+    """
+
+    classes: ClassVar[tuple[str, ...]]
+    port: ClassVar[int]
+    lists: ClassVar[str]
+    built_in: ClassVar[tuple[str, ...]]
+    demands: ClassVar[tuple[Demand, ...]]
+    pace: ClassVar[Mapping[str, str]]
+    least: ClassVar[LeastVersion | None]
+    verified: ClassVar[tuple[Demand, ...]]
+    alternatives: ClassVar[frozenset[str]]
+    files: ClassVar[frozenset[str]]
+
+    def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
+        """What a stored *offset* tells; None if it is none of this kind of database."""
+        ...
+
+    def settings(self, scope: CollectionScope) -> Mapping[str, str]:
+        """What no other kind's connector has, beside demands: names, and topics of its own.
+
+        Raises:
+            ConfigError: the settings of the source lack something.
+        """
+        ...
+
+    def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
+        """What in *config* drops, rewrites or delays changes, beside ``demands``."""
+        ...
+
+    def findings(
+        self, config: Mapping[str, str], source: SourceSettings, where: str
+    ) -> list[Finding]:
+        """What is to be put right in *config* beside ``demands``."""
+        ...
+
+
+def variable(name: str, what: str) -> str:
+    """Reference to the worker's variable for *what* of *name*, such as ``${env:SHOP_DATABASE_CA}``.
+
+    Every shell can set it: a word of ASCII that begins with no digit.
+    """
+    word = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII).upper()
+    return f"${{env:{word}_{what}}}"
+
+
+@cache
+def connected(kind: str) -> ConnectedDatabase:
+    """What connectors for sources of *kind* have of their own, the usual one where it is empty.
+
+    Raises:
+        ConfigError: nothing is known of them; lists the kinds that are.
+    """
+    return cast("ConnectedDatabase", plugins.find(connect, "CONNECTED", kind or USUAL)())
+
+
+def every_database() -> tuple[ConnectedDatabase, ...]:
+    """All that lie here."""
+    return tuple(connected(kind) for kind in plugins.known(connect, "CONNECTED"))
+
+
+def weakens(name: str, database: ConnectedDatabase) -> bool:
+    """Whether the setting of that *name* may say, past those demanded, whom the driver believes.
+
+    Debezium hands ``database.*`` and ``driver.*`` to the JDBC driver, whose settings have no dots.
+    """
+    given, _, its = name.partition(".")
+    demanded = {one.name for one in database.verified}
+    passed = given == "driver" or (given == "database" and "." not in its)
+    return passed and name not in database.files | demanded and bool(_TLS.search(its))
+
+
+def read_by(config: Mapping[str, str]) -> ConnectedDatabase:
+    """The database that a connector with *config* reads, by its class."""
+    of = config.get("connector.class", "")
+    return next((one for one in every_database() if of in one.classes), connected(USUAL))

@@ -1,0 +1,390 @@
+"""Judges the settings of a connector: what drops, rewrites, reorders or delays changes.
+
+The doctor prints `connector_findings`, `producer_findings` and `heartbeat_findings`. `hazards`
+is the part of them for which the running service withholds READY. Both use the same lists.
+
+Producer settings of the connector (`producer.override.*`) override those of the worker
+(`producer.*`). The worker's override Connect's own defaults, which differ from Kafka's: all
+acks, one request in flight, no idempotence. `heartbeat_findings` refuses a connector that does
+not send the heartbeat table.
+
+Cannot detect: settings of the worker, which Connect does not show. They must be given to the
+doctor, or be stated in the connector.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from pipeline.collectors.connect.database import ConnectedDatabase, connected, read_by, weakens
+from pipeline.collectors.connect.requirements import (
+    DEMANDS,
+    FAMILIES,
+    JSON,
+    NULLS,
+    PRESENT,
+    UNVERIFIED,
+    classes,
+    defaulted,
+    demands,
+)
+from pipeline.collectors.connect.table_filter import (
+    TABLES,
+    Patterns,
+    compiled_all,
+    listed,
+    passes,
+    patterns,
+)
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.settings import SourceSettings
+
+OVER = "producer.override."
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+OWN = {
+    "acks": "all",
+    "retries": "2147483647",
+    "enable.idempotence": "false",
+    IN_FLIGHT: "1",
+}
+PRODUCER_DEMANDS = (
+    Demand(
+        "acks",
+        "a broker that fails takes acknowledged changes with it",
+        good=("all", "-1"),
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "retries",
+        "one transient error loses a change, or stops the connector",
+        bad=("0",),
+        effect=Effect.DROPS,
+    ),
+)
+SIZES = {"max.request.size": 1_048_576, "buffer.memory": 33_554_432}  # Kafka's own, in bytes
+FLUSH, LONGEST_FLUSH = "offset.flush.interval.ms", 5_000
+
+
+def producer_findings(
+    config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
+) -> list[Finding]:
+    """Rule on how the connector with that *config* writes; *worker* None: not known."""
+    settings = dict(OWN)
+    for prefix, own in (("producer.", worker or {}), (OVER, config)):
+        settings |= {name: own[prefix + name] for name in OWN if prefix + name in own}
+    remedy = f"{OVER}{{name}}={{value}} in the connector's config"
+    fixed = {"retries": f"{OVER}retries=2147483647 in the connector's config"}
+    found = [
+        replace(f, fix=fixed.get(f.code, f.fix))
+        for f in unmet(PRODUCER_DEMANDS, settings, where, remedy=remedy)
+    ]
+    if settings["enable.idempotence"].strip().lower() != "true":
+        found += _reordered(settings[IN_FLIGHT], where)
+    return [*found, *_unseen(config, where, worker), *_flush(where, worker)]
+
+
+def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) -> int:
+    """The size in bytes above which the connector's producer refuses a record."""
+    told = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
+    told |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
+    sizes = [int(told.get(n, own)) for n, own in SIZES.items() if told.get(n, "0").isdecimal()]
+    return min(sizes, default=SIZES["max.request.size"])
+
+
+def _reordered(in_flight: str, where: str) -> list[Finding]:
+    """What requests in flight do without idempotence; a reference hides how many there are."""
+    told, number = f"{IN_FLIGHT}={in_flight}", _number(in_flight)
+    fix = f"{OVER}enable.idempotence=true in the connector's config"
+    if number is None:
+        what = f"{told} is no number that can be read here: above 1 a retry reorders changes"
+        return [Finding(WARN, IN_FLIGHT, where, what, fix, Effect.DROPS)]
+    if number <= 1:
+        return []
+    what = f"{told} without idempotence: a retry reorders changes"
+    return [Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS)]
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _unseen(
+    config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
+) -> list[Finding]:
+    open_ = [name for name in OWN if OVER + name not in config]
+    if worker is not None or not open_:
+        return []
+    what = f"{', '.join(open_)} of the producer may be set by the worker, which Connect hides"
+    fix = f"state them as {OVER}* in the connector's config, or show the worker's file: --worker"
+    return [Finding(NOTE, "producer_unseen", where, what, fix)]
+
+
+def _flush(where: str, worker: Mapping[str, str] | None) -> list[Finding]:
+    """Proofs wait for stored offsets: each is late by up to one interval."""
+    fix = f"{FLUSH}={LONGEST_FLUSH} in the worker's file, and a restart of Connect"
+    if worker is None:
+        what = f"{FLUSH} cannot be seen (60 s by default): readiness waits for it"
+        return [Finding(NOTE, "flush_unseen", where, what, f"check, with --worker: {fix}")]
+    value = _number(told := worker.get(FLUSH, "60000"))
+    if value is None:
+        what = f"{FLUSH}={told} is no number that can be read here: readiness waits for it"
+        return [Finding(NOTE, "flush_unseen", where, what, fix)]
+    if value <= LONGEST_FLUSH:
+        return []
+    what = f"{FLUSH}={value}: each proof of readiness is late by up to that"
+    return [Finding(WARN, FLUSH, where, what, fix)]
+
+
+REMEDY = "{name}={value} in the connector's config"
+REMOVE = "remove {name} from the connector's config"
+
+# Transforms by the last part of their class: what they do to a change.
+HARMFUL = {
+    "ExtractNewRecordState": "takes the envelope off, and with it the order of changes",
+    "Filter": "drops changes",
+    "ReplaceField": "drops or renames columns",
+    "MaskField": "replaces values",
+    "Cast": "changes types",
+    "Flatten": "takes the envelope apart",
+    "ExtractField": "takes the envelope off",
+    "HoistField": "wraps the envelope",
+    "TimestampConverter": "changes how times are written",
+    "ValueToKey": "replaces the key",
+    "DropHeaders": "",
+    "InsertHeader": "",
+    "HeaderFrom": "",
+}
+DROPPING = ("Filter",)
+OVERRIDES, KEYS = "snapshot.select.statement.overrides", "message.key.columns"
+SNAPSHOT_OF = "snapshot.include.collection.list"
+# Reads all rows and leaves each value as it is; a FLOAT times 1e0 is sent with all its digits.
+_ITEM = r"`?\w+`?(?:\s*\*\s*1e0\s+AS\s+`?\w+`?)?"
+WHOLE = re.compile(
+    rf"\s*SELECT\s+(?:\*|{_ITEM}(?:\s*,\s*{_ITEM})*)\s+FROM\s+[\w.`\"]+\s*(?:;\s*)?", re.IGNORECASE
+)
+FOLDING, KEEPING = "ByLogicalTableRouter", "key.enforce.uniqueness"
+ROUTERS = (FOLDING, "RegexRouter")  # they change the topic, and leave the change as it is
+
+
+def connector_findings(
+    config: Mapping[str, str],
+    where: str,
+    *,
+    source: SourceSettings,
+    worker: Mapping[str, str] | None,
+) -> list[Finding]:
+    """Rule on a connector's settings; *worker* are its worker's, None where they are not known.
+
+    Raises:
+        ConfigError: nothing is known of connectors for the kind of the *source*.
+    """
+    database = connected(source.kind)
+    return [
+        *_identity(config, where, source.collected_prefix, database),
+        *unmet(demands(source, database.demands), config, where, remedy=REMEDY),
+        *_present(config, where),
+        *_families(config, where),
+        *_unverified(config, where, source, database),
+        *database.findings(config, source, where),
+        *_transforms(config, where),
+        *_routing(config, where, source),
+        *_converters(config, where, classes(source), worker),
+    ]
+
+
+def hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
+    """What in *config* drops, rewrites or delays changes; asked at each look, so it needs no more.
+
+    Settings of the worker that the connector does not state are not seen here.
+    """
+    database = read_by(config)
+    found = (
+        *unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
+        *_present(config, where),
+        *database.hazards(config, where),
+        *_transforms(config, where),
+        *defaulted(config, where),
+        *producer_findings(config, where, None),
+    )
+    return tuple(one for one in found if one.effect is not Effect.NONE)
+
+
+def _present(config: Mapping[str, str], where: str) -> list[Finding]:
+    """Settings that harm by being there; of some, only the tables that they name."""
+    found: list[Finding] = []
+    for one in unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE):
+        if one.code == OVERRIDES:
+            found += _overrides(config, one)
+        elif one.code == KEYS:
+            named = [text.partition(":")[0].strip() for text in config[KEYS].split(";")]
+            found.append(replace(one, shards=_matching(named)))
+        elif one.code == SNAPSHOT_OF:
+            listed = _matching([name.strip() for name in config[SNAPSHOT_OF].split(",")])
+            found.append(replace(one, shards=rf"(?!(?:{listed})\Z).*" if listed else ""))
+        else:
+            found.append(one)
+    return found
+
+
+def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
+    """Statements that read whole rows change nothing, whatever columns they spell out."""
+    named = [name.strip() for name in config[OVERRIDES].split(",") if name.strip()]
+    harmful = [one for one in named if not WHOLE.fullmatch(config.get(f"{OVERRIDES}.{one}", ""))]
+    if harmful:
+        yield replace(found, shards="|".join(re.escape(one) for one in harmful))
+
+
+def _matching(patterns: list[str]) -> str:
+    """One regular expression of them; that of every table where one cannot be read here."""
+    try:
+        found = "|".join(f"(?:{one.pattern})" for one in compiled_all(filter(None, patterns)))
+        return re.compile(found).pattern  # a name of a group may be there twice
+    except re.error:
+        return ""
+
+
+def _identity(
+    config: Mapping[str, str], where: str, prefix: str, database: ConnectedDatabase
+) -> list[Finding]:
+    demands = (
+        Demand(
+            "connector.class",
+            "Sluice reads what Debezium's own connectors for the kind of source send",
+            good=tuple(name.lower() for name in database.classes),
+            fix=f"connector.class={database.classes[0]}",
+        ),
+        Demand(
+            "topic.prefix",
+            f"the config says prefix: {prefix}, so these topics would not be read",
+            good=(prefix.lower(),),
+            fix="name the connector's topic.prefix as prefix under sources",
+        ),
+    )
+    return unmet(demands, config, where, remedy=REMEDY)
+
+
+def _unverified(
+    config: Mapping[str, str], where: str, source: SourceSettings, database: ConnectedDatabase
+) -> list[Finding]:
+    """TLS as Sluice's own connections demand it, of the server that the connector reads."""
+    read = replace(source, host=config.get("database.hostname", source.host))
+    if not read.secured:
+        return []
+    otherwise = f"or tls: false of {source.name} under sources"
+    found = unmet(database.verified, config, where, remedy=f"{REMEDY}; {otherwise}")
+    for name in sorted(name for name in config if weakens(name, database)):
+        what = f"{name} may tell the driver to believe any server: {UNVERIFIED}"
+        fix = f"{REMOVE.format(name=name)}; {otherwise}"
+        found.append(Finding(REFUSE, name, where, what, fix))
+    return found
+
+
+def _families(config: Mapping[str, str], where: str) -> list[Finding]:
+    """Only the family is named: a setting's own name may hold a salt, which is a secret."""
+    return [
+        Finding(WARN, family, where, f"{family}...: {why}", REMOVE.format(name=f"{family}..."))
+        for family, why in FAMILIES
+        if any(name.startswith(family) for name in config)
+    ]
+
+
+def _aliases(config: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Each transform's alias, class, and the last part of the class."""
+    for name in config.get("transforms", "").split(","):
+        if alias := name.strip():
+            kind = config.get(f"transforms.{alias}.type", "")
+            yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
+
+
+def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
+    found: list[Finding] = []
+    for alias, kind, short in _aliases(config):
+        harm = HARMFUL.get(short, "is not known to leave changes as they are")
+        if not harm or short in ROUTERS:
+            continue
+        severity = REFUSE if short in HARMFUL else WARN
+        effect = Effect.DROPS if short in (*DROPPING, "") else Effect.REWRITES
+        what, fix = f"{alias} ({kind}) {harm}", f"take {alias} out of transforms"
+        fix += " in the connector's config"
+        found.append(Finding(severity, "transforms", where, what, fix, effect))
+    return found
+
+
+def _routing(config: Mapping[str, str], where: str, source: SourceSettings) -> Iterator[Finding]:
+    for alias, _, short in _aliases(config):
+        if short in ROUTERS:
+            yield from _router(config, where, source, alias)
+
+
+def _router(
+    config: Mapping[str, str], where: str, source: SourceSettings, alias: str
+) -> list[Finding]:
+    """Whatever a topic is called, a message tells its shard; but its topic has to be read."""
+    own = f"transforms.{alias}"
+    kind = config[f"{own}.type"]
+    found = []
+    if kind.endswith(FOLDING) and config.get(f"{own}.{KEEPING}", "true").lower() != "false":
+        what = f"{alias} ({kind}) puts a field into the key that is no column of the table"
+        fix = REMEDY.format(name=f"{own}.{KEEPING}", value="false")
+        found.append(Finding(REFUSE, "transforms", where, what, fix))
+    if not source.topics:
+        what = f"{alias} ({kind}) renames topics, and those read are {source.topic_pattern}"
+        fix = f"say what they are called: topics of {source.name} under sources"
+        found.append(Finding(WARN, "transforms", where, what, fix))
+    return found
+
+
+def _converters(
+    config: Mapping[str, str],
+    where: str,
+    good: tuple[str, ...],
+    worker: Mapping[str, str] | None,
+) -> list[Finding]:
+    known = {**(worker or {}), **config}
+    fix = f"key.converter and value.converter={good[0]} in the connector's config"
+    what = "plain JSON" if good == (JSON,) else "Avro of this source"
+    found = [
+        Finding(REFUSE, name, where, f"{name}={known[name]}: Sluice reads {what}", fix)
+        for name in ("key.converter", "value.converter")
+        if known.get(name, good[0]) not in good
+    ]
+    own = config if "value.converter" in config else worker  # a converter and its settings go along
+    if own is None:
+        what = "the converter is the worker's, which Connect does not show; NULLs may get lost"
+        return [*found, Finding(WARN, NULLS, where, what, f"{fix}, and {NULLS}=false")]
+    stated = own.get("value.converter", good[0])
+    if stated in good:
+        found += defaulted({**own, "value.converter": stated}, where)
+    return found
+
+
+UNREADABLE = (
+    r"write it without sets of sets ([a-z&&[^t]]), classes of Unicode (\p{L}), ends of words (\b),"
+    r" repeats of repeats ((a+)+) or of choices ((foo|bar)*);"
+    " then a new base of its tables: docs/guides/add-a-table.md#readable-lists"
+)
+
+
+def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) -> list[Finding]:
+    """Refuse a connector that does not send the heartbeat's changes, or has odd lists."""
+    outer = listed(read_by(config).lists)
+    lists: dict[str, Patterns] = {}
+    for name in (*outer, *TABLES):
+        try:
+            lists[name] = patterns(config.get(name, ""))
+        except re.error as error:
+            what = f"{name} of the connector cannot be read, so it may leave out any table: {error}"
+            return [Finding(REFUSE, "not_allowed", where, what, UNREADABLE)]
+    fixes = []
+    for (include, exclude), name in ((outer, heartbeat.partition(".")[0]), (TABLES, heartbeat)):
+        if not passes(name, lists[include], lists[exclude]):
+            entry = re.escape(name)
+            inside = bool(config.get(include))
+            fixes.append(f"add {entry} to {include}" if inside else f"let {exclude} spare {name}")
+    if not fixes:
+        return []
+    what = f"{heartbeat} is not captured: no heartbeat would arrive, so nothing could be proven"
+    return [Finding(REFUSE, "heartbeat_captured", where, what, "; ".join(fixes))]

@@ -1,0 +1,269 @@
+"""Lists the settings, converters and versions with which a Debezium connector loses nothing.
+
+What only one kind of database needs is in the module of that kind. Defaults are those of
+Debezium 3.5, as its plugin reports them.
+
+Any Avro converter that writes Confluent's wire format is accepted. Confluent's and Apicurio's
+are known, and Confluent's is the one that Sluice sets. Avro names allow only A-Z, a-z, digits
+and underscores. The mode `avro` replaces all other characters by underscores, and may merge two
+columns into one. The mode `avro_unicode` loses no name.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.settings import SourceSettings
+
+UNTYPED = "values would not arrive in the form that Sluice types"
+SKIPPED = "a change that cannot be handled is skipped, and nothing tells"
+UNVERIFIED = "whoever stands between can read rows, change them, and get the password"
+BASELESS = "tables get no complete snapshot, so no mirror has a base"
+
+DEMANDS = (
+    Demand(
+        "decimal.handling.mode",
+        "double rounds DECIMAL, precise sends bytes that only a schema explains",
+        good=("string",),
+        default="precise",
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "time.precision.mode",
+        "other modes cut fractions of seconds, or count them in another unit",
+        good=("adaptive_time_microseconds",),
+        default="adaptive_time_microseconds",
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "skipped.operations",
+        "operations it names (t: TRUNCATE) leave no trace",
+        good=("none",),
+        default="t",
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "binary.handling.mode",
+        UNTYPED,
+        good=("bytes", "base64"),
+        default="bytes",
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "event.processing.failure.handling.mode",
+        SKIPPED,
+        good=("fail",),
+        default="fail",
+        effect=Effect.DROPS,
+    ),
+    Demand("errors.tolerance", SKIPPED, good=("none",), default="none", effect=Effect.DROPS),
+    Demand("field.name.adjustment.mode", "columns are renamed", good=("none",), default="none"),
+    Demand("sanitize.field.names", "columns are renamed", good=("false",), default="false"),
+    Demand(
+        "snapshot.mode",
+        "it ends after the snapshot",
+        bad=("initial_only",),
+        fix="snapshot.mode=when_needed",
+    ),
+    Demand(
+        "snapshot.mode",
+        BASELESS,
+        bad=(
+            *("no_data", "never", "schema_only", "recovery", "schema_only_recovery"),
+            *("configuration_based", "custom"),
+        ),
+        severity=WARN,
+        fix="snapshot.mode=when_needed; for tables that it left out, a new snapshot of them",
+    ),
+    Demand(
+        "snapshot.mode",
+        "each start of the connector reads all tables again",
+        bad=("always",),
+        severity=NOTE,
+        fix="snapshot.mode=when_needed",
+    ),
+    Demand(
+        "provide.transaction.metadata",
+        "completeness of transactions cannot be checked",
+        good=("true",),
+        default="false",
+        severity=WARN,
+    ),
+    Demand(
+        "tombstones.on.delete",
+        "a topic that is compacted would keep deleted keys for ever",
+        good=("true",),
+        default="true",
+        severity=NOTE,
+    ),
+)
+
+# Settings that harm by being there at all.
+PRESENT = (
+    Demand(
+        "snapshot.select.statement.overrides",
+        "the snapshot is filtered, and a mirror that grows from it lacks the other rows",
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "snapshot.include.collection.list",
+        "tables that it does not name are described by the snapshot as if they were empty",
+        severity=WARN,
+        effect=Effect.DROPS,
+    ),
+    Demand("column.exclude.list", "mirrors lack these columns", severity=WARN),
+    Demand("column.include.list", "mirrors lack all other columns", severity=WARN),
+    Demand(
+        "converters",
+        "custom converters may send values in other forms",
+        severity=WARN,
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "post.processors",
+        "they may change rows after they were read",
+        severity=WARN,
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "message.key.columns",
+        "keys are not those that the tables declare; two rows may share one",
+        severity=WARN,
+        effect=Effect.REKEYS,
+    ),
+)
+
+# Families of settings whose names hold a number or a salt.
+FAMILIES = (
+    ("column.mask.", "values differ from the source's"),
+    ("column.truncate.to.", "values differ from the source's"),
+)
+
+
+def snapshotting(default: str) -> Demand:
+    """How a snapshot's rows stand at one position; each connector has a default of its own."""
+    return Demand(
+        "snapshot.isolation.mode",
+        "the snapshot's rows do not stand at one position",
+        good=("repeatable_read", "serializable"),
+        default=default,
+        severity=WARN,
+    )
+
+
+AVRO_FORMAT = "debezium_avro"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+CONFLUENT = "io.confluent.connect.avro.AvroConverter"
+APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
+NAMES, SCHEMAS = "field.name.adjustment.mode", "schema.name.adjustment.mode"
+NULLS = "value.converter.replace.null.with.default"
+NULLABLES = "value.converter.ignore.default.for.nullables"
+DEFAULTED = "NULL in a column that has a default arrives as that default"
+# By the class of the values' converter; its settings count only where it is stated itself.
+NULLS_KEPT = {
+    JSON: Demand(NULLS, DEFAULTED, good=("false",), default="true", effect=Effect.REWRITES),
+    CONFLUENT: Demand(
+        NULLABLES, DEFAULTED, good=("true",), default="false", effect=Effect.REWRITES
+    ),
+}
+SIDES = ("key.converter", "value.converter")
+ENVELOPE, META = "value.converter.schemas.enable", "value.converter.connect.meta.data"
+
+
+def classes(source: SourceSettings) -> tuple[str, ...]:
+    """Converters that will do, the one that is printed first."""
+    return (CONFLUENT, APICURIO) if _avro(source) else (JSON,)
+
+
+def converters(source: SourceSettings) -> dict[str, str]:
+    """Their settings; the user of the registry is a reference that Connect resolves."""
+    if not _avro(source):
+        plain = dict.fromkeys((f"{side}.schemas.enable" for side in SIDES), "false")
+        return {**dict.fromkeys(SIDES, JSON), **plain}
+    found = {SCHEMAS: "avro_unicode"}
+    for side in SIDES:
+        found |= {side: CONFLUENT, f"{side}.schema.registry.url": _url(source)}
+    return found | {NULLABLES: "true"}
+
+
+def demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand, ...]:
+    """What is demanded of every connector, with the names that its converter can spell.
+
+    *its* are demanded for the kind of database.  One that needs rows to tell their columns has
+    them in what Avro keeps of Connect's own schema.
+    """
+    if not _avro(source):
+        return (*DEMANDS, *its)
+    mode = "avro_unicode" if source.format_options.get("unicode_names", True) else "none"
+    why = "two columns may become one, and names are not found back"
+    names = Demand(NAMES, why, good=(mode,), default="none")
+    spelled = "names that Avro cannot spell make the connector fail"
+    schemas = Demand(SCHEMAS, spelled, good=("avro_unicode", "avro"), default="none")
+    others = (
+        replace(one, name=META, default="true") if one.name == ENVELOPE else one
+        for one in (*DEMANDS, *its)
+        if one.name != NAMES
+    )
+    return (*others, names, schemas)
+
+
+def defaulted(config: Mapping[str, str], where: str) -> list[Finding]:
+    """What the converter of values that *config* states does to NULL.
+
+    Seen: Apicurio's 2.6 writes the default, and has no setting against it.  It harms only tables
+    that have NULL in a column with a default, so it is refused, and does not withhold READY.
+    """
+    stated = config.get("value.converter", "").strip()
+    if stated == APICURIO:
+        fix = f"value.converter={CONFLUENT} with {NULLABLES}=true; or no defaults where NULL may be"
+        what = f"by Apicurio's converter {DEFAULTED}"
+        return [Finding(REFUSE, "value.converter", where, what, fix)]
+    kept = [NULLS_KEPT[stated]] if stated in NULLS_KEPT else []
+    remedy = "{name}={value} (and value.converter) in the connector's config"
+    return unmet(kept, config, where, remedy=remedy)
+
+
+def _avro(source: SourceSettings) -> bool:
+    return source.format == AVRO_FORMAT
+
+
+def _url(source: SourceSettings) -> str:
+    told = source.format_options.get("registry")
+    return str(told.get("url", "")) if isinstance(told, Mapping) else ""
+
+
+_NUMBERS = re.compile(r"(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class LeastVersion:
+    """The first minor version without a known loss, and what those before it do."""
+
+    major: int
+    minor: int
+    why: str
+
+
+def version_findings(
+    least: LeastVersion | None, config: Mapping[str, str], plugins: Sequence[Any], where: str
+) -> list[Finding]:
+    """Rule on the version of the connector's class among *plugins*, as Connect lists them.
+
+    Where it lists several, the newest counts, as Connect takes that one if nobody says otherwise.
+    """
+    if least is None:
+        return []
+    of = config.get("connector.class", "")
+    listed = [one for one in plugins if isinstance(one, Mapping) and one.get("class") == of]
+    told = [match for one in listed if (match := _NUMBERS.match(str(one.get("version"))))]
+    fix = f"install Debezium's plugin {least.major}.{least.minor} or newer, restart the workers"
+    if not told:
+        what = f"the version of its plugin is not told; before {least.major}.{least.minor}: "
+        return [Finding(WARN, "plugin_version", where, what + least.why, fix)]
+    newest = max((int(one[1]), int(one[2])) for one in told)
+    if newest >= (least.major, least.minor):
+        return []
+    what = f"plugin {newest[0]}.{newest[1]}: {least.why}"
+    return [Finding(REFUSE, "plugin_version", where, what, fix)]

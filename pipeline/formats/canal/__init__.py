@@ -1,1 +1,0 @@
-"""Canal's flat JSON."""

@@ -1,0 +1,68 @@
+"""Parses column types as SHOW COLUMNS spells them, such as `decimal(10,2) unsigned`.
+
+Canal reports neither NULL nor defaults, so a column is described as NOT NULL without a default.
+The format `simple_binlog` and the row reader of MySQL use these functions, too.
+"""
+
+import re
+
+from pipeline.schema.model import ColumnTold, Notation
+
+TYPE = re.compile(
+    r"\s*([a-z][a-z0-9_ ]*?)\s*(?:\((.*)\)\s*([a-z0-9_ ]*))?\s*", re.IGNORECASE | re.DOTALL
+)
+NUMBERS = re.compile(r"\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?")
+LABELS = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+ENUMERATIONS = ("ENUM", "SET")
+SIGNS = ("UNSIGNED", "ZEROFILL")
+SIGNED = re.compile(r"(TINY|SMALL|MEDIUM|BIG)?INT|DECIMAL|FLOAT|DOUBLE")
+KINDS = re.compile(
+    rf"{SIGNED.pattern}|BIT|YEAR|DATE|DATETIME|TIMESTAMP|TIME|JSON|ENUM|SET|CHAR|VARCHAR"
+    r"|(TINY|MEDIUM|LONG)?(TEXT|BLOB)|BINARY|VARBINARY"
+    r"|GEOMETRY|GEOMCOLLECTION|GEOMETRYCOLLECTION|(MULTI)?(POINT|LINESTRING|POLYGON)"
+    r"|UUID|INET[46]|VECTOR"  # which are kept as texts
+)
+
+
+COMMENT = re.compile(r"\s*/\*[^*]*\*/\s*$")  # MariaDB's: of before its 5.3
+
+
+def fault(text: str) -> str:
+    """Why SHOW COLUMNS never spells a type so; empty if it may."""
+    told = column("", COMMENT.sub("", text), 1)
+    kind, *signs = told.type.split(" ")
+    if told.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
+        return f"no type {text!r}; write it as SHOW COLUMNS does, such as bigint(20) unsigned"
+    if kind in ENUMERATIONS and not told.values:
+        return f"{text!r} names no labels; write it as SHOW COLUMNS does, such as enum('a','b')"
+    if signs and not (SIGNED.fullmatch(kind) and {*signs} <= {*SIGNS}):
+        return f"{text!r}: {' '.join(signs).lower()} is nothing that {kind.lower()} may be"
+    if kind == "DECIMAL" and (told.scale or 0) > (10 if told.length is None else told.length):
+        return f"{text!r} has more digits behind the point than at all"
+    return ""
+
+
+def column(name: str, text: str, position: int) -> ColumnTold:
+    """The column of that type, as SHOW COLUMNS spells it; of one that cannot be read its text.
+
+    It is told as NOT NULL without a default: canal says neither, so old rows of a column that
+    is added cannot be filled.
+    """
+    found = TYPE.fullmatch(text)
+    if found is None:
+        return ColumnTold(name, text.upper(), None, None, False, None, position)
+    words, inner = found[1].upper().split(), found[2]
+    kind = " ".join(word for word in words if word not in SIGNS)
+    sign = [word for word in (*words, *(found[3] or "").upper().split()) if word in SIGNS]
+    numbers = NUMBERS.fullmatch(inner or "")
+    labels = LABELS.findall(inner or "") if kind in ENUMERATIONS else ()
+    return ColumnTold(
+        name=name,
+        type=" ".join([kind, *sign]),
+        length=int(numbers[1]) if numbers else None,
+        scale=int(numbers[2]) if numbers and numbers[2] else None,
+        nullable=False,
+        position=position,
+        values=tuple(label.replace("''", "'") for label in labels),
+        notation=Notation.TEXTS,
+    )

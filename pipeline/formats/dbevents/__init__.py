@@ -1,1 +1,0 @@
-"""The change events of DBEvents."""

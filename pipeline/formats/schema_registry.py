@@ -1,0 +1,169 @@
+"""Fetches Avro schemas by number from a Confluent-compatible registry, and caches them.
+
+A number never gets another schema, so a schema is cached until the process ends or the cache is
+full. An unknown number is requested again each time. Only the registry itself can report a
+number as unknown, by error code 40403. A plain 404, such as that of a proxy, is an error. No
+connection is kept, so a registry can be sent to where a task runs.
+
+The request is `GET /schemas/ids/{id}` of Confluent's Schema Registry API.
+"""
+
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import httpx
+import msgspec
+import pyarrow as pa
+
+from pipeline.errors import ConfigError, NoSchemasError
+from pipeline.formats.format import Format, Schemas
+from pipeline.settings import RegistrySettings, without_login
+from pipeline.tls import tls_faults, verification
+
+NOT_THERE = 40403
+MOST = 50_000  # schemas that are kept; a process that meets more begins anew
+WITNESSES = 3  # schemas that were told once, by which a registry is known again
+_known: dict[tuple[str, int], str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """The registry of one source.
+
+    ``lost`` are numbers that it may not know, as long as it is seen to know others; None: all, and
+    nothing is seen to.  ``others`` are some that it has told another process.
+    """
+
+    source: str
+    settings: RegistrySettings
+    lost: frozenset[int] | None = None
+    others: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Look at the address; nothing is asked yet.
+
+        Raises:
+            ConfigError: it is none, or credentials would be sent there in clear text.
+        """
+        try:
+            found = httpx.URL(self.settings.url)
+        except (httpx.InvalidURL, TypeError) as error:
+            raise ConfigError(self._no_address()) from error
+        if found.scheme not in ("http", "https") or not found.host:
+            raise ConfigError(self._no_address())
+        if fault := next(tls_faults(self.settings), ""):
+            raise ConfigError(f"source {self.source}: format_options.registry.{fault}")
+
+    def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
+        """Text of each; None where there is none.
+
+        Raises:
+            NoSchemasError: the registry does not answer, or not as one does, or does not know a
+                number that is not ``lost``.
+        """
+        found: dict[int, str | None] = {n: _known.get((self.settings.url, n)) for n in numbers}
+        if lacking := [number for number, text in found.items() if text is None]:
+            with self._client() as client:
+                found |= {number: self._ask(client, number) for number in lacking}
+                self._require_known(client, found)
+        return found
+
+    def told(self) -> tuple[int, ...]:
+        """A few numbers that it has told this process."""
+        known = [number for (url, number) in list(_known) if url == self.settings.url]
+        return tuple(known[-WITNESSES:])
+
+    def examine(self) -> None:
+        """Ask for a schema that may or may not be there.
+
+        Raises:
+            NoSchemasError: as ``schemas``.
+        """
+        with self._client() as client:
+            self._ask(client, 1)
+
+    def _require_known(self, client: httpx.Client, found: Mapping[int, str | None]) -> None:
+        unknown = frozenset(number for number, text in found.items() if text is None)
+        if self.lost is None or not unknown:
+            return
+        told = ", ".join(str(number) for number in sorted(unknown)[:5])
+        if unknown - self.lost:
+            raise self._silent(f"it knows no schema {told}", unknown)
+        if not any(self._ask(client, number) for number in {*self.told(), *self.others}):
+            why = (
+                f"it knows no schema {told}, nor any other; is it the right one, or was it emptied"
+            )
+            raise self._silent(why, unknown)
+
+    def _ask(self, client: httpx.Client, number: int) -> str | None:
+        url = f"{self.settings.url.rstrip('/')}/schemas/ids/{number}"
+        try:
+            answer = client.get(url)
+            told = answer.json() if answer.content else None
+        except httpx.HTTPError as error:
+            raise self._silent(f"{type(error).__name__}: {error}") from error
+        except ValueError as error:
+            raise self._silent(f"{answer.status_code} and no JSON") from error
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            if isinstance(told, Mapping) and told.get("error_code") == NOT_THERE:
+                return None
+            raise self._silent("404, and not in a registry's words; is its address right?")
+        if not answer.is_success:
+            raise self._silent(_refused(answer.status_code))
+        return self._kept(number, told)
+
+    def _kept(self, number: int, told: object) -> str:
+        text = told.get("schema") if isinstance(told, Mapping) else None
+        if not isinstance(text, str):
+            raise self._silent("an answer without a schema; is its address right?")
+        kind = told.get("schemaType", "AVRO") if isinstance(told, Mapping) else "AVRO"
+        if kind != "AVRO":
+            text = msgspec.json.encode({"type": str(kind)}).decode()  # no schema of Avro's, by name
+        if len(_known) >= MOST:
+            _known.clear()
+        _known[self.settings.url, number] = text
+        return text
+
+    def _client(self) -> httpx.Client:
+        its = self.settings
+        headers = {"authorization": f"Bearer {its.token}"} if its.token else {}
+        return httpx.Client(
+            timeout=its.timeout.total_seconds(),
+            trust_env=False,  # a proxy for the internet is no way to a service next door
+            verify=self._authorities(),
+            auth=(its.user, its.password) if its.user else None,
+            headers=headers,
+        )
+
+    def _authorities(self) -> ssl.SSLContext | bool:
+        try:
+            return verification(self.settings.url, self.settings)
+        except ConfigError as error:
+            raise self._silent(str(error).removeprefix("ca: ")) from error
+
+    def _silent(self, why: str, numbers: frozenset[int] = frozenset()) -> NoSchemasError:
+        where = httpx.URL(self.settings.url).netloc.decode()
+        return NoSchemasError(self.source, f"the schema registry at {where}: {why}", numbers)
+
+    def _no_address(self) -> str:
+        its = f"format_options.registry.url: {without_login(self.settings.url)!r}"
+        return f"source {self.source}: {its} is no address; write http://host:port"
+
+
+def decoded(
+    format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Decode *batch* with the schemas that it needs.
+
+    Raises:
+        NoSchemasError: the registry does not tell them.
+    """
+    needed = format_.needs(batch)
+    schemas: Schemas = registry.schemas(needed) if needed and registry is not None else {}
+    return format_.decode(batch, schemas)
+
+
+def _refused(status: int) -> str:
+    said = {401: "it wants a user or a token", 403: "it does not let this user read schemas"}
+    return f"{status}; {said[status]}" if status in said else f"{status}; see its own log"

@@ -1,0 +1,224 @@
+"""Implements the dialect of files, whose column types are those of the mirror.
+
+The columns are reported before the first row. A file may add columns. A column never disappears
+and never changes its type; both are incompatible.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.model import ShardId
+from pipeline.schema.decode import (
+    ColumnReading,
+    as_integer,
+    as_sent,
+    data,
+    decimal,
+    fitting,
+    flag,
+    floating,
+    instants,
+    parsed,
+)
+from pipeline.schema.model import (
+    ARROW,
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Empty,
+    Incompatible,
+    Keep,
+    KnownTables,
+    TableSchema,
+    Told,
+    arrow_type,
+)
+from pipeline.schema.wire import SentAs
+
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?$"
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
+_DIGITS = 38  # of a decimal
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column of a log's rows; ``type`` is that of the mirror."""
+
+    name: str
+    type: str
+
+    @property
+    def dialect(self) -> Dialect:
+        """That of files."""
+        return FILES
+
+
+Reading = ColumnReading[FileColumn]
+
+
+@dataclass(frozen=True, slots=True)
+class FileDialect:
+    """Each method as :class:`pipeline.schema.model.Dialect` says."""
+
+    def column(self, told: ColumnTold, statement: str) -> Column:
+        """As it is told."""
+        return FileColumn(told.name, told.type)
+
+    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
+        """A log of another name is another log."""
+        return None
+
+    def follow(
+        self, told: Sequence[Told], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
+        """A log is empty before its first file; rows stay whatever columns come."""
+        schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()
+        for one in told:
+            for shard, schema in one.tables:
+                if schema is not None:
+                    found.append((Keep if shard in schemas else Empty)(shard, one.order, schema))
+                    schemas[shard] = schema
+                    if known.captured(shard):
+                        based.add(shard)
+        return tuple(found), replace(known, schemas=schemas, based=frozenset(based))
+
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
+        """The first time that columns are told."""
+        return not there
+
+    def database_dropped(self, statement: str) -> str | None:
+        """No statement does."""
+        return None
+
+    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+        """New columns only."""
+        for column in old.columns:
+            if (now := new.column(column.name)) != column:
+                why = f"column {column.name} was {_type(column)} and is {now and _type(now)}"
+                return Incompatible(why, "name its type in `columns` of the log as it was")
+        return Compatible(tuple(c for c in new.columns if old.column(c.name) is None))
+
+    def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
+        """Each tells all."""
+        return new
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        """Every column of any log; of one name they are of one type."""
+        found = dict[str, Column]()
+        for schema in schemas:
+            for column in schema.columns:
+                if found.setdefault(column.name, column) != column:
+                    types = f"{_type(found[column.name])} and {_type(column)}"
+                    why = f"column {column.name} is {types} in logs of one table"
+                    return Incompatible(why, "name one type in `columns` of both logs")
+        return replace(schemas[0], columns=tuple(found.values()))
+
+    def lake_type(self, column: Column) -> str:
+        """As it is told; a type that there is not is a text."""
+        return _type(column)
+
+    def whole(self, column: Column) -> bool:
+        """Integers of any width."""
+        return _type(column) in _WHOLE
+
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        """Its digits."""
+        return (str(number),)
+
+    def reads(self, column: Column, text: str) -> bool:
+        """As `values` does."""
+        return bool(self.values(column, pa.array([text], pa.string()))[0].is_valid)
+
+    def spelled_alike(self, column: Column) -> bool:
+        """Texts and whole numbers; a moment or a fraction can be written in many ways."""
+        return self.whole(column) or _type(column) in ("string", "date", "boolean")
+
+    def sent(self, column: Column) -> SentAs:
+        """Texts and whole numbers as such; all else in whatever way it was written."""
+        return _reading(column).sent
+
+    def values(self, column: Column, wire: pa.Array) -> pa.Array:
+        """As `ColumnReading.values` says."""
+        return _reading(column).values(cast("FileColumn", column), wire)
+
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """None: files are sent as they are."""
+
+    def default(self, column: Column) -> pa.Scalar:
+        """Older files say nothing of it."""
+        return pa.scalar(None, arrow_type(column))
+
+    def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+        """The ledger's own columns are what it has told."""
+        here = {str(column) for column in schema.columns}
+        return tuple(sorted(here ^ {str(column) for column in server}))
+
+
+def is_type(text: str) -> bool:
+    """Whether *text* names a type of the mirror: what does not would be a text, without a word."""
+    plain = text.replace(" ", "").lower()
+    if (found := _DECIMAL.fullmatch(plain)) is None:
+        return plain in ARROW
+    return 1 <= int(found[1]) <= _DIGITS and int(found[2]) <= int(found[1])
+
+
+def _type(column: Column) -> str:
+    told = cast("FileColumn", column).type.replace(" ", "").lower()
+    return told if told in ARROW or told.startswith("decimal(") else "string"
+
+
+def _reading(column: Column) -> Reading:
+    kind = _type(column)
+    return DECIMAL if kind.startswith("decimal(") else READINGS[kind]
+
+
+def _float(column: FileColumn, wire: pa.StringArray) -> pa.Array:
+    return floating(wire, arrow_type(column))
+
+
+def _decimal(column: FileColumn, wire: pa.StringArray) -> pa.Array:
+    kind = arrow_type(column)
+    return decimal(wire, kind, kind.precision, kind.scale)
+
+
+def _flag(_: FileColumn, wire: pa.StringArray) -> pa.BooleanArray:
+    return flag(wire)
+
+
+def _bytes(_: FileColumn, wire: pa.StringArray) -> pa.BinaryArray:
+    return data(wire)
+
+
+def _day(column: FileColumn, wire: pa.StringArray) -> pa.Array:
+    return parsed(fitting(pc.match_substring_regex(wire, _DAY), wire), arrow_type(column))
+
+
+def _instant(column: FileColumn, wire: pa.StringArray) -> pa.Array:
+    return instants(pc.replace_substring_regex(wire, r"^(\S{10}) ", r"\1T"), arrow_type(column))
+
+
+def _moment(column: FileColumn, wire: pa.StringArray) -> pa.Array:
+    return parsed(fitting(pc.match_substring_regex(wire, _LOCAL), wire), arrow_type(column))
+
+
+DECIMAL: Reading = ColumnReading(SentAs.ANY, _decimal)
+READINGS: Mapping[str, Reading] = {
+    **dict.fromkeys(_WHOLE, ColumnReading(SentAs.WHOLE, as_integer)),
+    **dict.fromkeys(("float", "double"), ColumnReading(SentAs.ANY, _float)),
+    "boolean": ColumnReading(SentAs.ANY, _flag),
+    "date": ColumnReading(SentAs.WORD, _day),
+    "timestamp": ColumnReading(SentAs.WORD, _instant),
+    "timestamp_ntz": ColumnReading(SentAs.WORD, _moment),
+    "string": ColumnReading(SentAs.WORD, as_sent),
+    "binary": ColumnReading(SentAs.WORD, _bytes),
+}
+FILES: Dialect = FileDialect()

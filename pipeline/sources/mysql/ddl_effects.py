@@ -1,0 +1,754 @@
+"""Decides what a MySQL statement does to the rows of a mirror; unknown effects are holds.
+
+The text of a statement says which rows are removed or moved; the description sent with it says
+which columns exist. Both must agree, or the shard is held until there is a later base.
+Statements of one order run one after the other, so chains and swaps of names resolve. A doubt
+moves with the rows. Effects of one order all start from the state before it.
+
+A TRUNCATE is not a schema event: it arrives among the rows of its table, at its order. Only one
+of a table that the collector lost track of arrives here.
+
+* Evolution: a mirror follows a new column that is nullable or has a constant default, and a
+  wider type. Any other change is a hold that names its cause and the statement that solves it.
+* Defaults: the value in old rows is the source's own constant, computed once. A column whose
+  value the schema event does not give for certain is not followed.
+* Differences: the columns of the log are compared with those of the server.
+
+Cannot detect (probes and reconciliation must):
+* statements under `sql_log_bin=0`, and statements that a collector could not parse and dropped;
+* rows of a table outside `table.include.list`, whose statements arrive without rows; it is
+  checked for capture before its (missing) rows replace another table's;
+* a shard whose statements are filtered (`store.only.captured.tables.ddl`): it looks new on
+  `CREATE TABLE IF NOT EXISTS .. LIKE`, which is logged although the table exists;
+* text changed under a non-strict `sql_mode`: a column that changes its character set without
+  being named, or a 0 in a column that becomes AUTO_INCREMENT;
+* generated columns whose inputs change their type.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from datetime import date, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from itertools import groupby
+
+import pyarrow as pa
+
+from pipeline.model import Order, ShardId
+from pipeline.schema.model import (
+    BaseNeeded,
+    Compatible,
+    Drop,
+    Effect,
+    Empty,
+    Incompatible,
+    Keep,
+    KnownTables,
+    MergeRules,
+    Replace,
+    TableSchema,
+    Told,
+    arrow_type,
+)
+from pipeline.sources.mysql.ddl_parser import (
+    Altered,
+    Created,
+    DatabaseDropped,
+    Dropped,
+    Harmless,
+    Name,
+    Renamed,
+    Statement,
+    Truncated,
+    UnknownStatement,
+    read,
+)
+from pipeline.sources.mysql.types import BYTES, TEXTS, columns, lake_type, unquoted
+from pipeline.sources.mysql.types import MySqlColumn as Column
+
+Value = int | str | bytes | bool | date | datetime | None
+UNSURE = "1970-01-01 00:00:00"  # how Debezium writes a default that is the time of the change
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_TWO_DIGITS, _TURN = 100, 70  # YEAR 0-69 is 2000-2069, 70-99 is 1970-1999
+
+
+def constant(column: Column) -> Value:
+    """Value that old rows got in *column*; None for NULL.
+
+    Raises:
+        ValueError: if it is not known for certain; says why.
+    """
+    text, kind = column.default, column.kind
+    if column.generated:
+        raise ValueError("it is computed, from other columns or when the statement ran")
+    if text is None:
+        if not column.nullable:
+            raise ValueError("it is NOT NULL without a default")
+        return None
+    if kind in ("ENUM", "SET", *TEXTS):
+        word = unquoted(text)
+        return word if kind in TEXTS else word.rstrip(" ")  # a label has no blank at its end
+    if kind in BYTES:
+        return _bytes(column, text)
+    if kind == "TIMESTAMP":
+        raise ValueError("a TIMESTAMP's default depends on the session's time zone")
+    if kind in ("DATE", "DATETIME", "TIME", "YEAR"):
+        return _moment(kind, text)
+    if kind == "BIT":
+        return _bit(column, text)
+    word = {"TRUE": "1", "FALSE": "0"}.get(text.upper(), text)
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", word):
+        raise ValueError("its default is no constant")
+    return word
+
+
+def _moment(kind: str, text: str) -> Value:
+    if text == UNSURE or text.startswith("0000"):
+        raise ValueError("its default is the time of the change, or a zero date")
+    if kind == "DATE":
+        return date.fromisoformat(text[:10])
+    if kind == "DATETIME":
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            raise ValueError("a default with a zone depends on the session's time zone")
+        return str(moment)
+    if kind == "YEAR":
+        year = int(text)
+        short = 2000 if year < _TURN else 1900
+        return year if not 0 < year < _TWO_DIGITS else year + short
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError("its default is no plain time")
+    sign, hours, minutes, seconds, fraction = found.groups()
+    micros = (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 1_000_000
+    micros += int((fraction or "").ljust(6, "0"))
+    return -micros if sign else micros
+
+
+def _bit(column: Column, text: str) -> Value:
+    """Only 0 and 1: b'101' and 101 look alike in a schema change."""
+    if text not in ("0", "1"):
+        raise ValueError("a BIT's default is told without its base")
+    if column.width == 1:
+        return text == "1"
+    return int(text).to_bytes((column.width + 7) // 8, "big")
+
+
+def _bytes(column: Column, text: str) -> bytes:
+    """Plain letters only: hexadecimal and escapes look like letters in a schema change."""
+    if not text.isascii() or not text.isprintable() or text.lower().startswith(("0x", "\\")):
+        raise ValueError("a binary default is not told exactly")
+    data = text.encode()
+    return data.ljust(column.width, b"\0") if column.kind == "BINARY" else data
+
+
+INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
+FAMILIES = (
+    ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"),
+    ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"),
+)
+LENGTHS = ("CHAR", "VARCHAR", "VARBINARY")  # BINARY rewrites rows when it grows: it pads them
+
+
+def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+    """Say what changed from *old* to *new*; the first obstacle if there is one."""
+    here = {column.name: column for column in columns(old)}
+    table, names = _quoted(new.shard), {column.name for column in new.columns}
+    again = f"or take a new base of {new.shard}: drop its mirror and snapshot it again"
+    gone = [column for column in columns(old) if column.name not in names]
+    added = tuple(column for column in columns(new) if column.name not in here)
+    if gone:
+        return _lost(gone[0], added, table, again)
+    if old.key != new.key:
+        why = f"the key changed from {_list(old.key)} to {_list(new.key)}"
+        back = f"ALTER TABLE {table} DROP PRIMARY KEY, ADD PRIMARY KEY ({_list(old.key)})"
+        return Incompatible(why, f"undo it: {back}; {again}")
+    pairs = [(here[after.name], after) for after in columns(new) if after.name in here]
+    for before, after in pairs:
+        if (why_not := _obstacle(before, after)) is not None:
+            back = f"{_retyped(new.shard, before)}{_null(before)}"
+            return Incompatible(why_not, f"undo it: {back}; {again}")
+    for column in added:
+        if (why_not := _unknown_fill(column)) is not None:
+            back = f"ALTER TABLE {table} DROP COLUMN `{column.name}`"
+            return Incompatible(why_not, f"undo it: {back}; {again}", filled=True)
+    return Compatible(added)
+
+
+def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+    """One schema that rows of every shard fit into; see :class:`MergeRules`."""
+    return _MERGING.merge(schemas)
+
+
+def wider(old: Column, new: Column) -> bool:
+    """Whether every value of *old* means the same in *new*; true for equal types too."""
+    grows = _RULES.get(old.kind)
+    return old.shape == new.shape or (grows is not None and grows(old, new))
+
+
+def _integer(old: Column, new: Column) -> bool:
+    larger = new.kind in INTEGERS and INTEGERS.index(new.kind) > INTEGERS.index(old.kind)
+    return larger and (old.unsigned or not new.unsigned)
+
+
+def _family(old: Column, new: Column) -> bool:
+    family = next(family for family in FAMILIES if old.kind in family)
+    return new.kind in family and family.index(new.kind) > family.index(old.kind)
+
+
+def _decimal(old: Column, new: Column) -> bool:
+    """More digits before the point; the lake's type must stay a decimal, or stay text."""
+    alike = new.kind == old.kind and new.fraction == old.fraction
+    same_type = (lake_type(old) == "string") == (lake_type(new) == "string")
+    return alike and same_type and new.digits >= old.digits and _may_lose_sign(old, new)
+
+
+def _length(old: Column, new: Column) -> bool:
+    return new.kind == old.kind and new.width > old.width
+
+
+def _labels(old: Column, new: Column) -> bool:
+    return new.kind == old.kind and new.values[: len(old.values)] == old.values
+
+
+def _float(old: Column, new: Column) -> bool:
+    return new.kind == old.kind and _may_lose_sign(old, new)
+
+
+def _may_lose_sign(old: Column, new: Column) -> bool:
+    return old.unsigned or not new.unsigned
+
+
+_RULES: dict[str, Callable[[Column, Column], bool]] = {
+    **dict.fromkeys(INTEGERS, _integer),
+    **{kind: _family for family in FAMILIES for kind in family},
+    **dict.fromkeys(LENGTHS, _length),
+    **dict.fromkeys(("ENUM", "SET"), _labels),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), _float),
+    "DECIMAL": _decimal,
+}
+
+
+def _lost(gone: Column, added: Sequence[Column], table: str, again: str) -> Incompatible:
+    twin = next((c for c in added if c.position == gone.position and c.shape == gone.shape), None)
+    if twin is not None:
+        back = f"ALTER TABLE {table} RENAME COLUMN `{twin.name}` TO `{gone.name}`"
+        return Incompatible(f"column {gone.name} is now {twin.name}", f"undo it: {back}; {again}")
+    return Incompatible(f"column {gone.name} is gone", again.removeprefix("or "))
+
+
+def _obstacle(old: Column, new: Column) -> str | None:
+    if not wider(old, new):
+        return f"column {old.name} changed from {old} to {new}"
+    if old.nullable and not new.nullable:
+        return f"column {old.name} is NOT NULL now"
+    return None
+
+
+def _unknown_fill(column: Column) -> str | None:
+    """Why nobody knows what old rows hold in an added column; None if it is known."""
+    try:
+        constant(column)
+    except ValueError as error:
+        return f"column {column.name} was added and old rows cannot be filled: {error}"
+    return None
+
+
+def _quoted(shard: str) -> str:
+    own = ShardId.read(shard)
+    return f"`{own.database}`.`{own.relation}`"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _null(column: Column) -> str:
+    return "" if column.nullable else " NOT NULL"
+
+
+def _loosened(column: Column) -> Column:
+    return replace(column, nullable=True)
+
+
+def _retyped(shard: str, column: Column) -> str:
+    return f"ALTER TABLE {_quoted(shard)} MODIFY `{column.name}` {column}"
+
+
+_MERGING = MergeRules(columns, wider, _unknown_fill, _loosened, _list, _retyped)
+
+
+OTHER_COLUMNS = (
+    "CREATE TABLE IF NOT EXISTS .. LIKE left it as it was, but the collector takes the other"
+    " table's columns for its own: let it read all tables again"
+    " (docs/runbooks/blocked.md#connector)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a table holds: the rows *of* a shard as it was before, none, or nobody knows.
+
+    ``doubt`` is a reason in one word, and why.
+    """
+
+    of: ShardId | None
+    schema: TableSchema | None
+    doubt: tuple[str, str] | None = None
+
+
+@dataclass(eq=False)
+class Moves:
+    """The tables of a source while the statements of one order run, one after the other."""
+
+    schemas: InitVar[Mapping[ShardId, TableSchema]]
+    rows: dict[ShardId, Rows] = field(init=False)
+    touched: dict[ShardId, None] = field(default_factory=dict)
+
+    def __post_init__(self, schemas: Mapping[ShardId, TableSchema]) -> None:
+        """Begin with every table as it is."""
+        self.rows = {shard: Rows(shard, schema) for shard, schema in schemas.items()}
+
+    def play(self, told: Told) -> None:
+        """Run the statement of *told*; what it names and what is described must agree."""
+        named = self._run(read(told.text), told)
+        strange = [table for table in told.tables if table[0] not in named]
+        for shard, schema in strange:
+            self._doubt(shard, ("statement", "a statement that does not name it"), schema)
+        for shard in sorted(named) if strange else ():
+            self._doubt(shard, ("statement", f"it is told of as {strange[0][0]}"))
+
+    def described(self, told: Told) -> None:
+        """Take columns that rows tell of themselves, without a statement: rows stay as they are."""
+        for shard, schema in told.tables:
+            there = self.rows.get(shard)
+            if schema is not None:
+                self.rows[shard] = _followed(there, schema) if there else Rows(shard, schema)
+                self.touched[shard] = None
+
+    def settle(self, schemas: Mapping[ShardId, TableSchema]) -> None:
+        """End an order: every table holds its own rows again, with the columns of *schemas*."""
+        for shard in self.touched:
+            self.restore(shard, schemas)
+        self.touched.clear()
+
+    def restore(self, shard: ShardId, schemas: Mapping[ShardId, TableSchema]) -> None:
+        """Let *shard* hold its own rows, or be gone if *schemas* lack it."""
+        self.rows.pop(shard, None)
+        if shard in schemas:
+            self.rows[shard] = Rows(shard, schemas[shard])
+
+    def _run(self, statement: Statement, told: Told) -> set[ShardId]:
+        """Run one statement; returns the tables whose description it accounts for."""
+        match statement:
+            case Created():
+                named = self._create(statement, told)
+            case Dropped(tables):
+                named = {self._remove(self._shard(name, told)) for name in tables}
+            case DatabaseDropped(database):
+                named = self._drop_database(database)
+            case Truncated(table):
+                named = {self._empty(self._shard(table, told), None)}
+            case Renamed(pairs):
+                named = {self._move(old, new, told) for old, new in pairs}
+            case Altered():
+                named = self._alter(statement, told)
+            case UnknownStatement():
+                named = self._unread(statement, told)
+            case Harmless():
+                named = self._follow(told)
+        return named
+
+    def _follow(self, told: Told) -> set[ShardId]:
+        """A statement that moves no row may still change columns or a key: CREATE INDEX does."""
+        known = {shard: schema for shard, schema in told.tables if shard in self.rows}
+        for shard, schema in known.items():
+            self.rows[shard] = _followed(self.rows[shard], schema)
+            self.touched[shard] = None
+        return set(known)
+
+    def _drop_database(self, database: str) -> set[ShardId]:
+        """Take its tables away; those of one in other letters may be another one's: in doubt."""
+        inside = [shard for shard in self.rows if shard.database == database]
+        if inside:
+            return {self._remove(shard) for shard in inside}
+        folded = database.casefold()
+        alike = {shard for shard in self.rows if shard.database.casefold() == folded}
+        for shard in alike:
+            self._doubt(shard, ("statement", f"DROP DATABASE {database}, which may be another one"))
+        return alike
+
+    def _create(self, statement: Created, told: Told) -> set[ShardId]:
+        shard = self._shard(statement.table, told)
+        there, schema = self.rows.get(shard), dict(told.tables).get(shard)
+        if schema is None:
+            if there is None or not statement.unless_there:
+                self._doubt(shard, ("statement", "CREATE TABLE, which the collector did not read"))
+        elif makes_anew(statement, there=there is not None):
+            self._empty(shard, schema)
+        elif statement.selects:
+            why = "CREATE TABLE .. SELECT was logged as a statement, without its rows"
+            self._doubt(shard, ("statement", why), schema)
+        elif not statement.unless_there:
+            self._doubt(shard, ("created", "CREATE TABLE, and its end before was not told"), schema)
+        elif there is not None and _columns(there.schema) != _columns(schema):
+            self._doubt(shard, ("created", OTHER_COLUMNS))
+        return {shard}
+
+    def _alter(self, statement: Altered, told: Told) -> set[ShardId]:
+        for other in statement.others:
+            why = f"{statement.table.relation} exchanges rows with it"
+            self._doubt_all(other, statement.table, told, ("statement", why))
+        target = self._shard(statement.to or statement.table, told)
+        schema = dict(told.tables).get(target)
+        if statement.to is not None and _astray(statement.table, statement.to):
+            return {self._move(statement.table, statement.to, told)}
+        shard = self._shard(statement.table, told)
+        there = self.rows.get(shard)
+        if there is None and schema is not None:
+            self._doubt(target, ("statement", "ALTER TABLE, and nothing was known of it"), schema)
+        if there is None:
+            return {target}
+        self.touched[shard] = None
+        self.rows[shard] = _altered(there, schema, statement)
+        return {self._move(statement.table, statement.to, told) if statement.to else shard}
+
+    def _move(self, old: Name, new: Name, told: Told) -> ShardId:
+        """Give the rows of *old* to *new*; returns what *new* is."""
+        target = self._shard(new, told)
+        schema = dict(told.tables).get(target)
+        if _astray(old, new):
+            why = f"a {old.relation} of a database that Debezium does not tell became {target}"
+            it_went = f"{why}, maybe this one (then ignore it under `tables`)"
+            self._doubt_all(old, new, told, ("renamed", it_went))
+            self._doubt(target, ("renamed", why), schema)
+            return target
+        source = self._shard(old, told)
+        there = self.rows.pop(source, None)
+        self.touched[source] = None
+        if there is not None and target not in self.rows:
+            self.touched[target] = None
+            self.rows[target] = _followed(there, schema)
+        elif schema is not None or target in self.rows:
+            self._doubt(
+                target, ("renamed", f"it was {source}, of which too little is known"), schema
+            )
+        return target  # of a view nothing is told or known
+
+    def _unread(self, statement: UnknownStatement, told: Told) -> set[ShardId]:
+        """Doubt every table that it may be about."""
+        names = {name.casefold() for name in statement.names}
+        places = {*names, (told.database or "").casefold()}
+        doubt = ("statement", f"a statement that cannot be read: {statement.why}")
+        for shard in tuple(self.rows):
+            if shard.relation.casefold() in names and shard.database.casefold() in places:
+                self._doubt(shard, doubt)
+        for shard, schema in told.tables:
+            self._doubt(shard, doubt, schema)
+        return {shard for shard, _ in told.tables}
+
+    def _remove(self, shard: ShardId) -> ShardId:
+        self.rows.pop(shard, None)
+        self.touched[shard] = None
+        return shard
+
+    def _empty(self, shard: ShardId, schema: TableSchema | None) -> ShardId:
+        there = self.rows.get(shard)
+        self.rows[shard] = Rows(None, schema or (there.schema if there else None))
+        self.touched[shard] = None
+        return shard
+
+    def _doubt(
+        self, shard: ShardId, doubt: tuple[str, str], schema: TableSchema | None = None
+    ) -> None:
+        there = self.rows.get(shard)
+        self.rows[shard] = Rows(shard, schema or (there.schema if there else None), doubt)
+        self.touched[shard] = None
+
+    def _doubt_all(self, name: Name, beside: Name, told: Told, doubt: tuple[str, str]) -> None:
+        """Doubt what *name* is; without a database, all that bear it, if *beside* had its own."""
+        if not _astray(name, beside):
+            self._doubt(self._shard(name, told), doubt)
+            return
+        for shard in tuple(self.rows):
+            if shard.relation.casefold() == name.relation.casefold():
+                self._doubt(shard, doubt)
+
+    def _shard(self, name: Name, told: Told) -> ShardId:
+        """The table that *name* means; in other letters, if the server takes them for the same."""
+        exact = ShardId(name.database or told.database or "", name.relation)
+        described = [shard for shard, _ in told.tables]
+        if exact in self.rows or exact in described:
+            return exact
+        alike = {shard for shard in (*described, *self.rows) if _folded(shard) == _folded(exact)}
+        return alike.pop() if len(alike) == 1 else exact
+
+
+def makes_anew(statement: Statement, *, there: bool | None) -> bool:
+    """Whether it makes a table that begins empty; *there* if there was one of its name.
+
+    Where that is unknown (None), IF NOT EXISTS may have left an older table with its rows.
+
+    Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists.
+    """
+    if not isinstance(statement, Created) or statement.selects:
+        return False
+    may_exist = statement.unless_there if there is None else there
+    return statement.replaces or not may_exist
+
+
+def _altered(there: Rows, schema: TableSchema | None, statement: Altered) -> Rows:
+    """What a table holds after its ALTER; an older doubt stays."""
+    after = _followed(there, schema)
+    if after.doubt is not None:
+        return after
+    if statement.doubts:
+        return replace(after, doubt=("statement", statement.doubts[0]))
+    if statement.described and schema is None:
+        return replace(after, doubt=("statement", "ALTER TABLE, which the collector did not read"))
+    old, new = (_names(there.schema), _names(schema))
+    again = [name for name in statement.left if name.casefold() in old & new]
+    if again:
+        why = f"column {again[0]} was dropped or renamed, and there is one of its name"
+        return replace(after, doubt=("schema", why))
+    return replace(after, of=None) if statement.emptied else after
+
+
+def _followed(there: Rows, schema: TableSchema | None) -> Rows:
+    """The same rows under other columns, if all of them mean the same there."""
+    if schema is None or there.schema is None:
+        return replace(there, schema=schema or there.schema)
+    step = compare(there.schema, schema)
+    doubt = there.doubt
+    if isinstance(step, Incompatible):
+        doubt = doubt or ("schema", step.why)
+    return replace(there, schema=schema, doubt=doubt)
+
+
+def _astray(name: Name, beside: Name) -> bool:
+    """Whether *name* stands in the session's database, while what is told is that of *beside*."""
+    return name.database is None and beside.database is not None
+
+
+def _columns(schema: TableSchema | None) -> object:
+    if schema is None:
+        return None
+    return [(c.name, c.shape, c.nullable) for c in columns(schema)], schema.key
+
+
+def _names(schema: TableSchema | None) -> set[str]:
+    return {column.name.casefold() for column in schema.columns} if schema is not None else set()
+
+
+def _folded(shard: ShardId) -> tuple[str, str]:
+    return shard.database.casefold(), shard.relation.casefold()
+
+
+def follow(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...], KnownTables]:
+    """One effect per shard and order that a statement touches; none of what is no table.
+
+    *told* stands in log order, messages of one order as they came; all of an order belong
+    together, and none may have been given before.  *known* is what was before the first; what is
+    known after the last comes back, too.
+    """
+    found: list[Effect] = []
+    schemas, based = dict(known.schemas), set(known.based)
+    now, moves = replace(known, schemas=schemas, based=based), Moves(schemas)
+    for order, group in groupby(told, key=lambda message: message.order):
+        for message in dict.fromkeys(group):  # a collector that starts again sends some twice
+            if message.snapshot:
+                _describe(message, now, schemas, based)
+                for shard, _ in message.tables:
+                    moves.restore(shard, schemas)
+            elif message.text or None in dict(message.tables).values():
+                moves.play(message)
+            else:
+                moves.described(message)
+        made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
+        _take(made, schemas, based, known.captured)
+        moves.settle(schemas)
+        found += made
+    return tuple(found), now
+
+
+def _take(
+    made: Iterable[Effect],
+    schemas: dict[ShardId, TableSchema],
+    based: set[ShardId],
+    captured: Callable[[ShardId], bool],
+) -> None:
+    """Bring *schemas* and *based* behind the effects of one order."""
+    for effect in made:
+        shard = effect.shard
+        if isinstance(effect, Drop):
+            schemas.pop(shard, None)
+        elif effect.schema is not None:
+            schemas[shard] = effect.schema
+        if isinstance(effect, Drop | BaseNeeded) or not captured(shard):
+            based.discard(shard)
+        elif isinstance(effect, Empty | Replace):
+            based.add(shard)
+
+
+def _describe(
+    message: Told, known: KnownTables, schemas: dict[ShardId, TableSchema], based: set[ShardId]
+) -> None:
+    """Take what a snapshot tells is there, and will be read; it drops before it creates."""
+    for shard, schema in message.tables:
+        if schema is None:
+            schemas.pop(shard, None)
+            based.discard(shard)
+            continue
+        schemas[shard] = schema
+        if known.captured(shard):
+            based.add(shard)
+
+
+def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> Effect | None:
+    rows = moves.rows.get(shard)
+    if rows is None:
+        return Drop(shard, order) if shard in known.schemas else None
+    reason, why = rows.doubt or _unlike(shard, rows, known) or ("", "")
+    if why:
+        again = f"take a new base of {shard}"
+        more = ", then rebuild its mirror" if _went_astray(known.schemas.get(shard), rows) else ""
+        return BaseNeeded(shard, order, reason, f"{why}; {again}{more}", rows.schema)
+    if rows.of is None:
+        return Empty(shard, order, rows.schema)
+    if rows.of == shard:
+        return Keep(shard, order, rows.schema)
+    return Replace(shard, order, rows.of, rows.schema)
+
+
+def _unlike(shard: ShardId, rows: Rows, known: KnownTables) -> tuple[str, str] | None:
+    """Why the mirror of *shard* cannot take over rows that another shard had; None if it can."""
+    if rows.of in (None, shard):
+        return None
+    if rows.of not in known.based or not known.captured(rows.of):
+        return "renamed", f"its rows are those of {rows.of}, which has no whole mirror"
+    step = _went_astray(known.schemas.get(shard), rows)
+    if step is not None:
+        return "schema", f"its rows are those of {rows.of}, and {step.why}"
+    return None
+
+
+def _went_astray(own: TableSchema | None, rows: Rows) -> Incompatible | None:
+    """Why a mirror with *own* columns cannot follow to those of *rows*; None if it can."""
+    step = compare(own, rows.schema) if own is not None and rows.schema is not None else None
+    return step if isinstance(step, Incompatible) else None
+
+
+LONG_TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON")
+WIDEST = {"VARCHAR": 16_383, "VARBINARY": 65_532}  # of all character sets; then it may be a text
+_UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks utf8mb3
+
+
+def differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+    """What the server's own description says otherwise; empty if they agree.
+
+    What changes no value is no difference: the case of names, NOT NULL, which of the text types
+    it is (the server picks a larger one by itself, and MariaDB's JSON is one), what a label holds
+    that the server cannot say.
+
+    *server*: the table's columns as it describes them, in order.
+    """
+    there = {column.name.casefold(): column for column in server}
+    placed = sorted(columns(schema), key=lambda column: column.position)
+    here = {column.name.casefold(): column for column in placed}
+    missing = [
+        f"{column.name}: the server has it, the log does not"
+        for name, column in there.items()
+        if name not in here
+    ]
+    found = [
+        f"{column.name}: {why}"
+        for name, column in here.items()
+        if (why := _difference(column, there.get(name)))
+    ]
+    if not (found or missing) and list(here) != list(there):
+        return tuple(_moved(here, there))
+    return (*found, *missing)
+
+
+def _difference(column: Column, there: Column | None) -> str | None:
+    if there is None:
+        return "the log has it, the server does not"
+    if _told(column) != _told(there):
+        return f"the log says {column}, the server {there}"
+    return None
+
+
+def _moved(here: Iterable[str], there: Iterable[str]) -> Iterator[str]:
+    """Columns at other places: a row's values stand in the log by place, without names."""
+    for place, (own, other) in enumerate(zip(here, there, strict=True), start=1):
+        if own != other:
+            yield f"{own}: column {place} of the log, where the server has {other}"
+
+
+def _told(column: Column) -> tuple[object, ...]:
+    """The column's shape as far as a server's own description can bear it out."""
+    wide = column.width > WIDEST.get(column.kind, column.width)
+    if column.kind in LONG_TEXTS or (wide and column.kind == "VARCHAR"):
+        return ("TEXT",)
+    if column.kind.endswith("BLOB") or wide:
+        return ("BLOB",)
+    if column.kind in ("ENUM", "SET"):
+        return (column.kind, tuple(_label_told(value) for value in column.values))
+    return column.shape
+
+
+def _label_told(label: str) -> str:
+    """Without what a server drops or writes otherwise: blanks at its end, backslashes."""
+    return _UNSAYABLE.sub("?", label).replace("\\", "").rstrip(" ")
+
+
+WHOLE_DIGITS = 20  # of the highest BIGINT UNSIGNED
+
+
+def default_scalar(column: Column) -> pa.Scalar:
+    """The constant default as a value of the column's Arrow type; null where there is none.
+
+    Raises:
+        ValueError: as :func:`.constants.constant`; or the default does not fit.
+    """
+    value, kind = constant(column), arrow_type(column)
+    if value is None:
+        return pa.scalar(None, kind)
+    try:
+        return pa.scalar(_fitted(column, value, kind), kind)
+    except (pa.ArrowInvalid, OverflowError, InvalidOperation) as error:
+        msg = f"its default {column.default!r} does not fit its type"
+        raise ValueError(msg) from error
+
+
+def _fitted(column: Column, value: Value, kind: pa.DataType) -> object:
+    """What Arrow takes for the type; a number in text becomes one."""
+    if column.kind == "DATETIME":
+        return datetime.fromisoformat(str(value))
+    if not isinstance(value, str):
+        return value
+    if column.kind == "DECIMAL":
+        number = _rounded(value, column.digits, column.fraction)
+        return number if pa.types.is_decimal(kind) else format(number, "f")
+    if pa.types.is_floating(kind):
+        return _finite(pa.scalar(value).cast(kind).as_py())
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return int(_rounded(value, WHOLE_DIGITS, 0))
+    return value
+
+
+def _rounded(text: str, digits: int, fraction: int) -> Decimal:
+    """As a server rounds it; with an exponent it is a double there, and must be exact."""
+    number = Decimal(text)
+    held = Context(prec=digits, rounding=ROUND_HALF_UP)
+    rounded = held.quantize(number, Decimal(1).scaleb(-fraction))
+    if "e" in text.lower() and rounded != number:
+        raise InvalidOperation
+    return rounded
+
+
+def _finite(number: float) -> float:
+    if math.isinf(number):
+        raise OverflowError
+    return number

@@ -1,0 +1,866 @@
+"""Parses MySQL and MariaDB DDL for what the collector's table descriptions leave out.
+
+A clause that is not known is a doubt, and one doubt holds the table. A statement that is not
+known is `UnknownStatement`. Nothing counts as harmless because it is unknown. The columns of a
+table come from the collector, not from here.
+
+The meaning of a statement depends on settings that the log does not contain:
+`NO_BACKSLASH_ESCAPES`, `ANSI_QUOTES` and the version that executable comments require. So a
+statement may have several readings, and only what all of them agree on is used. Text in double
+quotes is a name where the grammar expects a name.
+
+Measured: in a table description generated columns look like plain ones. Computed defaults look
+like `1970-01-01 00:00:00` or like text. A renamed table looks like an altered table of an
+unknown name.
+
+sqlglot 30 is not used: it reports `DROP PARTITION` as an error and drops executable comments.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+
+from pipeline.model import ShardId
+
+_EXECUTED = r"/\*M?!\d{0,6}"  # /*!50100 ... */, MariaDB's /*M!100200 ... */
+_COMMENT = re.compile(r"\s+|--(?=\s|$)[^\n]*|#[^\n]*|/\*(?!M?!).*?\*/", re.DOTALL)
+_OPENED = re.compile(_EXECUTED)
+_SKIPPED = re.compile(rf"{_EXECUTED}.*?\*/", re.DOTALL)
+_WORD = re.compile(r"[\w$]+")
+_NAME = re.compile(r"`(?:[^`]|``)+`")
+_TEXTS = {  # whether a backslash escapes -> text in single quotes, in double quotes
+    True: (
+        re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL),
+        re.compile(r'"(?:[^"\\]|""|\\.)*"', re.DOTALL),
+    ),
+    False: (re.compile(r"'(?:[^']|'')*'"), re.compile(r'"(?:[^"]|"")*"')),
+}
+
+
+class Kind(Enum):
+    """What a word may be: DOUBLE is a name or a text, by the session's ``sql_mode``."""
+
+    WORD = "word"
+    NAME = "name"
+    TEXT = "text"
+    DOUBLE = "double"
+    SIGN = "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word; ``text`` is a name or text without its quotes, doubled ones inside made single."""
+
+    kind: Kind
+    text: str
+
+    @property
+    def upper(self) -> str:
+        """The word in capitals; empty for what stands in quotes, so never a keyword."""
+        return self.text.upper() if self.kind in (Kind.WORD, Kind.SIGN) else ""
+
+    @property
+    def named(self) -> bool:
+        """Whether it can be a name."""
+        return self.kind in (Kind.WORD, Kind.NAME, Kind.DOUBLE)
+
+
+Words = tuple[Word, ...]
+
+
+def readings(text: str) -> tuple[Words | None, ...]:
+    """Every way to read *text*, each once; None for a way that leads into an open quote."""
+    escapes = (True, False) if "\\" in text else (True,)
+    executes = (True, False) if _OPENED.search(text) else (True,)
+    found = [_read(text, escaped, executed) for escaped in escapes for executed in executes]
+    return tuple(dict.fromkeys(found))
+
+
+def _read(text: str, escaped: bool, executed: bool) -> Words | None:
+    try:
+        words = list(_words(text, escaped, executed))
+    except ValueError:
+        return None
+    while words and words[-1].upper == ";":
+        words.pop()
+    return tuple(words)
+
+
+def _words(text: str, escaped: bool, executed: bool) -> Iterator[Word]:
+    single, double = _TEXTS[escaped]
+    forms = ((_NAME, Kind.NAME), (single, Kind.TEXT), (double, Kind.DOUBLE), (_WORD, Kind.WORD))
+    comment, at = _OPENED if executed else _SKIPPED, 0
+    while at < len(text):
+        if found := _COMMENT.match(text, at) or comment.match(text, at):
+            at = found.end()
+        elif executed and text.startswith("*/", at):
+            at += 2
+        else:
+            word, at = _next(text, at, forms)
+            yield word
+
+
+def _next(text: str, at: int, forms: Sequence[tuple[re.Pattern[str], Kind]]) -> tuple[Word, int]:
+    for pattern, kind in forms:
+        if found := pattern.match(text, at):
+            return Word(kind, _bare(found[0], kind)), found.end()
+    if text[at] in "`'\"":
+        msg = f"a quote at {at} is never closed"
+        raise ValueError(msg)
+    return Word(Kind.SIGN, text[at]), at + 1
+
+
+def _bare(found: str, kind: Kind) -> str:
+    if kind is Kind.WORD:
+        return found
+    return found[1:-1].replace(found[0] * 2, found[0])
+
+
+class Misread(Exception):  # noqa: N818  - it never leaves the reader of statements
+    """The words go on in a way that is not known; says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A table as a statement names it; ``database`` is None where it leaves it out."""
+
+    database: str | None
+    relation: str
+
+
+@dataclass(eq=False)
+class Reader:
+    """Reads from left to right and never back."""
+
+    words: Words
+    at: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether no word is left."""
+        return self.at >= len(self.words)
+
+    @property
+    def rest(self) -> Words:
+        """The words that are left."""
+        return self.words[self.at :]
+
+    @property
+    def next(self) -> Word:
+        """The word to come; an empty sign at the end."""
+        return Word(Kind.SIGN, "") if self.done else self.words[self.at]
+
+    def accept(self, *keywords: str) -> bool:
+        """Go on if the next word is one of *keywords*."""
+        found = not self.done and self.next.upper in keywords
+        self.at += found
+        return found
+
+    def phrase(self, *keywords: str) -> bool:
+        """Go on if the next words are *keywords*, all of them."""
+        found = tuple(word.upper for word in self.rest[: len(keywords)]) == keywords
+        self.at += len(keywords) if found else 0
+        return found
+
+    def skip(self) -> Word:
+        """The next word, whatever it is.
+
+        Raises:
+            Misread: there is none.
+        """
+        if self.done:
+            raise Misread("it ends too early")
+        self.at += 1
+        return self.words[self.at - 1]
+
+    def identifier(self) -> str:
+        """The next word, which must be a name.
+
+        Raises:
+            Misread: it is none.
+        """
+        word = self.skip()
+        if not word.named:
+            msg = f"a name is missing at {word.text!r}"
+            raise Misread(msg)
+        return word.text
+
+    def name(self) -> Name:
+        """A table's name, with its database or without."""
+        first = self.identifier()
+        return Name(first, self.identifier()) if self.accept(".") else Name(None, first)
+
+    def column(self) -> str:
+        """A column's name; with its table before it, as older servers allowed, it is no column."""
+        name = self.identifier()
+        if self.next.upper == ".":
+            raise Misread("a column is named with its table")
+        return name
+
+    def clause(self) -> Words:
+        """All words up to the next comma outside parentheses, which is left."""
+        depth, start = 0, self.at
+        while not self.done and not (depth == 0 and self.next.upper == ","):
+            depth += (self.next.upper == "(") - (self.next.upper == ")")
+            self.at += 1
+        return self.words[start : self.at]
+
+    def value(self) -> Word:
+        """What an option is set to, with ``=`` before it or without."""
+        self.accept("=")
+        return self.skip()
+
+    def expect(self, keyword: str) -> None:
+        """Go on over *keyword*.
+
+        Raises:
+            Misread: it does not come.
+        """
+        if not self.accept(keyword):
+            msg = f"{keyword} is missing"
+            raise Misread(msg)
+
+    def waits(self) -> None:
+        """Pass over MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        if self.accept("WAIT"):
+            self.skip()
+        self.accept("NOWAIT")
+
+    def end(self) -> None:
+        """Expect nothing more.
+
+        Raises:
+            Misread: something is left.
+        """
+        if not self.done:
+            msg = f"it goes on with {self.next.text!r}"
+            raise Misread(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """What the clauses of one ALTER TABLE say.
+
+    ``to`` is the new name.  ``described`` if it is about columns or keys, so that the collector
+    must tell the table's columns.  ``left`` are names that columns lose, dropped or renamed.
+    ``doubts`` say why rows may hold other values, or be others, than the columns show.
+    ``emptied`` if all rows go.  ``others`` are tables that rows go to or come from.
+    """
+
+    table: Name
+    to: Name | None = None
+    described: bool = False
+    left: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    emptied: bool = False
+    others: tuple[Name, ...] = ()
+
+
+@dataclass(eq=False)
+class _Draft:
+    to: Name | None = None
+    described: bool = False
+    emptied: bool = False
+    left: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    others: list[Name] = field(default_factory=list)
+
+
+UNICODE = ("UTF8MB4", "UTF16", "UTF16LE", "UTF32")  # these hold every letter of any other
+ENGINES = {"INNODB", "MYISAM", "ARIA", "ROCKSDB", "TOKUDB", "NDB", "NDBCLUSTER", "ARCHIVE"}
+_KEYS = (
+    "INDEX",
+    "KEY",
+    "FULLTEXT",
+    "SPATIAL",
+    "UNIQUE",
+    "PRIMARY",
+    "CONSTRAINT",
+    "FOREIGN",
+    "CHECK",
+)
+_PARTITION_VERBS = {  # True: rows stay, in whichever partition
+    **dict.fromkeys(("ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "REBUILD"), True),
+    **dict.fromkeys(("REORGANIZE", "REPAIR"), True),
+    **dict.fromkeys(("CONVERT", "DISCARD", "DROP", "EXCHANGE", "IMPORT", "TRUNCATE"), False),
+}
+_OPTIONS = {  # of a table, each with one value
+    *("AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COLLATE", "COMMENT"),
+    *("COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE_ATTRIBUTE"),
+    *("KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "ROW_FORMAT"),
+    *("SECONDARY_ENGINE", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES"),
+    *("TABLE_CHECKSUM", "TABLESPACE", "TRANSACTIONAL", "ALGORITHM", "LOCK", "CHARSET"),
+    *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID"),
+}
+
+
+def altered(reader: Reader, *, ignoring: bool) -> Altered:
+    """Read what follows ``ALTER TABLE``; *ignoring*: it may delete rows whose keys are doubled."""
+    reader.phrase("IF", "EXISTS")
+    table, draft = reader.name(), _Draft()
+    reader.waits()
+    if ignoring:
+        draft.doubts.append("ALTER IGNORE deletes rows whose keys are doubled")
+    while not reader.done:
+        if _about_partitions(reader.rest):  # such a clause is the last, and has commas of its own
+            _try(_partition, Reader(reader.rest), draft)
+            break
+        clause = Reader(reader.clause())
+        if clause.phrase("ORDER", "BY"):
+            _pass_order(reader)
+        else:
+            _try(_CLAUSES.get(clause.next.upper, _options), clause, draft)
+        reader.accept(",")
+    return Altered(
+        table,
+        draft.to,
+        described=draft.described,
+        left=tuple(draft.left),
+        doubts=tuple(draft.doubts),
+        emptied=draft.emptied,
+        others=tuple(draft.others),
+    )
+
+
+def _try(read: Callable[[Reader, _Draft], None], clause: Reader, draft: _Draft) -> None:
+    try:
+        read(clause, draft)
+    except Misread as error:
+        begin = " ".join(word.text for word in clause.words[:3])
+        draft.doubts.append(f"its clause {begin!r} is not known here: {error}")
+
+
+def _pass_order(reader: Reader) -> None:
+    """The columns of an ORDER BY stand between commas, as clauses do."""
+    while len(reader.rest) > 1:
+        ahead = Reader(reader.rest[1:])
+        column = ahead.clause()
+        if not column[0].named or [w.upper for w in column[1:]] not in ([], ["ASC"], ["DESC"]):
+            return
+        reader.at += 1 + len(column)
+
+
+def _about_partitions(words: Words) -> bool:
+    first, second = (*(word.upper for word in words[:2]), "", "")[:2]
+    return (
+        (second == "PARTITION" and first in _PARTITION_VERBS)
+        or (second == "PARTITIONING" and first in ("REMOVE", "UPGRADE"))
+        or (first, second) in (("PARTITION", "BY"), ("CONVERT", "TABLE"))
+    )
+
+
+def _partition(reader: Reader, draft: _Draft) -> None:
+    verb = reader.skip().upper
+    what = reader.skip().upper
+    if what in ("PARTITIONING", "BY") or _PARTITION_VERBS[verb]:
+        return
+    if verb == "TRUNCATE" and reader.accept("ALL"):
+        draft.emptied = True
+        return
+    if verb in ("EXCHANGE", "CONVERT"):
+        draft.others.append(_partner(reader, what))
+    text = " ".join(word.text for word in reader.words).replace(" ,", ",")
+    draft.doubts.append(f"{text}: rows go, or come, that no row event tells of")
+
+
+def _partner(reader: Reader, what: str) -> Name:
+    """The table that ``EXCHANGE PARTITION p WITH TABLE t`` or MariaDB's CONVERT names."""
+    if what == "PARTITION":
+        while not reader.accept("TABLE"):
+            reader.skip()
+    return reader.name()
+
+
+def _add(clause: Reader, draft: _Draft) -> None:
+    if not _about_columns(clause, draft):
+        return
+    clause.phrase("IF", "NOT", "EXISTS")
+    if not clause.accept("("):
+        _added(clause, draft)
+        return
+    if clause.words[-1].upper != ")":
+        raise Misread("columns in parentheses, and more")
+    inside = Reader(clause.rest[:-1])
+    while not inside.done:
+        column = Reader(inside.clause())
+        inside.accept(",")
+        if not column.accept(*_KEYS):
+            _added(column, draft)
+
+
+def _about_columns(clause: Reader, draft: _Draft) -> bool:
+    """Whether what is added or dropped is no key; the clause stands before its name then."""
+    clause.skip()
+    draft.described = True
+    _no_periods(clause)
+    if clause.accept(*_KEYS):
+        return False
+    clause.accept("COLUMN")
+    return True
+
+
+def _added(column: Reader, draft: _Draft) -> None:
+    name = column.column()
+    words = tuple(word.upper for word in column.rest)
+    nullable = any(a != "NOT" and b == "NULL" for a, b in pairwise(words))
+    if {"AUTO_INCREMENT", "SERIAL"} & set(words):
+        why = "the server numbers old rows itself"
+    elif words[:1] == ("TIMESTAMP",) and not nullable:
+        why = "without the word NULL, an older server fills in the time of the statement"
+    elif _computed(words):
+        why = "it is computed from others"
+    elif "DEFAULT" in words and not _constant(column.rest[words.index("DEFAULT") + 1 :]):
+        why = "its default is no constant"
+    else:
+        return
+    draft.doubts.append(f"column {name} was added and old rows cannot be filled: {why}")
+
+
+def _constant(words: Words) -> bool:
+    """Whether a literal comes next: a text, a number, b'1', NULL, TRUE or FALSE."""
+    signs = [word for word in words if word.upper not in ("+", "-")]
+    if not signs:
+        return False
+    first, quoted = signs[0], len(signs) > 1 and signs[1].kind in (Kind.TEXT, Kind.DOUBLE)
+    if first.kind in (Kind.TEXT, Kind.DOUBLE) or first.upper in ("NULL", "TRUE", "FALSE"):
+        return True
+    marked = quoted and (first.upper in ("B", "X", "N") or first.upper.startswith("_"))
+    return marked or first.upper[:1].isdigit() or first.upper == "."
+
+
+def _computed(words: Sequence[str]) -> bool:
+    return "GENERATED" in words or ("AS", "(") in pairwise(words)
+
+
+def _drop(clause: Reader, draft: _Draft) -> None:
+    if not _about_columns(clause, draft):
+        return
+    clause.phrase("IF", "EXISTS")
+    draft.left.append(clause.column())
+    clause.accept("RESTRICT", "CASCADE")
+    clause.end()
+
+
+def _no_periods(clause: Reader) -> None:
+    if clause.phrase("PERIOD", "FOR") or clause.phrase("SYSTEM", "VERSIONING"):
+        raise Misread("rows get a history")
+
+
+def _modify(clause: Reader, draft: _Draft) -> None:
+    clause.skip()
+    clause.accept("COLUMN")
+    clause.phrase("IF", "EXISTS")
+    _redefined(clause.column(), clause.rest, draft)
+
+
+def _change(clause: Reader, draft: _Draft) -> None:
+    clause.skip()
+    clause.accept("COLUMN")
+    clause.phrase("IF", "EXISTS")
+    old, new = clause.column(), clause.column()
+    draft.left += [old] if old != new else []
+    _redefined(new, clause.rest, draft)
+
+
+def _redefined(column: str, definition: Words, draft: _Draft) -> None:
+    draft.described = True
+    if _computed([word.upper for word in definition]):
+        draft.doubts.append(f"column {column} is computed anew")
+    draft.doubts += _recoded(f"column {column}", definition)
+
+
+def _recoded(what: str, words: Words) -> list[str]:
+    """Why text may be lost, if a character set is named that lacks letters of others."""
+    reader = Reader(words)
+    while not reader.done:
+        if reader.phrase("CHARACTER", "SET") or reader.accept("CHARSET", "COLLATE"):
+            reader.accept("=")
+            name = reader.skip().text.upper().partition("_")[0]
+            if name not in UNICODE:
+                return [f"{what} is written in {name.lower()}, which may lack letters it held"]
+        elif reader.accept("ASCII", "UNICODE", "BYTE"):
+            return [f"{what} is written in another character set"]
+        else:
+            reader.skip()
+    return []
+
+
+def _default(clause: Reader, _: _Draft) -> None:
+    """Defaults of later rows, what is shown of columns and indices, checks on or off."""
+    clause.skip()
+    if not clause.accept("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        clause.accept("COLUMN")
+        clause.column()
+        if not clause.accept("SET", "DROP"):
+            raise Misread("a column is altered otherwise than in its default")
+
+
+def _rename(clause: Reader, draft: _Draft) -> None:
+    clause.skip()
+    if clause.accept("INDEX", "KEY"):
+        return
+    if clause.accept("COLUMN"):
+        draft.described = True
+        old = clause.column()
+        clause.expect("TO")
+        draft.left += [old] if clause.column() != old else []
+    else:
+        clause.accept("TO", "AS", "=")
+        if draft.to is not None:
+            raise Misread("it is renamed twice")
+        draft.to = clause.name()
+    clause.end()
+
+
+def _convert(clause: Reader, draft: _Draft) -> None:
+    clause.skip()
+    draft.described = True
+    clause.expect("TO")
+    draft.doubts += _recoded("every text", clause.rest)
+
+
+def _options(clause: Reader, draft: _Draft) -> None:
+    """Options of the table, between blanks."""
+    while not clause.done:
+        if clause.accept("ENGINE"):
+            clause.accept("=")
+            engine = clause.identifier()
+            if engine.upper() not in ENGINES:
+                draft.doubts.append(f"the engine {engine} may keep no rows, or other ones")
+        elif clause.accept("ENABLE", "DISABLE"):
+            clause.expect("KEYS")
+        elif clause.accept("WITH", "WITHOUT"):
+            clause.expect("VALIDATION")
+        elif clause.accept("DATA", "INDEX"):
+            clause.expect("DIRECTORY")
+            clause.value()
+        elif clause.phrase("PARTITION", "BY"):
+            return
+        elif clause.phrase("CHARACTER", "SET") or clause.accept(*_OPTIONS):
+            clause.value()
+        elif not clause.accept("DEFAULT", "FORCE") and not clause.phrase("REMOVE", "PARTITIONING"):
+            raise Misread(f"{clause.next.text!r}")
+
+
+_CLAUSES: dict[str, Callable[[Reader, _Draft], None]] = {
+    "ADD": _add,
+    "DROP": _drop,
+    "MODIFY": _modify,
+    "CHANGE": _change,
+    "ALTER": _default,
+    "RENAME": _rename,
+    "CONVERT": _convert,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Harmless:
+    """It makes, changes or drops no table: views, routines, users, indices, a database made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """``selects`` if its rows come out of the statement itself, which no row event tells."""
+
+    table: Name
+    unless_there: bool = False
+    replaces: bool = False
+    selects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Tables that are gone."""
+
+    tables: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseDropped:
+    """A database that is gone with all its tables; it has no dot, only one name."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A table without rows."""
+
+    table: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """(old name, new name), one after the other: a later pair sees what the earlier have done."""
+
+    pairs: tuple[tuple[Name, Name], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownStatement:
+    """Nobody knows what it does; ``names`` are all that a table's name could be in it."""
+
+    why: str
+    names: frozenset[str] = frozenset()
+
+
+Statement = (
+    Harmless
+    | Created
+    | Dropped
+    | DatabaseDropped
+    | Truncated
+    | Renamed
+    | Altered
+    | UnknownStatement
+)
+
+_HARMLESS = {
+    *("ANALYZE", "CHECK", "CHECKSUM", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "REPAIR"),
+    *("RESET", "REVOKE", "SET", "UNINSTALL", "UNLOCK", "USE"),
+}
+_OBJECTS = {  # what may be made, changed or dropped beside tables
+    *("DATABASE", "EVENT", "FUNCTION", "INDEX", "LOGFILE", "PACKAGE", "PROCEDURE", "RESOURCE"),
+    *("ROLE", "SCHEMA", "SEQUENCE", "SERVER", "SPATIAL", "TABLESPACE", "TRIGGER", "UNDO", "USER"),
+    "VIEW",
+}
+_BEFORE_OBJECTS = {"AGGREGATE", "FULLTEXT", "OFFLINE", "ONLINE", "UNIQUE", "VECTOR"}
+_RISKS = {
+    "UPGRADE": "it renames a database",
+    "STATEMENT": "it runs another statement",
+}
+
+
+def read(text: str) -> Statement:
+    """What *text* does, if every way to read it says the same."""
+    ways = readings(text)
+    found = {
+        _read_statement(words) if words is not None else UnknownStatement("a quote is not closed")
+        for words in ways
+    }
+    if len(found) == 1 and not isinstance(only := next(iter(found)), UnknownStatement):
+        return only
+    names = {word.text for words in ways for word in words or ()}
+    why = next(
+        (s.why for s in found if isinstance(s, UnknownStatement)), "it reads in more ways than one"
+    )
+    return UnknownStatement(why, frozenset(names))
+
+
+def _read_statement(words: Words) -> Statement:
+    reader = Reader(words)
+    try:
+        for verb, rest in _VERBS.items():
+            if reader.accept(verb):
+                return rest(reader)
+        if reader.accept(*_HARMLESS) or not words:
+            return _harmless(words)
+    except Misread as error:
+        return UnknownStatement(str(error))
+    return UnknownStatement("no statement that is known begins so")
+
+
+def _harmless(words: Words) -> Harmless:
+    for word in words:
+        if word.upper in _RISKS:
+            raise Misread(_RISKS[word.upper])
+    return Harmless()
+
+
+def _create(reader: Reader) -> Statement:
+    replaces = reader.phrase("OR", "REPLACE")
+    temporary = reader.accept("TEMPORARY")
+    if not reader.accept("TABLE"):
+        return _other(reader)
+    unless_there = reader.phrase("IF", "NOT", "EXISTS")
+    table = reader.name()
+    if temporary:
+        return Harmless()
+    return Created(table, unless_there, replaces, _selects(reader.rest))
+
+
+def _selects(words: Words) -> bool:
+    """Whether rows come from a query; with row events the log leaves it out of the text."""
+    depth = 0
+    for word in words:
+        depth += (word.upper == "(") - (word.upper == ")")
+        if word.upper == "SELECT" or (depth == 0 and word.upper in ("TABLE", "VALUES")):
+            return True
+    return False
+
+
+def _drop_statement(reader: Reader) -> Statement:
+    temporary = reader.accept("TEMPORARY")
+    if reader.accept("TABLE", "TABLES"):
+        reader.phrase("IF", "EXISTS")
+        tables = [reader.name()]
+        while reader.accept(","):
+            tables.append(reader.name())
+        reader.accept("RESTRICT", "CASCADE")
+        reader.waits()
+        reader.end()
+        return Harmless() if temporary else Dropped(tuple(tables))
+    if reader.accept("DATABASE", "SCHEMA"):
+        reader.phrase("IF", "EXISTS")
+        database = reader.identifier()
+        reader.end()
+        return DatabaseDropped(database)
+    return _other(reader)
+
+
+def _truncate(reader: Reader) -> Statement:
+    reader.accept("TABLE")
+    table = reader.name()
+    reader.waits()
+    reader.end()
+    return Truncated(table)
+
+
+def _rename_statement(reader: Reader) -> Statement:
+    if reader.accept("USER"):
+        return Harmless()
+    if not reader.accept("TABLE", "TABLES"):
+        raise Misread("it renames what is no table")
+    reader.phrase("IF", "EXISTS")
+    pairs = [_pair(reader)]
+    while reader.accept(","):
+        pairs.append(_pair(reader))
+    reader.end()
+    return Renamed(tuple(pairs))
+
+
+def _pair(reader: Reader) -> tuple[Name, Name]:
+    old = reader.name()
+    reader.waits()
+    reader.expect("TO")
+    return old, reader.name()
+
+
+def _alter(reader: Reader) -> Statement:
+    while reader.accept("ONLINE", "OFFLINE"):
+        pass
+    ignoring = reader.accept("IGNORE")
+    return altered(reader, ignoring=ignoring) if reader.accept("TABLE") else _other(reader)
+
+
+def _other(reader: Reader) -> Statement:
+    """Views and what else is no table, whatever stands between the verb and the word for it."""
+    while not reader.done:
+        if reader.accept("DEFINER"):
+            _definer(reader)
+        elif reader.accept("ALGORITHM"):
+            reader.accept("=")
+            reader.identifier()
+        elif not (
+            reader.phrase("SQL", "SECURITY", "DEFINER")
+            or reader.phrase("SQL", "SECURITY", "INVOKER")
+        ):
+            break
+    while reader.accept(*_BEFORE_OBJECTS):
+        pass
+    if not reader.accept(*_OBJECTS):
+        raise Misread("it makes, alters or drops what is not known here")
+    return _harmless(reader.rest)
+
+
+def _definer(reader: Reader) -> None:
+    """``= user@host``, quoted or not, or ``CURRENT_USER()``."""
+    reader.accept("=")
+    reader.skip()
+    if reader.accept("@"):
+        reader.skip()
+        while reader.accept("."):
+            reader.skip()
+    elif reader.accept("("):
+        reader.accept(")")
+
+
+_VERBS: dict[str, Callable[[Reader], Statement]] = {
+    "CREATE": _create,
+    "DROP": _drop_statement,
+    "TRUNCATE": _truncate,
+    "RENAME": _rename_statement,
+    "ALTER": _alter,
+}
+
+
+_GENERATED = re.compile(r"(?:GENERATED\s+ALWAYS\s+)?\bAS\s*\(", re.IGNORECASE)
+_COMPUTED = re.compile(
+    r"\bDEFAULT\s*(?:\(|(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b)", re.IGNORECASE
+)
+_SIZES = re.compile(r"\s*[A-Za-z][A-Za-z ]*?\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
+_FILLED = re.compile(
+    r"\b(?:NOT\s+NULL|DEFAULT|AUTO_INCREMENT|PRIMARY|KEY|SERIAL|AS)\b|\bTIMESTAMP\b", re.IGNORECASE
+)
+_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"", re.DOTALL)
+
+
+def renamed_from(statement: str, shard: ShardId) -> ShardId | None:
+    """Name that *shard* had before this statement; None if it is no rename of it, or not told.
+
+    A new name without a database is one of the session's, which is then that of *shard*.  An old
+    one without, beside a new one with a database, is of a database that nobody tells.
+    """
+    found = None
+    for old, new in reversed(_renames(statement)):
+        known = ShardId(new.database or shard.database, new.relation)
+        if known != (found or shard):
+            continue
+        if old.database is None and new.database is not None:
+            return None
+        found = ShardId(old.database or shard.database, old.relation)
+    return None if found == shard else found
+
+
+def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
+    """(old name, new name), one after the other."""
+    if "rename" not in statement.casefold():
+        return ()
+    match read(statement):
+        case Renamed(pairs):
+            return pairs
+        case Altered(table=old, to=new) if new is not None:
+            return ((old, new),)
+    return ()
+
+
+def generated(statement: str, column: str) -> bool:
+    """Whether the statement defines *column* as computed from others."""
+    return bool(_GENERATED.search(_definition(statement, column)))
+
+
+def computed_default(statement: str, column: str) -> bool:
+    """Whether the statement gives *column* a default that is no constant."""
+    return bool(_COMPUTED.search(_definition(statement, column)))
+
+
+def sizes(statement: str, column: str) -> tuple[int | None, int | None]:
+    """Numbers behind the type's name where the statement defines *column*; None where not."""
+    found = _SIZES.match(_definition(statement, column))
+    if found is None:
+        return None, None
+    return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def may_be_null(statement: str, column: str) -> bool:
+    """Whether the statement defines *column* as one that old rows hold NULL in, for certain."""
+    found = _definition(statement, column)
+    return bool(found.strip()) and _FILLED.search(found) is None
+
+
+def _definition(statement: str, column: str) -> str:
+    """Text from the column's name to the end of its definition, without quoted text."""
+    bare = _QUOTED.sub("''", statement)
+    quoted, plain = re.escape(f"`{column.replace('`', '``')}`"), re.escape(column)
+    named = rf"(?:{quoted}|(?<![\w`.]){plain})\s+(?=[A-Za-z])"
+    found = re.search(named, bare, re.IGNORECASE)
+    if found is None:
+        return ""
+    depth = 0
+    for at, char in enumerate(bare[found.end() :], start=found.end()):
+        depth += (char == "(") - (char == ")")
+        if depth < 0 or (depth == 0 and char == ","):
+            return bare[found.end() : at]
+    return bare[found.end() :]

@@ -1,0 +1,452 @@
+"""Reports settings, grants and tables of a MySQL server that prevent a complete mirror.
+
+Rules only; the input comes from `facts`. `findings` is what the doctor prints. `hazards` is
+what the running service uses: settings that drop, rewrite or delay changes of any table.
+
+Cannot detect: sessions that set `sql_log_bin` or `binlog_format` for themselves.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from shlex import quote
+
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.model import ShardId
+from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.facts import (
+    LINE,
+    Grant,
+    ServerFacts,
+    ShardFacts,
+    cascades_unlogged,
+    cascading,
+    log_kept,
+    may,
+    parse,
+)
+from pipeline.sources.mysql.session import creation
+from pipeline.sources.mysql.types import rounded, unverifiable
+from pipeline.sources.source import (
+    SHARD,
+    ExaminationScope,
+    FoldedTable,
+    Told,
+    no_key,
+    of_clock,
+    of_named_key,
+    of_tables,
+)
+
+WATCH = ("REPLICATION CLIENT", "BINLOG MONITOR", "SUPER")  # the second is MariaDB's new name
+BEAT = ("SELECT", "INSERT", "UPDATE")
+
+
+def grant_findings(
+    facts: ServerFacts, where: str, heartbeat: str, *, present: bool, tables: Iterable[str]
+) -> list[Finding]:
+    """Findings for rights that are missing.
+
+    *present*: the heartbeat's table is there.  *tables* are the captured ones that can be named,
+    ``database.table``; a server hides those that its user may not see.
+    """
+    grants = [grant for line in facts.grants if (grant := parse(line))]
+    user = _user(facts.grants)
+    found = []
+    if not any(may(grants, privilege, "", "*") for privilege in WATCH):
+        what = f"{user} may not ask where the log ends"
+        fix = f"GRANT REPLICATION CLIENT ON *.* TO {user}"
+        found.append(Finding(REFUSE, "grant_log", where, what, fix))
+    listed = facts.mariadb or facts.version < (8, 0)  # there, everybody may list them
+    if not listed and not may(grants, "XA_RECOVER_ADMIN", "", "*"):
+        what = f"{user} may not list prepared XA transactions, so no table can be read again"
+        what += " (bootstrap, repair, replay)"
+        fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO {user}"
+        found.append(Finding(REFUSE, "grant_xa", where, what, fix))
+    found += _heartbeat(grants, where, user, heartbeat, present=present)
+    owns = {name: ShardId.read(name) for name in sorted(set(tables))}
+    hidden = [
+        name for name, own in owns.items() if not may(grants, "SELECT", own.database, own.relation)
+    ]
+    if hidden:
+        what = f"{user} may not read {_few(hidden)}"
+        fix = "; ".join(
+            f"GRANT SELECT ON `{database}`.* TO {user}"
+            for database in sorted({owns[name].database for name in hidden})
+        )
+        found.append(Finding(REFUSE, "grant_select", where, what, fix))
+    return found
+
+
+def _heartbeat(
+    grants: Sequence[Grant], where: str, user: str, heartbeat: str, *, present: bool
+) -> list[Finding]:
+    database, _, table = heartbeat.partition(".")
+    lacking = [right for right in BEAT if not may(grants, right, database, table)]
+    creates = present or may(grants, "CREATE", database, table)
+    if not lacking and creates:
+        return []
+    steps = [] if creates else list(creation(heartbeat))
+    if lacking:
+        steps.append(f"GRANT {', '.join(BEAT)} ON `{database}`.`{table}` TO {user}")
+    absent = "" if creates else f" {heartbeat} is not there (or hidden), nor may it be created;"
+    rights = f" {', '.join(lacking)} on it is not granted;" if lacking else ""
+    what = f"the heartbeat cannot be written:{absent}{rights}".rstrip(";")
+    return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]
+
+
+def _user(lines: Iterable[str]) -> str:
+    users = [match[4] for line in lines if (match := LINE.fullmatch(line))]
+    return users[0].partition(" IDENTIFIED")[0] if users else "the user"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+RELAYING = ("log_replica_updates", "log_slave_updates")
+REMEDY = "SET GLOBAL {name} = '{value}', and {name}={value} in the server's option file"
+STEPS = (
+    "gtid_mode=ON and enforce_gtid_consistency=ON; while running: SET GLOBAL"
+    " enforce_gtid_consistency = ON, then gtid_mode = OFF_PERMISSIVE, ON_PERMISSIVE, ON"
+)
+DEMANDS = (
+    Demand(
+        "log_bin",
+        "without a binary log there are no changes to read",
+        good=("on",),
+        fix="log_bin=binlog in the server's option file, and a restart",
+    ),
+    Demand(
+        "binlog_format",
+        "statements do not say which rows they changed",
+        good=("row",),
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "binlog_row_image",
+        "columns are missing from the images of rows",
+        good=("full",),
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "binlog_row_value_options",
+        "an update of JSON is logged as a difference only",
+        bad=("partial_json",),
+        fix="SET GLOBAL binlog_row_value_options = '', and the same in the server's option file",
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "binlog_transaction_compression",
+        "all rows of a transaction get one position, so their order is lost",
+        good=("off",),
+        effect=Effect.REWRITES,
+    ),
+    Demand(
+        "binlog_order_commits",
+        "transactions become visible in another order than that of the log",
+        good=("on",),
+        effect=Effect.DELAYS,
+    ),
+    Demand(
+        "binlog_error_action",
+        "after an error of its log the server goes on without one",
+        good=("abort_server",),
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "read_only",
+        "the heartbeat cannot be written here",
+        good=("off",),
+        fix="name the server that takes writes under sources, and let the connector read it",
+    ),
+    Demand(
+        "gtid_mode",
+        "completeness can be proven by position only, and not across a fail-over",
+        good=("on",),
+        severity=WARN,
+        fix=STEPS,
+    ),
+    Demand(
+        "binlog_row_metadata",
+        "the log does not say names, signs and labels of columns",
+        good=("full",),
+        severity=WARN,
+    ),
+    Demand(
+        "sync_binlog",
+        "after a power cut the server may miss changes that the mirror has",
+        good=("1",),
+        severity=NOTE,
+    ),
+    Demand(
+        "innodb_flush_log_at_trx_commit",
+        "after a power cut the server may miss changes that the mirror has",
+        good=("1",),
+        severity=NOTE,
+    ),
+)
+
+
+ASKED = (*(one.name for one in DEMANDS if one.effect is not Effect.NONE), *RELAYING)
+"""Variables that `hazards` goes by."""
+
+
+def hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
+    """What in the settings drops, rewrites or delays changes, whatever tables are captured."""
+    found = (
+        *unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
+        *(_unlogged_from(line, where) for line in facts.unlogged),
+        *_relayed(facts, where),
+        *_replicating(facts, where),
+    )
+    return tuple(one for one in found if one.effect is not Effect.NONE)
+
+
+def server_findings(
+    facts: ServerFacts, where: str, databases: Iterable[str], scope: ExaminationScope
+) -> list[Finding]:
+    """Rule on the settings of a server whose *databases* are captured."""
+    return [
+        *unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
+        *_unlogged(facts.unlogged, where, sorted(set(databases))),
+        *_relayed(facts, where),
+        *_replicating(facts, where),
+        *_short(facts, where, scope.outage),
+        *of_clock(facts.ahead, where, scope.clock_skew),
+    ]
+
+
+def _unlogged(unlogged: Sequence[str], where: str, databases: Sequence[str]) -> list[Finding]:
+    found = []
+    for line in unlogged:
+        name, _, value = line.partition("=")
+        listed = {database.strip() for database in value.split(",")}
+        only = name == "binlog_do_db"
+        lost = [database for database in databases if (database in listed) != only]
+        if lost:
+            what = f"{line}: changes of {', '.join(lost)} are not in the log"
+            found.append(replace(_unlogged_from(line, where), what=what))
+    return found
+
+
+def _unlogged_from(line: str, where: str) -> Finding:
+    """Of all tables of databases that are left out."""
+    name, _, value = line.partition("=")
+    listed = "|".join(re.escape(database.strip()) for database in value.split(","))
+    shards = rf"(?!(?:{listed})\.).+" if name == "binlog_do_db" else rf"(?:{listed})\..+"
+    what = f"{line}: changes of other databases are not in the log"
+    if name != "binlog_do_db":
+        what = f"{line}: changes of these databases are not in the log"
+    fix = f"remove {name} from the server's option file, and restart it"
+    return Finding(REFUSE, name, where, what, fix, Effect.DROPS, shards)
+
+
+def _replicating(facts: ServerFacts, where: str) -> list[Finding]:
+    """The heartbeat that is written here says nothing of what has not been replicated yet."""
+    if not facts.replica:
+        return []
+    what = (
+        "it is a replica: heartbeats are written here, so a cut is proven for what this server has"
+        " applied, not for what its primary has committed"
+    )
+    fix = (
+        "name the primary under sources and let the connector read it; on a server that was"
+        " promoted: STOP REPLICA; RESET REPLICA ALL; or waive what the gate then names"
+    )
+    return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS)]
+
+
+def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
+    name = next((n for n in RELAYING if n in facts.variables), None)
+    if name is None or facts.variables[name].upper() == "ON" or facts.replica is False:
+        return []
+    certain = "it is a replica" if facts.replica else "if it is a replica (it does not tell)"
+    what = f"{name}=OFF: {certain}, changes that it replicates are not in its log"
+    fix = f"{name}=ON in the server's option file, and a restart"
+    effect = Effect.DROPS if facts.replica else Effect.NONE
+    return [Finding(REFUSE if facts.replica else WARN, name, where, what, fix, effect)]
+
+
+def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
+    kept = log_kept(facts.variables)
+    if kept is None or kept >= outage:
+        return []
+    seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
+    name = "binlog_expire_logs_seconds" if seconds else "expire_logs_days"
+    wanted = int(outage.total_seconds()) if seconds else -(-outage // timedelta(days=1))
+    what = f"{name}: the log is kept for {kept}, an outage of {outage} would lose changes"
+    fix = f"SET GLOBAL {name} = {wanted}, and the same in the server's option file"
+    return [Finding(WARN, "log_retention", where, what, fix)]
+
+
+LONGEST = {  # bytes that a value may have
+    **dict.fromkeys(("MEDIUMTEXT", "MEDIUMBLOB"), 2**24),
+    **dict.fromkeys(("LONGTEXT", "LONGBLOB", "JSON"), 2**32),
+}
+TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
+
+
+def table_findings(
+    shards: Sequence[ShardFacts],
+    server: ServerFacts,
+    fold: Callable[[str], FoldedTable | None],
+    *,
+    topic_keys: bool = False,
+    largest: int | None = None,
+) -> list[Finding]:
+    """Findings of all shards; what shards of one table share is told once.
+
+    *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
+    of its own, so tables without one may have got one.  *largest*: bytes of a record that gets
+    through.
+    """
+    return of_tables(
+        (into.table, shard.shard.name, one)
+        for shard in shards
+        if (into := fold(shard.shard.name)) is not None
+        for one in (
+            *_shard(shard, server, into, topic_keys=topic_keys),
+            *_too_large(shard, server, largest),
+        )
+    )
+
+
+def zero_dates(server: ServerFacts) -> bool:
+    """Whether ``0000-00-00`` may get in: NO_ZERO_DATE refuses it only together with strictness."""
+    modes = set(server.variables.get("sql_mode", "").upper().split(","))
+    if "TRADITIONAL" in modes:
+        return False
+    return "NO_ZERO_DATE" not in modes or not modes & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
+
+
+def _shard(
+    shard: ShardFacts, server: ServerFacts, into: FoldedTable, *, topic_keys: bool
+) -> list[Told]:
+    return [
+        *_key(shard, into, topic_keys=topic_keys),
+        *_cascades(shard, server, into.table),
+        *_engine(shard),
+        *_columns(shard, server),
+        *_rounded(shard),
+    ]
+
+
+def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
+    if into.key:
+        not_null = {column.name for column in shard.columns if not column.nullable}
+        named = of_named_key(into.key, not_null, shard.unique)
+        return named if topic_keys else [*_key_sent(shard, into.key), *named]
+    if shard.unique or topic_keys:
+        return []
+    return no_key()
+
+
+def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
+    """What a collector sends as a row's key is the primary key, unless it is told otherwise."""
+    sent = shard.unique[0] if shard.primary else ()
+    if set(sent) == set(key):
+        return []
+    what = f"key: is {', '.join(key)}, the connector sends ({', '.join(sent)}): updates are lost"
+    fix = f"message.key.columns={SHARD}:{','.join(key)} in the connector, then a new base"
+    return [(REFUSE, "key_sent", what, fix)]
+
+
+def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
+    if not shard.cascades or not cascades_unlogged(server):
+        return []
+    fix = (
+        "let the application change these rows, and drop the rule of the foreign key; or MySQL"
+        f" 9.6 with innodb_native_foreign_keys=OFF; or waive what sluice explain {quote(table)}"
+        " then names"
+    )
+    return [(WARN, "unproven", cascading(shard), fix)]
+
+
+def _engine(shard: ShardFacts) -> list[Told]:
+    if shard.engine.lower() in TRANSACTIONAL:
+        return []
+    what = f"engine {shard.engine} knows no transactions: its snapshot stands at no position"
+    return [(WARN, "engine", what, f"ALTER TABLE {SHARD} ENGINE=InnoDB")]
+
+
+def _columns(shard: ShardFacts, server: ServerFacts) -> list[Told]:
+    zero = zero_dates(server)
+    whys = [why for c in shard.columns if (why := unverifiable(c, zero_dates=zero))]
+    if not whys:
+        return []
+    avoidable = zero and any("0000-00-00" in why for why in whys)
+    fix = (
+        "sql_mode with STRICT_TRANS_TABLES and NO_ZERO_DATE, once no row holds one"
+        if avoidable
+        else "none: these columns are mirrored, but not compared"
+    )
+    return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
+
+
+def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[Told]:
+    """One row that is too large stops the connector, and with it the whole source."""
+    if largest is None:
+        return []
+    packet = server.variables.get("max_allowed_packet", "")
+    most = int(packet) if packet.isdigit() else LONGEST["LONGTEXT"]
+    sizes = {c.name: min(LONGEST.get(c.kind.upper(), 0), most) for c in shard.columns}
+    names = [name for name, size in sizes.items() if size > largest]
+    if not names:
+        return []
+    what = (
+        f"{', '.join(names)} may hold more than the {largest} bytes of a record: one such row"
+        " stops the whole source"
+    )
+    fix = (
+        "raise producer.override.max.request.size of the connector (sluice connector SOURCE"
+        " --apply), message.max.bytes of the brokers, and max.message.bytes of topics that set it"
+    )
+    return [(WARN, "too_large", what, fix)]
+
+
+def _rounded(shard: ShardFacts) -> list[Told]:
+    names = [column.name for column in shard.columns if rounded(column)]
+    if not names:
+        return []
+    what = (
+        f"FLOAT in {', '.join(names)}: a snapshot rounds it to six digits, so a row that no change"
+        " has brought differs in the mirror, and no check sees it"
+    )
+    fix = (  # no statement: it would take away what this knows nothing of
+        f"where more digits matter: make {', '.join(names)} of {SHARD} DOUBLE by ALTER TABLE ..."
+        " MODIFY with all else of their definitions (NOT NULL, DEFAULT: MODIFY takes away what is"
+        " left out), then a new base; else nothing"
+    )
+    return [(WARN, "rounded", what, fix)]
+
+
+def findings(
+    settings: SourceSettings,
+    server: ServerFacts,
+    shards: Sequence[ShardFacts],
+    scope: ExaminationScope,
+    *,
+    heartbeat: bool,
+) -> tuple[Finding, ...]:
+    """Rule on its settings, then rights, then *shards*, those that are captured.
+
+    *heartbeat*: the heartbeat's table is there.
+    """
+    where = f"source:{settings.name}"
+    tables = {shard.shard.name for shard in shards}
+    databases = {ShardId.read(name).database for name in tables}
+    return (
+        *server_findings(server, where, databases, scope),
+        *grant_findings(
+            server,
+            where,
+            settings.heartbeat,
+            present=heartbeat,
+            tables=(tables | scope.named) - {settings.heartbeat},
+        ),
+        *table_findings(
+            shards, server, scope.fold, topic_keys=scope.own_keys, largest=scope.largest
+        ),
+    )

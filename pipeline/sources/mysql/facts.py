@@ -1,0 +1,342 @@
+"""Reads the settings, grants and table definitions of a MySQL or MariaDB server.
+
+Facts only: `doctor` decides what they mean. Only the data dictionary and server variables are
+queried; no row of a user's table is read.
+
+Grants are the lines of SHOW GRANTS with roles expanded. Rights on single columns are ignored. A
+server hides tables that the user cannot see, so an absent shard may exist.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pipeline.errors import ConfigError
+from pipeline.model import Shard, ShardId
+from pipeline.sources.mysql.session import Row, Session
+from pipeline.sources.mysql.types import MySqlColumn, described
+from pipeline.sources.source import SourceDescription
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """A server's settings and what its user may do.
+
+    ``variables`` have small names; one that the server does not know is absent.  ``grants`` are
+    the lines of SHOW GRANTS, roles spelled out.  ``unlogged`` names the databases that its log
+    leaves out or is confined to.  What the user may not ask is empty, ``replica`` is None.
+    ``ahead``: how far its clock is before ours, as far as asking took no time; else nothing.
+    """
+
+    version: tuple[int, int]
+    mariadb: bool
+    variables: Mapping[str, str] = field(default_factory=dict)
+    grants: tuple[str, ...] = ()
+    unlogged: tuple[str, ...] = ()
+    replica: bool | None = None
+    ahead: timedelta = timedelta()
+
+
+def server_facts(session: Session) -> ServerFacts:
+    """Ask for the settings.
+
+    Raises:
+        UnreachableError: if it does not answer.
+        ConfigError: if the user may not log in.
+    """
+    found = session.ask("SHOW GLOBAL VARIABLES")
+    return ServerFacts(
+        version=session.version,
+        mariadb=session.mariadb,
+        variables={row["variable_name"].lower(): str(row["value"]) for row in found},
+        grants=tuple(_grants(session)),
+        unlogged=tuple(_unlogged(session)),
+        replica=_replica(session),
+        ahead=_ahead(session),
+    )
+
+
+def log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
+    """Only the variables of these *names*, and what says of its log what is not in it: quick."""
+    asked = ", ".join(["%s"] * len(names))
+    found = session.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({asked})", *names)
+    return ServerFacts(
+        version=session.version,
+        mariadb=session.mariadb,
+        variables={row["variable_name"].lower(): str(row["value"]) for row in found},
+        unlogged=tuple(_unlogged(session)),
+        replica=_replica(session),
+    )
+
+
+def existing(session: Session, table: str) -> bool:
+    """Whether ``database.table`` is there, for the user who asks."""
+    database, _, name = table.partition(".")
+    statement = "SELECT 1 FROM information_schema.tables WHERE table_schema=%s AND table_name=%s"
+    return bool(session.ask(statement, database, name))
+
+
+def _grants(session: Session) -> list[str]:
+    """Roles are granted by lines without ON; USING spells out what they allow."""
+    lines = [str(next(iter(row.values()))) for row in session.ask("SHOW GRANTS")]
+    roles = [line.removeprefix("GRANT ").rpartition(" TO ")[0] for line in lines if _role(line)]
+    if session.mariadb or not roles:
+        return lines
+    using = f"SHOW GRANTS FOR CURRENT_USER() USING {', '.join(roles)}"
+    return [str(next(iter(row.values()))) for row in session.ask(using)]
+
+
+def _role(line: str) -> bool:
+    return line.startswith("GRANT ") and " ON " not in line
+
+
+def _unlogged(session: Session) -> list[str]:
+    renamed = not session.mariadb and session.version >= (8, 4)
+    rows = _allowed(session, f"SHOW {'BINARY LOG' if renamed else 'MASTER'} STATUS")
+    return [
+        f"{name}={row[name]}"
+        for row in rows or ()
+        for name in ("binlog_do_db", "binlog_ignore_db")
+        if row.get(name)
+    ]
+
+
+def _replica(session: Session) -> bool | None:
+    renamed = not session.mariadb and session.version >= (8, 4)
+    rows = _allowed(session, f"SHOW {'REPLICA' if renamed else 'SLAVE'} STATUS")
+    return None if rows is None else bool(rows)
+
+
+def _ahead(session: Session) -> timedelta:
+    """What is left when the time that asking took is given the benefit of the doubt."""
+    asked = datetime.now(UTC)
+    (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS told")
+    told: datetime = row["told"].replace(tzinfo=UTC)
+    answered = datetime.now(UTC)
+    return max(told - answered, timedelta()) or min(told - asked, timedelta())
+
+
+def _allowed(session: Session, statement: str) -> list[Row] | None:
+    """The rows, or None where the user may not ask: which rights are missing is told apart."""
+    try:
+        return session.ask(statement)
+    except ConfigError:
+        return None
+
+
+OWN = ("information_schema", "mysql", "performance_schema", "sys")
+HARMLESS = ("NO ACTION", "RESTRICT")
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """A foreign key by which a change of *parent* changes rows of the table that declares it."""
+
+    name: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """A table as its server describes it.
+
+    ``unique`` are the sets of columns that name one row, the primary key first; ``primary`` says
+    whether there is one.  ``rows`` is the engine's own estimate; None where it has none.
+    """
+
+    shard: Shard
+    engine: str = "InnoDB"
+    columns: tuple[MySqlColumn, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    primary: bool = False
+    cascades: tuple[Cascade, ...] = ()
+    rows: int | None = None
+
+
+def shard_facts(
+    session: Session, source: str, wanted: Callable[[str], bool]
+) -> tuple[ShardFacts, ...]:
+    """Describe every table whose ``database.table`` is *wanted*, sorted; a view is no table."""
+    tables = session.ask(
+        "SELECT table_schema AS d, table_name AS t, engine AS e, table_rows AS n"
+        " FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+        " AND table_schema NOT IN (%s, %s, %s, %s)",
+        *OWN,
+    )
+    named = {ShardId(row["d"], row["t"]): row for row in tables}
+    chosen = {(own.database, own.relation): row for own, row in named.items() if wanted(str(own))}
+    found: list[ShardFacts] = []
+    for database in sorted({database for database, _ in chosen}):
+        columns, indexes, keys = _described(session, database)
+        found += [
+            ShardFacts(
+                Shard(source, str(ShardId(database, name))),
+                str(row["e"]),
+                tuple(described(column) for column in columns[name]),
+                tuple(_unique(indexes[name])),
+                any(index["index_name"] == "PRIMARY" for index in indexes[name]),
+                tuple(_cascade(key) for key in keys[name]),
+                None if row["n"] is None else int(row["n"]),
+            )
+            for (own, name), row in sorted(chosen.items(), key=lambda one: one[0])
+            if own == database
+        ]
+    return tuple(found)
+
+
+def _described(session: Session, database: str) -> tuple[Mapping[str, list[Row]], ...]:
+    """Columns, unique indexes and acting foreign keys of one database, each by table."""
+    return (
+        _by_table(
+            session.ask(
+                "SELECT * FROM information_schema.columns WHERE table_schema = %s"
+                " ORDER BY table_name, ordinal_position",
+                database,
+            )
+        ),
+        _by_table(
+            session.ask(
+                "SELECT table_name, index_name, column_name, nullable, sub_part"
+                " FROM information_schema.statistics WHERE table_schema = %s AND non_unique = 0"
+                " ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index",
+                database,
+            )
+        ),
+        _by_table(
+            session.ask(
+                "SELECT table_name, constraint_name, unique_constraint_schema,"
+                " referenced_table_name, update_rule, delete_rule"
+                " FROM information_schema.referential_constraints WHERE constraint_schema = %s"
+                " AND (update_rule NOT IN (%s, %s) OR delete_rule NOT IN (%s, %s))",
+                *(database, *HARMLESS, *HARMLESS),
+            )
+        ),
+    )
+
+
+def _by_table(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+    tables: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        tables[row["table_name"]].append(row)
+    return tables
+
+
+def _unique(indexes: Iterable[Row]) -> list[tuple[str, ...]]:
+    """Column sets of indexes that tell any two rows apart: whole columns, none of them NULL."""
+    sets: dict[str, list[Row]] = defaultdict(list)
+    for row in indexes:
+        sets[row["index_name"]].append(row)
+    return [
+        tuple(str(row["column_name"]) for row in rows)
+        for rows in sets.values()
+        if not any(row["nullable"] == "YES" or row["sub_part"] for row in rows)
+    ]
+
+
+def _cascade(row: Row) -> Cascade:
+    rules = ((f"ON {on} ", row[f"{on.lower()}_rule"]) for on in ("DELETE", "UPDATE"))
+    rule = " ".join(f"{on}{rule}" for on, rule in rules if rule not in HARMLESS)
+    parent = f"{row['unique_constraint_schema']}.{row['referenced_table_name']}"
+    return Cascade(str(row["constraint_name"]), parent, rule)
+
+
+LINE = re.compile(r"(GRANT|REVOKE) (.+?) ON (?:TABLE )?(.+) (?:TO|FROM) (.+?)(?: WITH .*)?", re.I)
+NAME = r"`((?:[^`]|``)*)`"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Privileges on a database pattern of LIKE and a table; ``%`` and ``*`` for all of them."""
+
+    privileges: frozenset[str]
+    database: str
+    table: str
+    revoked: bool = False
+
+    def covers(self, privilege: str, database: str, table: str) -> bool:
+        """Whether it is about *privilege* on the table."""
+        named = privilege in self.privileges or "ALL PRIVILEGES" in self.privileges
+        return named and self.table in ("*", table) and _like(self.database, database)
+
+
+def may(grants: Sequence[Grant], privilege: str, database: str, table: str) -> bool:
+    """Whether the grants, less what was revoked, allow *privilege* on the table."""
+    covering = [grant for grant in grants if grant.covers(privilege, database, table)]
+    return any(not g.revoked for g in covering) and not any(g.revoked for g in covering)
+
+
+def parse(line: str) -> Grant | None:
+    """One line of SHOW GRANTS; None for a role, a proxy, or rights on single columns only."""
+    match = LINE.fullmatch(line)
+    if not match:
+        return None
+    verb, words, place, _ = match.groups()
+    privileges = frozenset(
+        word.strip().upper() for word in re.split(r",(?![^(]*\))", words) if "(" not in word
+    )
+    on = re.fullmatch(rf"(?:\*|{NAME})\.(?:\*|{NAME})", place)
+    if not privileges or not on:
+        return None
+    database = "%" if on[1] is None else on[1].replace("``", "`")
+    table = "*" if on[2] is None else on[2].replace("``", "`")
+    return Grant(privileges, database, table, revoked=verb.upper() == "REVOKE")
+
+
+def _like(pattern: str, name: str) -> bool:
+    r"""Whether a grant's database pattern, with ``%``, ``_`` and ``\_``, means *name*."""
+    tokens = re.findall(r"\\.|.", pattern, re.DOTALL)
+    wild = {"%": ".*", "_": "."}
+    said = "".join(wild.get(token, re.escape(token[-1])) for token in tokens)
+    return re.fullmatch(said, name, re.DOTALL) is not None
+
+
+LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it
+
+
+def description(
+    server: ServerFacts, shards: Sequence[ShardFacts], asked: Collection[str]
+) -> SourceDescription:
+    """Sum up what was found of *asked*.
+
+    A server hides what its user may not see, so an absent shard may still be there; one that the
+    user would see was dropped.
+    """
+    grants = [grant for line in server.grants if (grant := parse(line))]
+    shown = {facts.shard.name for facts in shards}
+    hidden = (n for n in asked if n not in shown and not _readable(grants, n))
+    unlogged = {
+        facts.shard.name: cascading(facts)
+        for facts in shards
+        if facts.cascades and cascades_unlogged(server)
+    }
+    rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
+    return SourceDescription(log_kept(server.variables), frozenset(hidden), unlogged, rows)
+
+
+def _readable(grants: Sequence[Grant], name: str) -> bool:
+    own = ShardId.read(name)
+    return may(grants, "SELECT", own.database, own.relation)
+
+
+def cascading(shard: ShardFacts) -> str:
+    """Say which; whether the parent is captured makes no odds to what the log leaves out."""
+    rules = sorted(f"{one.parent} {one.rule} ({one.name})" for one in shard.cascades)
+    return f"rows changed by foreign keys are in no log: {'; '.join(rules)}"
+
+
+def cascades_unlogged(server: ServerFacts) -> bool:
+    """Whether rows that foreign keys change are in no log."""
+    native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() == "ON"
+    return server.mariadb or server.version < LOGGED or native
+
+
+def log_kept(variables: Mapping[str, str]) -> timedelta | None:
+    """For how long a MySQL or MariaDB keeps its binary log by its variables; None without end."""
+    if variables.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
+        return None
+    seconds = int(variables.get("binlog_expire_logs_seconds", 0))
+    days = float(variables.get("expire_logs_days", 0))
+    return timedelta(seconds=seconds or days * 86_400) or None

@@ -1,0 +1,196 @@
+"""Encodes backfilled rows and keys in the notation of the collector that sends the table.
+
+* Keys: a key of the change log becomes a condition on the server. A text is accepted only as
+  the log writes it. Another spelling would match at the source but not in the mirror. A key
+  text that means every nonexistent date is rejected.
+* Plain notation: integers, floats, texts and bytes have one spelling. Only the collector knows
+  how it writes a decimal, date or label, so a table with such a column is rejected by name. A
+  JSON column that only the events have is null in backfilled rows. Events without one come from
+  another collector, whose spelling is not known, so their table is rejected.
+* Server texts: ENUM is the number of its label; SET and BIT are numbers of bits. Bytes are ISO
+  8859-1 text, and BINARY has no trailing zeros. Other values are the server's text. `values`
+  reads this notation back.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.errors import ConfigError
+from pipeline.sources.condition import SqlCondition, Value
+from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, WHOLE, label_of
+from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.values import (
+    MILLIS,
+    YEAR_ZERO,
+    Raw,
+    told_of_none,
+    wire_text,
+    wire_texts,
+)
+from pipeline.sources.row_reader import WireTexts, require_spelling, rows_of, texts_of, unread
+
+WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
+ALIKE: Mapping[str, frozenset[str]] = {  # as rows tell it -> as the table has it
+    "TINYINT": frozenset({"TINYINT"}),
+    "INT": frozenset(WHOLE_NUMBERS[:-1]),
+    "BIGINT": frozenset(WHOLE_NUMBERS),
+    "DOUBLE": frozenset({"DOUBLE"}),
+    "LONGTEXT": frozenset(TEXTS),
+    "LONGBLOB": frozenset({*BYTES} - {"BINARY"}),  # its zeros at the end are not in the log
+}
+BESIDE = "JSON"
+OTHERS = "its rows would be written otherwise than its collector writes them"
+
+
+def plain_rows(
+    shard: str, told: Sequence[Column], there: Sequence[Column], values: Sequence[pa.Array]
+) -> pa.StringArray:
+    """Rows as events of *told* columns hold them; *values* are those of the columns *there* are.
+
+    Raises:
+        ConfigError: nobody knows how the sender writes one of them.
+    """
+    if not any(one.kind == BESIDE and one.name not in {c.name for c in there} for one in told):
+        raise ConfigError(f"{shard}: {OTHERS}")
+    own = {one.name: (one, raw) for one, raw in zip(there, values, strict=True)}
+    count = len(values[0]) if values else 0
+    written = [_written(shard, one, own.get(one.name), count) for one in told]
+    return rows_of([one.name for one in told], written)
+
+
+def _written(
+    shard: str, told: Column, found: tuple[Column, pa.Array] | None, count: int
+) -> WireTexts:
+    if found is None and told.kind == BESIDE:
+        return WireTexts(pa.nulls(count, pa.string()), quoted=False)
+    if found is None:
+        raise ConfigError(f"{shard} has no column {told.name}, which its events have")
+    column, raw = found
+    wide = column.unsigned and column.kind == "BIGINT"
+    if wide or column.kind not in ALIKE.get(told.kind, ()):
+        pair = f"{column.type} in {shard}, and {told.kind} in its events"
+        msg = f"column {told.name} is {pair}: how its sender writes that is not known"
+        raise ConfigError(f"{msg}, so the table is not read again")
+    return wire_texts(column, raw)
+
+
+def server_texts(column: Column, raw: pa.Array) -> WireTexts:
+    """How the values of *column*, strings or binary, are sent."""
+    tell = _TELLING.get(column.kind)
+    if tell is None:
+        return WireTexts(raw.cast(pa.string()), quoted=True)
+    told = [None if value is None else tell(column, value) for value in raw.to_pylist()]
+    return WireTexts(pa.array(told, pa.string()), quoted=True)
+
+
+def _bits(_: Column, value: Raw) -> str:
+    return str(int.from_bytes(_octets(value), "big"))
+
+
+def _letters(column: Column, value: Raw) -> str:
+    data = _octets(value)
+    return (data.rstrip(b"\0") if column.kind == "BINARY" else data).decode("latin-1")
+
+
+def _number(column: Column, value: Raw) -> str:
+    """Of a label, from 1 on; 0 is the one that a server puts for what is none."""
+    labels = [label_of(one) for one in column.values]
+    text = _text(value)
+    return str(labels.index(text) + 1) if text in labels else "0"
+
+
+def _members(column: Column, value: Raw) -> str:
+    labels = [label_of(one) for one in column.values]
+    chosen = _text(value).split(",") if _text(value) else []
+    return str(sum(1 << labels.index(one) for one in chosen if one in labels))
+
+
+def _octets(value: Raw) -> bytes:
+    return value if isinstance(value, bytes) else (value or "").encode()
+
+
+def _text(value: Raw) -> str:
+    return value.decode() if isinstance(value, bytes) else value or ""
+
+
+_TELLING: Mapping[str, Callable[[Column, Raw], str]] = {
+    "BIT": _bits,
+    "ENUM": _number,
+    "SET": _members,
+    **dict.fromkeys((*BYTES, *GEOMETRIES), _letters),
+}
+
+
+NO_DAYS = ("DATE", "DATETIME", "TIMESTAMP")
+UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
+
+
+def one_of(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCondition:
+    """Rows under one of *keys*, each the JSON array of the texts of *columns*.
+
+    Raises:
+        ConfigError: one of them is no key of the shard.
+    """
+    equal = " AND ".join(f"{_name(column)} = %s" for column in columns)
+    rows = [_row(shard, columns, key) for key in keys]
+    return " OR ".join([f"({equal})"] * len(rows)), tuple(value for row in rows for value in row)
+
+
+def _row(shard: str, columns: Sequence[Column], key: str) -> tuple[Value, ...]:
+    texts = texts_of(shard, [column.name for column in columns], key)
+    return tuple(_value(shard, *pair) for pair in zip(columns, texts, strict=True))
+
+
+def _value(shard: str, column: Column, text: str) -> Value:
+    try:
+        value, raw = _meant(column, text)
+        told = wire_text(column, raw)
+    except UNREADABLE as error:
+        raise unread(shard, column.name, column, text) from error
+    require_spelling(shard, column.name, text, told)
+    if column.kind in NO_DAYS and text == told_of_none(column):
+        msg = f"{text!r} of {shard}'s key column {column.name} stands for 1970 and for each day"
+        advice = "which of them is meant nobody tells; take a new base: sluice bootstrap"
+        raise ConfigError(f"{msg} that does not exist, such as 0000-00-00: {advice}")
+    return value
+
+
+def _meant(column: Column, text: str) -> tuple[Value, Raw]:
+    """The value, and how the server writes it."""
+    kind = column.kind
+    if kind == "BIGINT" and column.unsigned:
+        number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+        return number, str(number)
+    if kind in (*WHOLE, "BIGINT", "YEAR"):
+        number = 0 if kind == "YEAR" and int(text) == YEAR_ZERO else int(text)
+        return number, str(number)
+    if kind == "DECIMAL":
+        return Decimal(text), f"{Decimal(text):.{column.fraction}f}"
+    if kind in BYTES:
+        data = base64.b64decode(text, validate=True)
+        return data, data
+    if kind in (*TEXTS, "ENUM", "SET"):
+        return text, text
+    moment = _moment(column, text)
+    return moment, moment
+
+
+def _moment(column: Column, text: str) -> str:
+    """A day, or a time of a day, as the server writes it."""
+    if column.kind == "TIMESTAMP":
+        return text.removesuffix("Z").replace("T", " ")
+    if column.kind not in ("DATE", "DATETIME"):
+        msg = f"rows cannot be asked for one by one by a {column.kind}"
+        raise ValueError(msg)
+    unit = "D" if column.kind == "DATE" else "ms" if column.fraction <= MILLIS else "us"
+    moment = np.array([int(text)]).astype(f"datetime64[{unit}]")
+    return str(moment[0]).replace("T", " ")
+
+
+def _name(column: Column) -> str:
+    return f"`{column.name.replace('`', '``')}`".replace("%", "%%")

@@ -1,0 +1,407 @@
+"""Reports settings, slot, grants and tables of a Postgres database that prevent a full mirror.
+
+Rules only; the input comes from `facts`. `findings` is everything that the doctor prints.
+`hazards` is the part of its table findings for which the running service withholds READY. Both
+use the same rules.
+
+`hazards` does not know which keys the config names, so a finding lists the keys that are safe.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from re import escape
+
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, FindingSeverity, unmet
+from pipeline.settings import SourceSettings
+from pipeline.sources.postgres.facts import (
+    INDEX,
+    NOTHING,
+    OPERATIONS,
+    WHOLE,
+    PostgresFacts,
+    PostgresShardFacts,
+    PublicationFacts,
+    SlotFacts,
+    filtered,
+    unidentified,
+    unsent,
+)
+from pipeline.sources.postgres.session import ELSEWHERE, Replication, creation, named, spelled
+from pipeline.sources.postgres.types import unverifiable
+from pipeline.sources.source import (
+    SHARD,
+    ExaminationScope,
+    FoldedTable,
+    Told,
+    no_key,
+    of_clock,
+    of_named_key,
+    of_tables,
+)
+
+RESTART = "ALTER SYSTEM SET {name} = '{value}', and a restart of the server"
+DEMANDS = (
+    Demand("wal_level", "the log does not say which rows changed", good=("logical",)),
+    Demand(
+        "fsync",
+        "after a power cut the server may miss changes that the mirror has",
+        good=("on",),
+        severity=NOTE,
+    ),
+    Demand(
+        "full_page_writes",
+        "after a power cut the server may hold torn pages",
+        good=("on",),
+        severity=NOTE,
+    ),
+)
+IDLE = "idle_replication_slot_timeout"  # in seconds, since version 18; 0: none
+KEPT = "max_slot_wal_keep_size"
+
+
+def server_findings(
+    facts: PostgresFacts, where: str, names: Replication, scope: ExaminationScope
+) -> list[Finding]:
+    """Rule on its settings, the publication as a whole, and its clock."""
+    return [
+        *unmet(DEMANDS, facts.settings, where, remedy=RESTART),
+        *_standby(facts, where),
+        *_room(facts, where),
+        *_idle(facts, where, scope.outage),
+        *_publication(facts, where, names),
+        *of_clock(facts.ahead, where, scope.clock_skew),
+    ]
+
+
+def grant_findings(
+    facts: PostgresFacts, where: str, heartbeat: str, hidden: Sequence[str]
+) -> list[Finding]:
+    """Rule on what its user may do; *hidden* are captured tables that it may not read."""
+    user = spelled(facts.user)
+    found = _heartbeat(facts, where, heartbeat, user)
+    if hidden:
+        few = ", ".join(hidden[:3]) + (f" and {len(hidden) - 3} more" if len(hidden) > 3 else "")
+        fix = f"GRANT pg_read_all_data TO {user}, or USAGE on the schemas and SELECT on the tables"
+        found.append(Finding(REFUSE, "grant_select", where, f"{user} may not read {few}", fix))
+    if not facts.monitor:
+        what = f"{user} may not see whether the server is loaded, so it is asked whatever it does"
+        found.append(Finding(WARN, "grant_monitor", where, what, f"GRANT pg_monitor TO {user}"))
+    return found
+
+
+def _standby(facts: PostgresFacts, where: str) -> list[Finding]:
+    if not facts.standby:
+        return []
+    return [Finding(REFUSE, "standby", where, "the heartbeat cannot be written here", ELSEWHERE)]
+
+
+def _room(facts: PostgresFacts, where: str) -> list[Finding]:
+    """Who has a slot already needs a sender at most; who has none needs both."""
+    found = []
+    taken = {"max_wal_senders": facts.senders, "max_replication_slots": facts.slots}
+    for name, used in taken.items():
+        most = int(facts.settings.get(name, 1))
+        needed = not (facts.slot and (facts.slot.active or name == "max_replication_slots"))
+        if needed and used >= most:
+            what = f"{name}={most}, and {used} are taken: the connector cannot start"
+            fix = RESTART.format(name=name, value=used + 2)
+            found.append(Finding(REFUSE, name, where, what, fix))
+    return found
+
+
+def _idle(facts: PostgresFacts, where: str, outage: timedelta) -> list[Finding]:
+    seconds = int(facts.settings.get(IDLE, 0))
+    if seconds == 0 or seconds >= outage.total_seconds():
+        return []
+    what = f"{IDLE}={seconds}s: an outage of {outage} would lose the slot, and changes with it"
+    fix = f"ALTER SYSTEM SET {IDLE} = 0; SELECT pg_reload_conf()"
+    return [Finding(WARN, IDLE, where, what, fix)]
+
+
+def _publication(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
+    name = spelled(names.publication)
+    if facts.publication is None:
+        what = f"there is no publication {names.publication} in database {names.database}"
+        fix = f"CREATE PUBLICATION {name} FOR ALL TABLES, as a superuser; or FOR TABLE a, b, ..."
+        return [Finding(REFUSE, "publication", where, what, fix)]
+    if not (missing := facts.publication.lacks):
+        return []
+    what = f"publication {names.publication} leaves out each {', '.join(missing)}"
+    fix = f"ALTER PUBLICATION {name} SET (publish = '{', '.join(OPERATIONS)}')"
+    return [Finding(REFUSE, "publication", where, what, fix)]
+
+
+def _heartbeat(facts: PostgresFacts, where: str, heartbeat: str, user: str) -> list[Finding]:
+    beat, schema = facts.heartbeat, spelled(heartbeat.partition(".")[0])
+    steps = []
+    if not beat.present and not beat.creatable:
+        steps += list(creation(heartbeat)[beat.schema :])
+        steps.append(f"GRANT SELECT, INSERT, UPDATE ON {named(heartbeat)} TO {user}")
+    tables = [right for right in beat.lacking if right != "USAGE"]
+    if tables:
+        steps.append(f"GRANT {', '.join(tables)} ON {named(heartbeat)} TO {user}")
+    if "USAGE" in beat.lacking or (steps and not beat.present):
+        steps.append(f"GRANT USAGE ON SCHEMA {schema} TO {user}")
+    if not steps:
+        return []
+    absent = f" {heartbeat} is not there, nor may it be created" if not beat.present else ""
+    rights = f" {', '.join(beat.lacking)} is not granted" if beat.lacking else ""
+    what = f"the heartbeat cannot be written:{';'.join(one for one in (absent, rights) if one)}"
+    return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]
+
+
+SlotTold = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
+
+UNLIMITED = "-1"
+PLUGIN = "pgoutput"
+
+
+def slot_findings(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
+    """Rule on the slot that the config names."""
+    return [
+        Finding(severity, code, where, what, fix)
+        for severity, code, what, fix in _told(facts, names)
+    ]
+
+
+def _told(facts: PostgresFacts, names: Replication) -> Iterator[SlotTold]:
+    slot = facts.slot
+    if slot is None:
+        what = f"there is no slot {names.slot}: until the connector has made it, nothing is kept"
+        yield NOTE, "slot", what, "register the connector (sluice connector)"
+        return
+    yield from _wrong(slot, names)
+    yield from _losing(slot)
+    if not slot.active:
+        what = f"nobody reads slot {slot.name}, which keeps {size(slot.retained or 0)} of the log"
+        yield WARN, "slot_idle", what, "start the connector; the disk fills until it reads on"
+    if facts.settings.get(KEPT) == UNLIMITED:
+        what = f"{KEPT}=-1: while the connector stands still, the log grows until the disk is full"
+        fix = f"ALTER SYSTEM SET {KEPT} = '...GB', less than the disk has; SELECT pg_reload_conf()"
+        yield NOTE, KEPT, what, fix
+
+
+def _wrong(slot: SlotFacts, names: Replication) -> Iterator[SlotTold]:
+    drop = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
+    if slot.plugin != PLUGIN:
+        what = f"slot {slot.name} is of plugin {slot.plugin or 'none'}, not {PLUGIN}"
+        yield REFUSE, "slot", what, drop
+    elif slot.database != names.database:
+        what = f"slot {slot.name} is of database {slot.database}, not {names.database}"
+        yield REFUSE, "slot", what, "name a slot of its own under sources: options"
+
+
+def _losing(slot: SlotFacts) -> Iterator[SlotTold]:
+    if slot.status == "lost":
+        what = f"slot {slot.name} is lost: the server has removed log that was not read"
+        fix = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
+        yield REFUSE, "slot_lost", what, fix
+    elif slot.status == "unreserved":
+        what = f"slot {slot.name} keeps its log no more: the next checkpoint may remove it"
+        fix = (
+            f"ALTER SYSTEM SET {KEPT} = -1; SELECT pg_reload_conf(); and let the connector catch up"
+        )
+        yield REFUSE, "slot_lost", what, fix
+
+
+def size(number: int) -> str:
+    """Bytes for people."""
+    for unit, step in (("GB", 2**30), ("MB", 2**20)):
+        if number >= step:
+            return f"{number / step:.1f} {unit}"
+    return f"{number} bytes"
+
+
+ROWS = Demand(
+    "row filter of the publication",
+    "rows for which it does not hold are not sent",
+    effect=Effect.DROPS,
+)
+COLUMNS = Demand(
+    "column list of the publication",
+    "columns that it leaves out are not sent",
+    severity=WARN,
+    effect=Effect.REWRITES,
+)
+OTHER_INDEX = Demand(
+    "REPLICA IDENTITY USING INDEX without the key",
+    "a deleted row is sent without its key, and stays in the mirror",
+    effect=Effect.DROPS,
+)
+NO_IDENTITY = Demand(
+    "REPLICA IDENTITY NOTHING",
+    "the log does not say which row is changed; while it is published, UPDATE and DELETE fail",
+    severity=WARN,
+    effect=Effect.DELAYS,
+)
+TABLE_DEMANDS = (ROWS, COLUMNS, OTHER_INDEX, NO_IDENTITY)
+FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
+Harm = tuple[Demand, Told]
+
+
+def hazards(
+    shards: Iterable[PostgresShardFacts], publication: str, where: str
+) -> tuple[Finding, ...]:
+    """What drops or rewrites changes of published *shards*; each table in one of its own.
+
+    Which keys the config names is not known here: a finding says which ones are well.
+    """
+    found = {
+        Finding(
+            severity,
+            code,
+            where,
+            f"{demand.name} on {shard.shard.name}: {what}",
+            fix.replace(SHARD, shard.shard.name),
+            demand.effect,
+            escape(shard.shard.name),
+            shard.identified if demand is OTHER_INDEX else (),
+        )
+        for shard in shards
+        for demand, (severity, code, what, fix) in (
+            *_left_out(shard, publication),
+            *_harmful_identity(shard, next(iter(shard.unique), ())),
+        )
+    }
+    return tuple(sorted(found, key=lambda one: one.what))
+
+
+def table_findings(
+    shards: Sequence[PostgresShardFacts],
+    publication: PublicationFacts | None,
+    names: Replication,
+    fold: Callable[[str], FoldedTable | None],
+    *,
+    topic_keys: bool = False,
+) -> list[Finding]:
+    """Findings of all shards; what shards of one table share is told once.
+
+    *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
+    of its own, so tables without one may have got one.
+    """
+    return of_tables(
+        (into.table, shard.shard.name, one)
+        for shard in shards
+        if (into := fold(shard.shard.name)) is not None
+        for one in (
+            *_sent(shard, publication, names),
+            *_key(shard, into, topic_keys=topic_keys),
+            *_identity(shard, into),
+            *_columns(shard),
+        )
+    )
+
+
+def _sent(
+    shard: PostgresShardFacts, publication: PublicationFacts | None, names: Replication
+) -> list[Told]:
+    """What all tables share, no publication or one that leaves out operations, is told once."""
+    if publication is None:
+        return []
+    name = spelled(names.publication)
+    if not shard.logged:
+        what, fix = unsent(shard, publication, names.publication), f"ALTER TABLE {SHARD} SET LOGGED"
+        return [(REFUSE, "unlogged", what, fix)]
+    if shard.published is None:
+        what = unsent(shard, publication, names.publication)
+        return [(REFUSE, "unpublished", what, f"ALTER PUBLICATION {name} ADD TABLE {SHARD}")]
+    return [told for _, told in _left_out(shard, names.publication)][:1]
+
+
+def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
+    """Rows and columns that the publication leaves out."""
+    name, sent = spelled(publication), shard.published
+    again = (
+        f"ALTER PUBLICATION {name} DROP TABLE {SHARD}; ALTER PUBLICATION {name} ADD TABLE {SHARD}"
+    )
+    if sent is not None and sent.rows:
+        yield ROWS, (ROWS.severity, "unpublished", filtered(sent, publication), again)
+    if sent is not None and sent.left_out:
+        what = f"publication {publication} leaves out {', '.join(sent.left_out)}"
+        what += ": the mirror lacks these columns"
+        yield COLUMNS, (COLUMNS.severity, "columns_unpublished", what, again)
+
+
+def _key(shard: PostgresShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
+    if into.key:
+        return of_named_key(into.key, {*shard.columns} - {*shard.nullable}, shard.unique)
+    if shard.unique or topic_keys:
+        return []
+    return no_key()
+
+
+def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
+    """An old row is sent as far as its replica identity goes, and its key must be in that."""
+    if shard.identity == WHOLE or shard.published is None:
+        return []
+    key = into.key or next(iter(shard.unique), ())
+    harmful = [told for _, told in _harmful_identity(shard, key)]
+    if harmful or shard.identity == INDEX:
+        return harmful
+    return [_refusing()] if not shard.identified else _without(shard, key)
+
+
+def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator[Harm]:
+    if shard.identity == NOTHING or (shard.identity == INDEX and not shard.identified):
+        yield NO_IDENTITY, _refusing()
+    elif shard.identity == INDEX:
+        yield from ((OTHER_INDEX, told) for told in _without(shard, key))
+
+
+def _refusing() -> Told:
+    what = "it has no replica identity: the server refuses each UPDATE and DELETE of it"
+    return NO_IDENTITY.severity, "replica_identity", what, FULL
+
+
+def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[Told]:
+    absent = unidentified(shard, key)
+    if not absent:
+        return []
+    what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
+    return [(OTHER_INDEX.severity, "replica_identity", what, FULL)]
+
+
+def _columns(shard: PostgresShardFacts) -> list[Told]:
+    whys = [why for column in shard.typed if (why := unverifiable(column))]
+    if not whys:
+        return []
+    fix = "none: these columns are mirrored, but not compared"
+    return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
+
+
+def findings(
+    settings: SourceSettings,
+    names: Replication,
+    server: PostgresFacts,
+    shards: Sequence[PostgresShardFacts],
+    scope: ExaminationScope,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+) -> tuple[Finding, ...]:
+    """Rule on its settings, its slot, then rights, then *shards*, those that are captured.
+
+    *elsewhere*: captured shard -> whose names its changes are sent under.
+    """
+
+    def fold(shard: str) -> FoldedTable | None:
+        """The heartbeat's table is sent as any other, or nothing is proven."""
+        return FoldedTable(shard) if shard == settings.heartbeat else scope.fold(shard)
+
+    where = f"source:{settings.name}"
+    tables = [one for one in shards if one.shard.name != settings.heartbeat]
+    hidden = [one.shard.name for one in tables if not one.readable and scope.fold(one.shard.name)]
+    return (
+        *server_findings(server, where, names, scope),
+        *slot_findings(server, where, names),
+        *grant_findings(server, where, settings.heartbeat, hidden),
+        *table_findings(shards, server.publication, names, fold, topic_keys=scope.own_keys),
+        *_elsewhere(elsewhere or {}, scope),
+    )
+
+
+def _elsewhere(told: Mapping[str, str], scope: ExaminationScope) -> Iterator[Finding]:
+    fix = "leave it out of the connector's table.include.list, or ignore it under tables"
+    for shard, why in sorted(told.items()):
+        if (into := scope.fold(shard)) is not None:
+            what = f"{shard}: {why}: its mirror stands still after the snapshot"
+            yield Finding(WARN, "sent_elsewhere", f"table {into.table}", what, fix)

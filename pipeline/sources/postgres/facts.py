@@ -1,0 +1,517 @@
+"""Reads settings, rights, slot, publication and table definitions of a Postgres database.
+
+Facts only: `doctor` decides what they mean. Only the catalog and server settings are queried;
+no row of a user's table is read.
+
+The rows of a partitioned table are sent under the name of each leaf, or of the root, as the
+publication says. The catalog hides no table, so an absent shard does not exist.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline.model import Missing, Shard, ShardId
+from pipeline.sources.postgres.session import PostgresSession, Replication, Row
+from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
+from pipeline.sources.source import LogBacklog, SourceDescription
+
+OPERATIONS = ("insert", "update", "delete", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """A replication slot; ``retained`` and ``safe`` are bytes of the log.
+
+    ``status`` is the server's word: reserved, extended, unreserved or lost.  ``retained`` is what
+    it keeps from being removed, None once it keeps nothing.  ``safe`` is how much may be written
+    until it may be lost, None where nothing limits it.  ``written`` is all that ever was.
+    """
+
+    name: str
+    plugin: str = "pgoutput"
+    database: str = ""
+    active: bool = True
+    status: str = "reserved"
+    retained: int | None = 0
+    safe: int | None = None
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationFacts:
+    """A publication: for ``all_tables`` or some, with the operations that it leaves in."""
+
+    name: str
+    all_tables: bool = True
+    operations: tuple[str, ...] = OPERATIONS
+    via_root: bool = False
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Operations that it leaves out."""
+        return tuple(one for one in OPERATIONS if one not in self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFacts:
+    """The heartbeat's table: what the user may not do, and whether it may be made."""
+
+    present: bool = True
+    lacking: tuple[str, ...] = ()
+    schema: bool = True
+    creatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresFacts:
+    """A server's settings as it spells them, and what stands in one of its databases.
+
+    ``slots`` and ``senders`` count what is taken of either; ``slot`` and ``publication`` are those
+    that the config names, None where there is none.  ``ahead``: how far its clock is before ours,
+    as far as asking took no time; else nothing.
+    """
+
+    version: int = 180_000
+    settings: Mapping[str, str] = field(default_factory=dict)
+    user: str = "sluice"
+    standby: bool = False
+    monitor: bool = True
+    slots: int = 0
+    senders: int = 0
+    slot: SlotFacts | None = None
+    publication: PublicationFacts | None = None
+    heartbeat: HeartbeatFacts = HeartbeatFacts()
+    ahead: timedelta = timedelta()
+
+
+def server_facts(session: PostgresSession, names: Replication, heartbeat: str) -> PostgresFacts:
+    """Ask the catalogue.
+
+    Raises:
+        UnreachableError: if it does not answer.
+        ConfigError: if the user may not log in.
+    """
+    (own,) = session.ask(
+        "SELECT current_setting('server_version_num')::int AS version, current_user::text AS who,"
+        " pg_is_in_recovery() AS standby, pg_has_role('pg_monitor', 'USAGE') AS monitor,"
+        " (SELECT count(*) FROM pg_replication_slots) AS slots,"
+        " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender') AS senders"
+    )
+    found = session.ask("SELECT name, setting FROM pg_settings")
+    return PostgresFacts(
+        version=int(own["version"]),
+        settings={str(row["name"]): str(row["setting"]) for row in found},
+        user=str(own["who"]),
+        standby=bool(own["standby"]),
+        monitor=bool(own["monitor"]),
+        slots=int(own["slots"]),
+        senders=int(own["senders"]),
+        slot=slot_facts(session, names.slot),
+        publication=publication_facts(session, names.publication),
+        heartbeat=_heartbeat(session, heartbeat),
+        ahead=_ahead(session),
+    )
+
+
+def slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
+    """The slot of that *name*; None if there is none."""
+    found = session.ask(
+        "SELECT plugin::text AS plugin, database::text AS database, active, wal_status AS status,"
+        " pg_wal_lsn_diff(now_at, restart_lsn)::bigint AS retained, safe_wal_size AS safe,"
+        " pg_wal_lsn_diff(now_at, '0/0')::bigint AS written"
+        " FROM pg_replication_slots, (SELECT CASE WHEN pg_is_in_recovery()"
+        " THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS now_at) AS log"
+        " WHERE slot_name = %s",
+        name,
+    )
+    return _slot(name, found[0]) if found else None
+
+
+def publication_facts(session: PostgresSession, name: str) -> PublicationFacts | None:
+    """The publication of that *name* in the database; None if there is none."""
+    found = session.ask(
+        "SELECT puballtables AS every, pubviaroot AS root, pubinsert AS insert,"
+        " pubupdate AS update, pubdelete AS delete, pubtruncate AS truncate"
+        " FROM pg_publication WHERE pubname = %s",
+        name,
+    )
+    if not found:
+        return None
+    (row,) = found
+    operations = tuple(operation for operation in OPERATIONS if row[operation])
+    return PublicationFacts(name, bool(row["every"]), operations, bool(row["root"]))
+
+
+def _slot(name: str, row: Mapping[str, Any]) -> SlotFacts:
+    """Between starts of the server a slot may keep less than nothing, by a page."""
+    retained = row["retained"]
+    return SlotFacts(
+        name,
+        str(row["plugin"] or ""),
+        str(row["database"] or ""),
+        bool(row["active"]),
+        str(row["status"] or "lost"),
+        None if retained is None else max(int(retained), 0),
+        None if row["safe"] is None else max(int(row["safe"]), 0),
+        int(row["written"]),
+    )
+
+
+def _heartbeat(session: PostgresSession, heartbeat: str) -> HeartbeatFacts:
+    schema, _, table = heartbeat.partition(".")
+    (made,) = session.ask(
+        "SELECT count(*) > 0 AS there, coalesce(bool_or(has_schema_privilege(oid, 'USAGE')), false)"
+        " AS usable, coalesce(bool_or(has_schema_privilege(oid, 'CREATE')), false) AS open,"
+        " has_database_privilege(current_database(), 'CREATE') AS free"
+        " FROM pg_namespace WHERE nspname = %s",
+        schema,
+    )
+    rights = ("SELECT", "INSERT", "UPDATE")
+    asked = ", ".join(f"has_table_privilege(c.oid, '{one}') AS \"{one}\"" for one in rights)
+    found = session.ask(
+        f"SELECT {asked} FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"  # noqa: S608
+        " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
+        *(schema, table),
+    )
+    lacking = [one for one in rights if not found[0][one]] if found else []
+    if made["there"] and not made["usable"]:
+        lacking.append("USAGE")
+    creatable = bool(made["open"] if made["there"] else made["free"])
+    return HeartbeatFacts(bool(found), tuple(lacking), bool(made["there"]), creatable)
+
+
+def _ahead(session: PostgresSession) -> timedelta:
+    """What is left when the time that asking took is given the benefit of the doubt."""
+    asked = datetime.now(UTC)
+    (row,) = session.ask("SELECT clock_timestamp() AS told")
+    told: datetime = row["told"]
+    answered = datetime.now(UTC)
+    return max(told - answered, timedelta()) or min(told - asked, timedelta())
+
+
+TABLES = """\
+SELECT n.nspname::text AS schema, c.relname::text AS relation, c.oid::bigint AS oid,
+    c.relkind::text AS kind, c.relispartition AS leaf, c.relpersistence::text AS persistence,
+    c.relreplident::text AS identity, CASE c.relkind WHEN 'r' THEN c.reltuples ELSE (
+        SELECT sum(greatest(l.reltuples, 0)) FROM pg_partition_tree(c.oid) t
+        JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf) END::bigint AS rows,
+    has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS readable
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
+    AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+"""
+# An expression, a condition or a check at the end of the transaction lets two rows share a key.
+INDEXES = """\
+SELECT i.indrelid::bigint AS oid, i.indisprimary AS "primary", i.indisreplident AS identity,
+    array_agg(a.attname::text ORDER BY k.place) AS columns, bool_and(a.attnotnull) AS filled
+FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE k.place <= i.indnkeyatts AND i.indisunique AND i.indisvalid AND i.indimmediate
+    AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indrelid = ANY(%s::oid[])
+GROUP BY i.indexrelid, i.indrelid, i.indisprimary, i.indisreplident
+ORDER BY i.indisprimary DESC, i.indexrelid
+"""
+COLUMNS = """\
+SELECT attrelid::bigint AS oid, array_agg(attname::text ORDER BY attnum) AS columns,
+    array_agg(attname::text ORDER BY attnum) FILTER (WHERE NOT attnotnull) AS nullable
+FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    AND attrelid = ANY(%s::oid[]) GROUP BY attrelid
+"""
+TYPED = (
+    CATALOGUE.replace("SELECT a.attname", "SELECT a.attrelid::bigint AS oid, a.attname")
+    .replace("a.attrelid = %s", "a.attrelid = ANY(%s::oid[])")
+    .replace("ORDER BY a.attnum", "ORDER BY a.attrelid, a.attnum")
+)
+WHOLE, NOTHING = "f", "n"  # replica identities
+# A column that was added with a default keeps its value apart for the rows of before (``missing``);
+# where it differs from row to row all are written anew, and nothing tells it from an old column.
+# Rows of a partitioned table are in its leaves, and so is what was kept apart for them.
+FILLED = """\
+SELECT asked.oid::bigint AS oid, a.attname::text AS name, t.typname::text AS type,
+    a.attmissingval::text AS missing, pg_get_expr(d.adbin, d.adrelid) AS default
+FROM unnest(%s::oid[]) AS asked(oid) CROSS JOIN LATERAL
+    (SELECT asked.oid UNION SELECT relid FROM pg_partition_tree(asked.oid)) AS part(oid)
+JOIN pg_attribute a ON a.attrelid = part.oid JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attnum > 0 AND NOT a.attisdropped AND NOT a.attnotnull AND a.attgenerated = ''
+    AND (a.atthasmissing OR (d.adbin IS NOT NULL AND pg_relation_filenode(part.oid) <> part.oid))
+ORDER BY asked.oid, a.attnum
+"""
+TOLD_DEFAULTS = ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar")
+CONSTANT = re.compile(
+    r"(?P<bare>-?[0-9.]+|true|false)|'(?P<text>(?:[^']|'')*)'(?:::[a-z ]+(?:\([0-9,]+\))?)?"
+)
+DETAILED = 150_000  # from here on a publication may leave out rows and columns of a table
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFacts:
+    """What a publication sends of a table: rows for which ``rows`` holds, all where it is empty.
+
+    ``left_out`` are columns that it does not send.
+    """
+
+    rows: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresShardFacts:
+    """A table as its server describes it, with the columns that are not computed.
+
+    ``identity`` is of what an old row is sent: d its primary key, i a unique index, f all of it,
+    n nothing; ``identified`` names these columns.  ``unique`` are the sets of columns that name one
+    row, the primary key first; ``primary`` says whether there is one.  ``published`` is None where
+    the publication does not hold it; ``rows`` None where nobody has counted yet.  ``filled`` are
+    columns whose addition may have given old rows values that no row tells of.  ``typed`` are all
+    columns with their types.
+    """
+
+    shard: Shard
+    columns: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
+    logged: bool = True
+    identity: str = "d"
+    identified: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    primary: bool = False
+    readable: bool = True
+    published: PublishedFacts | None = PublishedFacts()
+    rows: int | None = None
+    filled: tuple[str, ...] = ()
+    typed: tuple[PostgresColumn, ...] = ()
+
+
+def shard_names(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
+    """Every table whose rows may be sent under its own name, sorted."""
+    found = _sent_as_themselves(session, publication)
+    return tuple(Shard(source, str(name)) for name in sorted(found))
+
+
+def shard_facts(
+    session: PostgresSession, source: str, publication: str, wanted: Callable[[ShardId], bool]
+) -> tuple[PostgresShardFacts, ...]:
+    """Describe every table that is *wanted*, sorted; a view is no table."""
+    found = _sent_as_themselves(session, publication)
+    chosen = {name: row for name, row in found.items() if wanted(name)}
+    oids = [row["oid"] for row in chosen.values()]
+    indexes = defaultdict(list)
+    for row in session.ask(INDEXES, oids):
+        indexes[row["oid"]].append(row)
+    columns = {row["oid"]: row for row in session.ask(COLUMNS, oids)}
+    sent, filled = _published(session, publication), defaultdict(list)
+    for one in session.ask(FILLED, oids):
+        if not is_told(str(one["type"]), one["default"], one["missing"]):
+            filled[one["oid"]].append(one["name"])
+    typed = defaultdict(list)
+    for one in session.ask(TYPED, oids):
+        typed[one["oid"]].append(described(one))
+    none = {"columns": (), "nullable": None}
+    return tuple(
+        replace(
+            _facts(
+                Shard(source, str(name)),
+                {**row, **columns.get(row["oid"], none), "filled": filled[row["oid"]]},
+                indexes[row["oid"]],
+                sent.get(name),
+            ),
+            typed=tuple(typed[row["oid"]]),
+        )
+        for name, row in sorted(chosen.items())
+    )
+
+
+def is_told(kind: str, default: str | None, missing: str | None) -> bool:
+    """Whether rows tell what old rows got in a column of the type *kind*: it is not followed then.
+
+    *missing* is what the server has for them, as an array's text, None where all is in the rows.
+    """
+    found = CONSTANT.fullmatch(default or "")
+    if found is None or kind not in TOLD_DEFAULTS:
+        return False
+    text = (found["text"] or "").replace("''", "'") if found["bare"] is None else found["bare"]
+    same = {"true": "t", "false": "f"}.get(text, text)
+    return missing is None or missing[1:-1].strip('"') == same
+
+
+def sent_elsewhere(
+    session: PostgresSession, publication: str, wanted: Callable[[ShardId], bool]
+) -> Mapping[str, str]:
+    """Which *wanted* tables' changes are sent under other names, and in what words to say so.
+
+    A snapshot reads such a table all the same, so it has rows, and then stands still.
+    """
+    sent = _sent_as_themselves(session, publication)
+    return {
+        str(
+            name
+        ): f"it is a partition, and publication {publication} sends its changes as the root's"
+        if row["leaf"]
+        else f"it is partitioned, and publication {publication} sends each partition's changes"
+        " under that one's name"
+        for name, row in _tables(session).items()
+        if name not in sent and wanted(name)
+    }
+
+
+def _tables(session: PostgresSession) -> Mapping[ShardId, Row]:
+    return {ShardId(str(row["schema"]), str(row["relation"])): row for row in session.ask(TABLES)}
+
+
+def _sent_as_themselves(session: PostgresSession, publication: str) -> Mapping[ShardId, Row]:
+    sent = _published(session, publication)
+    told = session.ask(
+        "SELECT 1 FROM pg_publication WHERE pubname = %s AND pubviaroot", publication
+    )
+    via_root = bool(told)
+    return {
+        name: row
+        for name, row in _tables(session).items()
+        if name in sent or (not row["leaf"] if via_root else row["kind"] == "r")
+    }
+
+
+def _published(session: PostgresSession, publication: str) -> Mapping[ShardId, Row]:
+    (version,) = session.ask("SELECT current_setting('server_version_num')::int AS number")
+    detailed = version["number"] >= DETAILED
+    more = ", attnames::text[] AS sent, rowfilter AS filter" if detailed else ""
+    found = session.ask(
+        f"SELECT schemaname::text AS schema, tablename::text AS relation{more}"  # noqa: S608
+        " FROM pg_publication_tables WHERE pubname = %s",
+        publication,
+    )
+    return {ShardId(str(row["schema"]), str(row["relation"])): row for row in found}
+
+
+def _facts(
+    shard: Shard, row: Row, indexes: Iterable[Row], published: Row | None
+) -> PostgresShardFacts:
+    unique = [one for one in indexes if one["filled"]]
+    named = {"d": "primary", "i": "identity"}.get(row["identity"], "")
+    identified = next((one["columns"] for one in unique if named and one[named]), ())
+    return PostgresShardFacts(
+        shard,
+        columns=tuple(row["columns"]),
+        nullable=tuple(row["nullable"] or ()),
+        logged=row["persistence"] == "p",
+        identity=str(row["identity"]),
+        identified=tuple(identified),
+        unique=tuple(tuple(one["columns"]) for one in unique),
+        primary=any(one["primary"] for one in unique),
+        readable=bool(row["readable"]),
+        published=None if published is None else _seen(published, row["columns"]),
+        rows=None if row["rows"] is None or row["rows"] < 0 else int(row["rows"]),
+        filled=tuple(dict.fromkeys(row["filled"])),
+    )
+
+
+def _seen(row: Row, columns: Iterable[str]) -> PublishedFacts:
+    sent = row.get("sent")
+    left_out = () if sent is None else tuple(name for name in columns if name not in sent)
+    return PublishedFacts(str(row.get("filter") or ""), left_out)
+
+
+INDEX = "i"  # a replica identity: some unique index's columns
+ENDED = {
+    "lost": "the server has removed log that was not read; a new slot, and a new base of all",
+    "unreserved": "the next checkpoint may remove log that was not read",
+}
+
+
+def description(
+    server: PostgresFacts,
+    shards: Sequence[PostgresShardFacts],
+    names: Replication,
+    elsewhere: Mapping[str, str] | None = None,
+) -> SourceDescription:
+    """Sum up what was found; *elsewhere*: shard -> whose names its changes are sent under.
+
+    The catalogue hides no table from anybody, so an absent shard is not there.
+    """
+    unlogged = {
+        facts.shard.name: why
+        for facts in shards
+        if (why := unsent(facts, server.publication, names.publication) or keyless(facts))
+    }
+    told = {**unlogged, **(elsewhere or {})}
+    rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
+    backlog = _backlog(server.slot) if server.slot else None
+    filled = {facts.shard.name: filling(facts) for facts in shards if facts.filled}
+    keeps = kept(server.slot, names.slot)
+    return SourceDescription(keeps, frozenset(), told, rows, backlog, filled)
+
+
+def filling(shard: PostgresShardFacts) -> str:
+    """Say which columns of *shard* old rows may have got values in."""
+    few = ", ".join(shard.filled)
+    return f"old rows may have got values of {few} by a default, of which its log tells nothing"
+
+
+def _backlog(slot: SlotFacts) -> LogBacklog:
+    left = 0 if slot.status == "lost" else slot.safe
+    return LogBacklog(slot.name, slot.written, slot.retained or 0, left)
+
+
+def kept(slot: SlotFacts | None, name: str) -> Missing | None:
+    """Whether the *slot* of that *name* keeps the log without an end of time.
+
+    What its size limits, if anything does, its backlog tells.
+    """
+    if slot is None:
+        return Missing(f"there is no slot {name}: nothing keeps the log")
+    if slot.status in ENDED:
+        return Missing(f"slot {name} is {slot.status}: {ENDED[slot.status]}")
+    return None
+
+
+def keyless(shard: PostgresShardFacts) -> str:
+    """Why deletes of *shard*, or changes of its key, do not tell which row; empty if they do.
+
+    Without a primary key, and the identity left as it is, the server refuses UPDATE and DELETE:
+    nothing of them can be missed.  Nothing is said of a table without any key: it has no mirror.
+    """
+    if shard.identity == WHOLE or not shard.unique:
+        return ""
+    if shard.identity == NOTHING:
+        return "REPLICA IDENTITY NOTHING: its log does not say which row was deleted"
+    absent = unidentified(shard, shard.unique[0])
+    if shard.identity == INDEX and absent:
+        return f"its replica identity lacks {', '.join(absent)} of its key: a deleted row stays"
+    return ""
+
+
+def unidentified(shard: PostgresShardFacts, key: Sequence[str]) -> tuple[str, ...]:
+    """Columns of *key* that are not sent of an old row."""
+    return tuple(name for name in key if name not in shard.identified)
+
+
+def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name: str) -> str:
+    """Why changes of *shard* are not sent by the publication of that *name*; empty if all are."""
+    if not shard.logged:
+        return "an UNLOGGED table writes nothing to the log"
+    if publication is None:
+        return f"there is no publication {name}"
+    if shard.published is None:
+        return f"publication {name} does not hold it"
+    return _left_out(shard.published, publication)
+
+
+def filtered(sent: PublishedFacts, publication: str) -> str:
+    """What the row filter of a *publication* lets through."""
+    return f"publication {publication} sends only rows where {sent.rows}"
+
+
+def _left_out(sent: PublishedFacts, publication: PublicationFacts) -> str:
+    """What of the table does not come, though it is published."""
+    name = publication.name
+    if sent.rows:
+        return filtered(sent, name)
+    if publication.lacks:
+        return f"publication {name} leaves out each {', '.join(publication.lacks)}"
+    if sent.left_out:
+        return f"publication {name} leaves out its columns {', '.join(sent.left_out)}"
+    return ""

@@ -1,0 +1,372 @@
+"""Checks that the publication sends every change and that the slot still retains the log.
+
+Each iteration of the landing loop runs both checks. What they saw is kept in the landing
+checkpoint, so another process can compare.
+
+Publication: its table list and a digest of the catalog's tables are queried. The tables are
+read again only if the digest differs. The log has no event for a DROP, a RENAME, or a partition
+that is attached or detached with its rows. It has none for these operations either, which give
+a table a new file (`relfilenode`):
+
+* TRUNCATE of a partition that is sent under the name of its root;
+* ALTER TABLE that computes values: ALTER COLUMN TYPE ... USING, SET EXPRESSION, ADD COLUMN with
+  a volatile default. Each rewrites the rows of the columns in `pg_attribute`.
+
+VACUUM FULL, CLUSTER, SET TABLESPACE, SET LOGGED and pg_repack also give a new file but leave
+`pg_attribute` unchanged. So does a TRUNCATE that is sent. For a partition under the name of its
+root, a new file is harmless only if one of its rows is older than the previous check. The first
+three keep `xmin`; TRUNCATE leaves no row.
+Cannot detect: a change that was made and undone between two checks.
+False positives: ALTER COLUMN TYPE without USING; a new file and changed columns from two
+statements between two checks (a TRUNCATE and an ADD COLUMN). For such a partition also
+pg_repack, TRUNCATE of the root, and VACUUM FULL without an old row.
+
+Slot: a slot that was dropped, or has lost unread log, is created again at the current end of
+the log. The log before that is never sent, regardless of the offset that a connector has
+stored. A slot that is still being created retains nothing.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from pipeline.errors import SluiceError
+from pipeline.model import Break, Capture, Head, LogKeeper, Shard, ShardId
+from pipeline.sources.postgres.doctor import hazards
+from pipeline.sources.postgres.facts import (
+    INDEX,
+    INDEXES,
+    PostgresShardFacts,
+    PublicationFacts,
+    PublishedFacts,
+    publication_facts,
+)
+from pipeline.sources.postgres.log_keeper import SlotSeen
+from pipeline.sources.postgres.session import PostgresSession, Row, quoted
+
+KEPT = """\
+SELECT confirmed_flush_lsn IS NOT NULL AND wal_status IS DISTINCT FROM 'lost' AS kept,
+    restart_lsn::text AS restart,
+    concat_ws(' ', active_pid, a.backend_start) AS reader,
+    coalesce(total_txns, 0) AS decoded, concat_ws(' ', w.stats_reset, t.stats_reset) AS counted,
+    pg_snapshot_xmax(pg_current_snapshot())::text AS begun
+FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+LEFT JOIN pg_stat_replication_slots t ON t.slot_name = s.slot_name CROSS JOIN pg_stat_wal w
+WHERE s.slot_name = %s AND s.database = current_database()
+"""
+
+
+@dataclass(eq=False)
+class WatchedSlot:
+    """The slot called *name*, of the session's database."""
+
+    session: PostgresSession
+    name: str
+    clock: Callable[[], float] = time.monotonic
+    _broken: Break | None = None
+
+    def look(self, head: Head) -> tuple[Break | None, LogKeeper | None]:
+        """When it last kept nothing, None if it did at each look; and it, if it keeps now.
+
+        *head* is the server's, asked just before: a slot that is made later begins there or above.
+
+        Raises:
+            UnreachableError: the server does not answer.
+        """
+        found = self.session.ask(KEPT, self.name)
+        known = self._broken
+        if found and found[0]["kept"]:
+            self._broken = known and replace(known, over=True)
+            return self._broken, self._keeper(head, found[0])
+        if known is None or known.over:
+            self._broken = Break(self._why(bool(found)), self.clock())
+        return self._broken, None
+
+    def _keeper(self, head: Head, row: Row) -> LogKeeper:
+        server, _, _ = head.identity.rpartition("/")
+        return SlotSeen(
+            name=self.name,
+            server=server,
+            end=head.position.words,
+            restart=str(row["restart"]),
+            reader=str(row["reader"]),
+            decoded=int(row["decoded"]),
+            counted=str(row["counted"]),
+            begun=int(row["begun"]),
+        ).keeper
+
+    def _why(self, there: bool) -> str:
+        how = "kept nothing (lost, or still being made)" if there else "was not there"
+        return f"slot {self.name} {how}: what was written until it was made anew is sent by nobody"
+
+
+log = structlog.get_logger(__name__)
+
+NAMED = """\
+SELECT n.nspname::text AS schema, c.relname::text AS relation, r.oid::bigint AS entry
+FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+CROSS JOIN LATERAL (SELECT r.prrelid AS oid
+    UNION SELECT relid FROM pg_partition_tree(r.prrelid) WHERE isleaf AND NOT p.pubviaroot) AS part
+JOIN pg_class c ON c.oid = part.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.pubname = %s AND r.prqual IS NULL
+"""
+SCHEMAS = """\
+SELECT n.nspname::text AS schema FROM pg_publication p
+JOIN pg_publication_namespace s ON s.pnpubid = p.oid JOIN pg_namespace n ON n.oid = s.pnnspid
+WHERE p.pubname = %s
+"""
+# What holds rows, and under which name they are sent.
+STORED = """\
+FROM pg_class c JOIN pg_class t ON t.oid = CASE WHEN %s AND c.relispartition
+    THEN pg_partition_root(c.oid)::oid ELSE c.oid END
+JOIN pg_namespace n ON n.oid = t.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
+"""
+DIGEST = f"""\
+SELECT md5(coalesce(string_agg(
+        concat_ws(' ', c.oid, n.nspname, t.relname, c.relfilenode, c.xmin), ',' ORDER BY c.oid
+    ), '')) AS digest,
+    pg_snapshot_xmin(pg_current_snapshot())::text AS ended {STORED}"""
+STORES = f"""\
+SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation,
+    c.relfilenode::bigint AS file, c.xmin::text AS written, c.oid <> t.oid AS part {STORED}"""
+# What a publication sends of a table in part, and whose old rows it sends by no primary key.
+ODD = f"""\
+WITH own AS (SELECT c.oid, t.oid AS root, n.nspname, t.relname, c.relreplident {STORED})
+SELECT own.oid::bigint AS oid, own.nspname::text AS schema, own.relname::text AS relation,
+    own.relreplident::text AS identity, r.oid IS NOT NULL AS named,
+    pg_get_expr(r.prqual, r.prrelid) AS filter,
+    (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
+        WHERE a.attrelid = r.prrelid AND a.attnum > 0 AND NOT a.attisdropped
+        AND a.attgenerated = '' AND NOT a.attnum = ANY(r.prattrs::int2[])) AS left_out
+FROM own LEFT JOIN pg_publication_rel r ON r.prrelid IN (own.oid, own.root)
+    AND r.prpubid = (SELECT oid FROM pg_publication WHERE pubname = %s)
+WHERE own.relreplident IN ('n', 'i') OR r.prqual IS NOT NULL OR r.prattrs IS NOT NULL
+"""  # noqa: S608
+COLUMNS = """\
+SELECT attrelid::bigint AS oid,
+    left(md5(string_agg(concat_ws(':', attnum, xmin), ' ' ORDER BY attnum)), 8) AS columns
+FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 GROUP BY 1
+"""
+LEAF = """\
+SELECT n.nspname::text AS schema, c.relname::text AS relation
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
+"""
+
+ENTRY = "entry "  # what a key of an entry of the publication begins with; others are oids
+Stores = Mapping[ShardId, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table that holds rows, and under which name they are sent; a ``part`` under its root's.
+
+    ``file`` is its relfilenode, ``columns`` a digest of when its rows of ``pg_attribute`` were
+    written.
+    """
+
+    oid: int
+    shard: ShardId
+    file: int
+    columns: str
+    part: bool = False
+
+    def __str__(self) -> str:
+        """Render as in the landing checkpoint."""
+        shown = [self.shard.database, self.shard.relation, self.file, self.columns, int(self.part)]
+        return json.dumps(shown, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, oid: int, text: str) -> "StoredTable":
+        """Read back what ``str`` wrote."""
+        database, relation, file, columns, part = json.loads(text)
+        return cls(oid, ShardId(database, relation), file, columns, bool(part))
+
+    def is_rewritten(self, before: "StoredTable") -> bool:
+        """Whether its rows may be others than *before*, as far as the catalogue shows."""
+        return self.file != before.file and (self.part or self.columns != before.columns)
+
+
+@dataclass(eq=False)
+class PublishedTables:
+    """What the publication called *name* sends, and what was behind each name at the last look."""
+
+    session: PostgresSession
+    name: str
+    clock: Callable[[], float] = time.monotonic
+    _digest: str = ""
+    _ended: int = 0
+    _written: Mapping[int, str] = field(default_factory=dict)
+    _tables: Mapping[int, StoredTable] = field(default_factory=dict)
+    _present: Stores = field(default_factory=dict)
+    _entries: Stores = field(default_factory=dict)
+    _remembered: Mapping[str, str] = field(default_factory=dict)
+    _kept: set[tuple[int, int]] = field(default_factory=set)
+    _replaced: dict[ShardId, float] = field(default_factory=dict)
+
+    def capture(self) -> Capture:
+        """A row that it may leave out is not sent.
+
+        Raises:
+            UnreachableError: the server does not answer.
+        """
+        said_by = f"publication {self.name}"
+        facts = publication_facts(self.session, self.name)
+        if facts is None or facts.lacks:
+            text = "none" if facts is None else str(facts)
+            return Capture(lambda _: False, text, said_by=said_by)
+        entries, schemas = dict[ShardId, frozenset[str]](), frozenset[str]()
+        if not facts.all_tables:
+            named = self._ask(NAMED)
+            entries = _gathered((row, f"{row['entry']} as {row['relation']}") for row in named)
+            schemas = frozenset(str(row["schema"]) for row in self._ask(SCHEMAS))
+        self._look(facts, entries)
+        present = {*self._present, *entries} if facts.via_root else {*self._present}
+
+        def sends(shard: ShardId) -> bool:
+            held = facts.all_tables or shard in entries or shard.database in schemas
+            return held and shard in present
+
+        text = json.dumps([str(facts), sorted(map(str, entries)), sorted(schemas)])
+        return Capture(
+            sends,
+            text,
+            said_by=said_by,
+            replaced=dict(self._replaced),
+            remembered=self._remembered,
+            differs=self._differing,
+            hazards=hazards(self._odd(facts, schemas), self.name, said_by),
+        )
+
+    def _odd(
+        self, facts: PublicationFacts, schemas: Collection[str]
+    ) -> Iterator[PostgresShardFacts]:
+        """Tables that it sends in part, or of which no primary key says which row is deleted."""
+        rows = [
+            row
+            for row in self.session.ask(ODD, facts.via_root, self.name)
+            if facts.all_tables or row["named"] or row["schema"] in schemas
+        ]
+        asked = [row["oid"] for row in rows if row["identity"] == INDEX]
+        indexes = self.session.ask(INDEXES, asked) if asked else []
+        for row in rows:
+            own = [one for one in indexes if one["oid"] == row["oid"] and one["filled"]]
+            named = next((one["columns"] for one in own if one["identity"]), ())
+            yield PostgresShardFacts(
+                Shard("", str(ShardId(str(row["schema"]), str(row["relation"])))),
+                identity=str(row["identity"]),
+                identified=tuple(named),
+                unique=tuple(tuple(one["columns"]) for one in own),
+                published=PublishedFacts(str(row["filter"] or ""), tuple(row["left_out"] or ())),
+            )
+
+    def _look(self, facts: PublicationFacts, entries: Stores) -> None:
+        before, tables, present = self._tables, self._tables, self._present
+        (told,) = self.session.ask(DIGEST, facts.via_root)
+        if told["digest"] != self._digest:
+            rows = self.session.ask(STORES, facts.via_root)
+            tables = self._stored(rows)
+            present = _gathered((row, str(row["oid"])) for row in rows)
+            for oid, one in tables.items():
+                known = before.get(oid)
+                if known is not None and known.file != one.file and known.shard == one.shard:
+                    self._rule(known, one)
+            self._written = {int(row["oid"]): str(row["written"]) for row in rows}
+        found = {*replaced(self._present, present), *replaced(self._entries, entries)}
+        found |= {one.shard for oid, one in tables.items() if self._is_rewritten(before, oid, one)}
+        if tables is not before or entries != self._entries:
+            self._remembered = {str(oid): str(one) for oid, one in tables.items()} | {
+                f"{ENTRY}{name}": json.dumps(sorted(stores)) for name, stores in entries.items()
+            }
+        self._digest, self._ended = str(told["digest"]), int(told["ended"])
+        self._tables, self._present, self._entries = tables, present, entries
+        self._replaced |= dict.fromkeys(found, self.clock())
+
+    def _stored(self, rows: Iterable[Row]) -> Mapping[int, StoredTable]:
+        """Tables with their columns, which are asked for where the catalogue's row is another."""
+        written = {int(row["oid"]): str(row["written"]) for row in rows}
+        asked = [oid for oid, at in written.items() if self._written.get(oid) != at]
+        columns = {oid: one.columns for oid, one in self._tables.items()}
+        found = self.session.ask(COLUMNS, asked) if asked else []
+        columns |= {int(row["oid"]): str(row["columns"]) for row in found}
+        return {
+            (oid := int(row["oid"])): StoredTable(
+                oid,
+                ShardId(str(row["schema"]), str(row["relation"])),
+                int(row["file"]),
+                columns.get(oid, ""),
+                bool(row["part"]),
+            )
+            for row in rows
+        }
+
+    def _rule(self, before: StoredTable, now: StoredTable) -> None:
+        """Remember that a part's new file holds its old rows, if it does."""
+        if now.part and now.columns == before.columns and self._holds_old_rows(now.oid):
+            self._kept.add((now.oid, before.file))
+            self._kept.add((now.oid, now.file))
+
+    def _holds_old_rows(self, oid: int) -> bool:
+        """Whether a row of it is older than the last look; False where that cannot be read."""
+        try:
+            for leaf in self.session.ask(LEAF, oid):
+                table = f"{quoted(str(leaf['schema']))}.{quoted(str(leaf['relation']))}"
+                older = f"SELECT 1 AS old FROM {table} WHERE age(xmin) > age(%s::xid8::xid)"  # noqa: S608
+                return bool(self.session.ask(f"{older} LIMIT 1", str(self._ended)))
+        except SluiceError as error:
+            log.warning("rows of a partition were not looked at", oid=oid, why=str(error))
+        return False
+
+    def _is_rewritten(self, before: Mapping[int, StoredTable], oid: int, now: StoredTable) -> bool:
+        known = before.get(oid)
+        if known is None or not now.is_rewritten(known):
+            return False
+        kept = {(oid, known.file), (oid, now.file)} <= self._kept
+        return not (kept and known.columns == now.columns)
+
+    def _differing(self, remembered: Mapping[str, str]) -> frozenset[ShardId]:
+        """Names behind which something else was *remembered*, or other rows of the same."""
+        tables, entries = dict[int, StoredTable](), dict[ShardId, frozenset[str]]()
+        for key, text in remembered.items():
+            if key.startswith(ENTRY):
+                name = ShardId.parse(key.removeprefix(ENTRY))
+                entries[name] = frozenset(json.loads(text))
+            else:
+                tables[int(key)] = StoredTable.parse(int(key), text)
+        found = {*replaced(_by_name(tables.values()), self._present)}
+        found |= replaced(entries, self._entries)
+        found |= {o.shard for oid, o in self._tables.items() if self._is_rewritten(tables, oid, o)}
+        return frozenset(found)
+
+    def _ask(self, statement: str) -> list[Row]:
+        return self.session.ask(statement, self.name)
+
+
+def replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
+    """Names under which something stands no more, or now stands what had another name.
+
+    What is new to all is empty, for as far as anybody knows.
+    """
+    known = {store: name for name, stores in before.items() for store in stores}
+    lost = {name for name, stores in before.items() if not stores <= now.get(name, frozenset())}
+    come = {
+        name for name, stores in now.items() for store in stores if known.get(store, name) != name
+    }
+    return frozenset(lost | come)
+
+
+def _by_name(tables: Iterable[StoredTable]) -> Stores:
+    found: dict[ShardId, set[str]] = {}
+    for one in tables:
+        found.setdefault(one.shard, set()).add(str(one.oid))
+    return {name: frozenset(stores) for name, stores in found.items()}
+
+
+def _gathered(told: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:
+    found: dict[ShardId, set[str]] = {}
+    for row, store in told:
+        found.setdefault(ShardId(str(row["schema"]), str(row["relation"])), set()).add(store)
+    return {name: frozenset(stores) for name, stores in found.items()}

@@ -1,1 +1,0 @@
-"""Reading topics between two offsets, and their settings."""
