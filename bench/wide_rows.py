@@ -22,9 +22,9 @@ import pyarrow as pa
 from bench.kit.rounds import under_load
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
+from pipeline.delta.store import open_store
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
-from pipeline.lake.store import open_store
 from pipeline.landing.epoch_bounds import bounds
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, write

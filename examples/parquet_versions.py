@@ -36,8 +36,8 @@ from pipeline.apply.turn import Turn, TurnTask, Written, account_of, counts_of, 
 from pipeline.apply.turn_commit import turn_commit
 from pipeline.apply.validation import Occurrences, Search
 from pipeline.changelog.table import app
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
-from pipeline.lake.store import Store, open_store
 from pipeline.model import Shard, Table
 from pipeline.readings import LogKey
 

@@ -12,9 +12,9 @@ from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rule
 from pipeline.build import open_table_format, readings
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts
+from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
-from pipeline.lake.store import open_store
 from pipeline.model import Op, Shard
 from pipeline.settings import PipelineSettings
 from pipeline.tables.lake import Lake

@@ -22,8 +22,8 @@ from pipeline.build import (
     open_transport,
     readings,
 )
+from pipeline.changelog.transactions import LogMemory
 from pipeline.errors import SluiceError
-from pipeline.lake.log_memory import LogMemory
 from pipeline.model import Table
 from pipeline.schema.history import SchemaReading
 from pipeline.settings import SourceSettings, TableRule

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from pipeline.changelog.reader import ErrorRow
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
 from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText, Schemas
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
-from pipeline.lake.log_errors import ErrorRow
 from pipeline.model import Op
 from pipeline.resubmissions import Resubmission, place_of, raw_message
 from pipeline.tables.lake import Lake

@@ -39,10 +39,10 @@ from pipeline.collectors.collector import (
     Registration,
     SettingDifference,
 )
+from pipeline.delta import entries
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Finding
-from pipeline.lake import entries
-from pipeline.lake.store import Store, open_store
 from pipeline.model import Ordering, ShardId
 from pipeline.settings import PipelineSettings, Router, SourceSettings
 from pipeline.sources.source import ExaminationScope, FoldedTable, Source

@@ -18,8 +18,8 @@ from monitor.interpreter import prefer_answers
 from monitor.spark.supervise import COMMAND
 from monitor.store.store import ServiceStore
 from monitor.web.server import HttpServer, raise_open_files
+from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
-from pipeline.lake.store import open_store
 from pipeline.lease import RENEWED_EVERY, Holder, Lease
 
 REMEMBERED = timedelta(days=40)

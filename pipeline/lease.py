@@ -24,8 +24,8 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
+from pipeline.delta.store import Store
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.lake.store import Store
 
 FOLDER = "_lease"
 RENEWED_EVERY = timedelta(seconds=10)

@@ -32,8 +32,8 @@ from pipeline.build import (
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.checkpoint import Mark
 from pipeline.collectors.mirrormaker import behind_mirror
-from pipeline.lake import entries
-from pipeline.lake.store import open_store
+from pipeline.delta import entries
+from pipeline.delta.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Describe, Feed
 from pipeline.landing.task import Done, LandingTask

@@ -85,7 +85,7 @@ THEIRS = {
     "pipeline/formats/simple_binlog.py",
     "pipeline/collectors/connect/",
 }
-OF_THE_LAKE = ("pipeline.lake.store", "pipeline.readings")
+OF_THE_LAKE = ("pipeline.delta.store", "pipeline.readings")
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 JOINTS = re.compile(r"[\s\"']+")  # between the parts of one text
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
@@ -142,7 +142,7 @@ def test_who_applies_changes_knows_no_table_format() -> None:
         for path in PRODUCT
         if name(path).startswith("pipeline/apply/")
         for one in modules(path)
-        if one.startswith(("pipeline.lake", "pipeline.tables", "deltalake", "pyspark"))
+        if one.startswith(("pipeline.delta", "pipeline.tables", "deltalake", "pyspark"))
     }
     assert {one for one in told if not one.startswith(OF_THE_LAKE)} == set()
 

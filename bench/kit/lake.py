@@ -21,20 +21,19 @@ from pipeline.apply.reshape import Shape
 from pipeline.apply.spread_turns import Run
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import mark_row
-from pipeline.changelog.sorted_file import SortedFile, WrittenFile
-from pipeline.changelog.table import Stamp, app
+from pipeline.changelog.data_file import SortedFile, WrittenFile
+from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Mark
-from pipeline.lake.commit import commit
-from pipeline.lake.log import ActiveFile
-from pipeline.lake.store import open_store
+from pipeline.delta.commit import commit
+from pipeline.delta.log import ActiveFile
+from pipeline.delta.store import open_store
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 from pipeline.reports import Applied
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings, Router
-from pipeline.tables.delta.growth import begun
+from pipeline.tables.delta.merge import Target, write
+from pipeline.tables.delta.rewrite import begun
 from pipeline.tables.delta.table_format import DeltaMirrors
-from pipeline.tables.delta.write import Target, write
 
 LANE = "main"
 AT_ONCE = 1_000_000  # rows of a file of a mirror

@@ -11,7 +11,7 @@ from pipeline.build import dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector
-from pipeline.lake.store import open_store
+from pipeline.delta.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Capture, Head

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.apply.catalog import Catalog
+from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app
-from pipeline.lake.log_reader import LogReader
 from pipeline.model import Shard
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import TableSchema

@@ -24,11 +24,11 @@ from monitor.observe.sampler import Sampling
 from monitor.observe.schemas import Schemas
 from monitor.store.memory import CheckMemory
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
+from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Lives
 from pipeline.clocks import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch
-from pipeline.lake.log_reader import LogReader
 from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Table
 from pipeline.readings import NO_BASES, ShardBase
 from pipeline.schema.model import Column, TableSchema

@@ -18,8 +18,8 @@ from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.apply.main_and_error import main_and_error
+from pipeline.changelog.reader import ErrorRow
 from pipeline.errors import ConfigError, UnknownNameError
-from pipeline.lake.log_errors import ErrorRow
 
 QUARANTINE_ROUTES = APIRouter(prefix="/v1")
 LARGEST = 16 * 2**20  # letters of a message that is corrected

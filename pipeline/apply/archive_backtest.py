@@ -18,9 +18,9 @@ from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.provenance import Mask, plain
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.scan import Part, scan
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.archive_purge import ArchivePurge
-from pipeline.lake.store import open_store
 from pipeline.model import Op, Origin
 from pipeline.schema.decode import typed
 from pipeline.schema.model import Column

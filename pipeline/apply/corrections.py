@@ -25,8 +25,7 @@ from pipeline.apply.provenance import plain
 from pipeline.apply.turn import TurnTask
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import parts
-from pipeline.changelog.slices import APPLIED_COLUMNS, WantedBatches, read
+from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, parts, read
 from pipeline.changelog.table import DROPPED
 from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError

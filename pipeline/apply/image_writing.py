@@ -32,9 +32,9 @@ from pipeline.apply.written_images import (
 )
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import Image
-from pipeline.lake.store import Store, open_store
 from pipeline.settings import PipelineSettings
 
 _FORSAKEN = timedelta(days=1)  # nobody writes one image as long as that

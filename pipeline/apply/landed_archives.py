@@ -9,7 +9,7 @@ from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.landed_partners import LandedPartners
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.placed_parts import placed_parts
+from pipeline.changelog.scan import placed_parts
 from pipeline.checkpoint import Mark
 from pipeline.model import Op, Table
 

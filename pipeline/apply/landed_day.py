@@ -19,8 +19,8 @@ from pipeline.apply.archived import during, meets
 from pipeline.apply.provenance import Mask, plain
 from pipeline.archive import ArchiveRules, ArchiveWindow
 from pipeline.changelog.scan import Part, scan
+from pipeline.delta.store import open_store
 from pipeline.invariants.invariant import LandedDay
-from pipeline.lake.store import open_store
 from pipeline.model import Op
 from pipeline.schema.decode import typed
 from pipeline.schema.model import Column

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pipeline.apply.provenance import Mask, above, owned, plain
 from pipeline.archive import ArchiveMarker
 from pipeline.changelog.scan import Part, scan
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
-from pipeline.lake.store import open_store
 from pipeline.model import Op
 
 _COLUMNS = ("source", "after", "tx")

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from pipeline.apply.archived import in_reach, live, with_partner
 from pipeline.apply.provenance import Mask, plain, rank
 from pipeline.archive import ArchiveRules
-from pipeline.changelog.placed_parts import PlacedPart
-from pipeline.changelog.scan import scan
-from pipeline.lake.store import open_store
+from pipeline.changelog.scan import PlacedPart, scan
+from pipeline.delta.store import open_store
 from pipeline.model import Op
 
 _PLACED = ("source", "shard", "order", "origin")

@@ -23,12 +23,11 @@ from pipeline.apply.references import ReferredTable
 from pipeline.apply.rest_of_bases import BaseRest
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
-from pipeline.changelog.scan import Part, scan
-from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
+from pipeline.changelog.scan import APPLIED_COLUMNS, Part, TableRows, WantedBatches, read, scan
 from pipeline.changelog.table import CHANGES
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError
 from pipeline.image import Image, LateChanges
-from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.reports import Refusal
 from pipeline.schema.model import Column

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 
 from pipeline.apply.fold import ROW_OPS, fold
 from pipeline.apply.provenance import Integers, above, plain, rank, ranked
-from pipeline.changelog.scan import Part, opened, row_groups, scan
-from pipeline.changelog.slices import APPLIED_COLUMNS
+from pipeline.changelog.scan import APPLIED_COLUMNS, Part, opened, row_groups, scan
 from pipeline.changelog.table import CHANGES
+from pipeline.delta.store import Store
 from pipeline.errors import HeldError
 from pipeline.formats.json_text import quote
-from pipeline.lake.store import Store
 from pipeline.model import Op, Order, Origin, Shard
 
 MOST_ROWS = 2_000_000  # changes under one name that are folded at once

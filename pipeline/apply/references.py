@@ -21,9 +21,9 @@ from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.provenance import Integers, Mask, Owned, above, plain, rank
 from pipeline.apply.validation import Search, sought
 from pipeline.changelog.scan import Part, scan
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.alike import numbered
-from pipeline.lake.store import open_store
 from pipeline.model import Op, Table
 from pipeline.schema.decode import typed
 from pipeline.schema.model import Column, arrow_type

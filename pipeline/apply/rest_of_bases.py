@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.partial_rows import is_partial, leaving
-from pipeline.changelog.scan import Part, scan
-from pipeline.changelog.slices import WantedBatches
+from pipeline.changelog.scan import Part, WantedBatches, scan
 from pipeline.checkpoint import Mark
-from pipeline.lake.store import open_store
+from pipeline.delta.store import open_store
 from pipeline.model import Op, Table
 
 

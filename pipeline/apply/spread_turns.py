@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, grouped, run
-from pipeline.changelog.slices import TableRows
+from pipeline.changelog.scan import TableRows
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.reports import Refusal
 

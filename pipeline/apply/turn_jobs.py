@@ -37,8 +37,7 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import TableRows, WantedBatches, bounded
+from pipeline.changelog.scan import Part, TableRows, WantedBatches, bounded, parts
 from pipeline.changelog.table import DROPPED
 from pipeline.checkpoint import Mark, is_there
 from pipeline.errors import HeldError

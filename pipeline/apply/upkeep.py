@@ -12,8 +12,7 @@ from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, images_o
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import Chores
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.cleaning_times import CleaningTimes
-from pipeline.changelog.upkeep import LogUpkeep
+from pipeline.changelog.maintenance import CleaningTimes, LogUpkeep
 from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.settings import PipelineSettings

@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.image import Image
-from pipeline.lake.store import Store, open_store
 from pipeline.settings import PipelineSettings
 
 MANIFEST = "_image.json"

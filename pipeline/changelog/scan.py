@@ -1,23 +1,30 @@
-"""Rows of the change log by kind and batch, from the files and row groups that may hold them.
+"""Reads rows of the change log by op, table and batch, from the few files that may hold them.
 
-A file is sorted by kind, table and order, and markers have files of their own: what is asked for
-by op is found by the statistics of files first, then by those of row groups.
+Files are sorted by kind, table and order, and compaction puts markers into files of their own.
+Statistics select the files first, then the row groups.
+
+A table that is idle or held costs nothing and does not make other tables read more: each table
+has its own range of batches.
+
+`placed_parts` finds files by the bounds of their orders. Changes that are close in the source
+log landed close in time.
 """
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.changelog.table import CHANGES
+from pipeline.changelog.table import CHANGES, MIRROR_OPS
+from pipeline.delta.log import ActiveFile, Snapshot
+from pipeline.delta.store import Store
 from pipeline.errors import HeldError
-from pipeline.lake.log import ActiveFile, Snapshot
-from pipeline.lake.store import Store
 from pipeline.model import Op
 
 Ends = tuple[int | None, int | None]
@@ -158,3 +165,157 @@ def _part(file: ActiveFile, until: int) -> Part:
     low, high = bounds(file, "batch")
     first, last = -1 if low is None else int(low), until if high is None else int(high)
     return Part(file.path, first, last, file.records or 0)
+
+
+APPLIED_OPS = (*MIRROR_OPS, Op.TOMBSTONE, Op.ERROR)
+APPLIED_COLUMNS = (
+    "batch", "source", "shard", "table", "op", "key", "before", "after", "changed", "at", "order",
+    "origin", "topic", "partition", "error",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WantedBatches:
+    """Batches ``(after, until]`` of one table."""
+
+    after: int
+    until: int
+
+    def meets(self, part: Part) -> bool:
+        """Whether *part* may hold one of them."""
+        return part.high > self.after and part.low <= self.until
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Those of *rows* (batch) that are in one of them."""
+        batch = rows["batch"]
+        return rows.filter(pc.and_(pc.greater(batch, self.after), pc.less_equal(batch, self.until)))
+
+
+def read(
+    store: Store,
+    files: Sequence[Part],
+    wanted: Mapping[str, WantedBatches],
+    *,
+    ops: Collection[Op] = APPLIED_OPS,
+    columns: Sequence[str] = APPLIED_COLUMNS,
+) -> dict[str, pa.Table]:
+    """Rows of each wanted table, in no particular order; a table without any is absent.
+
+    *columns* hold table and batch.  Bounded by what is wanted: see ``bounded``.
+    """
+    if not wanted:
+        return {}
+    found = {}
+    parts = [
+        scan(store, near, among=("table", names), ops=ops, columns=columns)
+        for names, near in _meeting(files, wanted).items()
+    ]
+    for name, own in _split(pa.concat_tables(parts)) if parts else ():
+        kept = wanted[name].of(own)
+        if len(kept):
+            found[name] = kept
+    return found
+
+
+@dataclass(eq=False)
+class TableRows:
+    """How many rows of a table may a file hold?  Each footer is read once, for all tables."""
+
+    store: Store
+    _groups: dict[str, tuple[RowGroup, ...]] = field(default_factory=dict)
+
+    def of(self, part: Part, table: str) -> int:
+        """Rows of the row groups that may hold the table: never fewer than there are."""
+        if part.path not in self._groups:
+            with opened(self.store, part.path) as file:
+                self._groups[part.path] = tuple(row_groups(file.metadata, "table"))
+        return sum(group.rows for group in self._groups[part.path] if group.holds((table,)))
+
+
+def bounded(
+    rows: TableRows, files: Sequence[Part], table: str, wanted: WantedBatches, most: int
+) -> WantedBatches:
+    """Stop before the batch with which more than *most* rows are read; at least one batch is.
+
+    *files* ascend by their lowest batch, so that all of the batches before it are counted then.
+    """
+    total = 0
+    for part in files:
+        if not wanted.meets(part):
+            continue
+        own = rows.of(part, table)
+        total += own
+        if own and total > most and part.low - 1 > wanted.after:
+            return WantedBatches(wanted.after, part.low - 1)
+    return wanted
+
+
+def _meeting(
+    files: Sequence[Part], wanted: Mapping[str, WantedBatches]
+) -> dict[tuple[str, ...], list[Part]]:
+    """Tables -> the files that only these want: one that is far behind makes no other read more."""
+    names = np.array(list(wanted), object)
+    after = np.array([one.after for one in wanted.values()], np.int64)
+    until = np.array([one.until for one in wanted.values()], np.int64)
+    found: dict[tuple[str, ...], list[Part]] = {}
+    for part in files:
+        own = tuple(names[(part.high > after) & (part.low <= until)].tolist())
+        if own:
+            found.setdefault(own, []).append(part)
+    return found
+
+
+def _split(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each table by itself."""
+    if not len(rows):
+        return
+    coded = rows["table"].combine_chunks().dictionary_encode()
+    codes = coded.indices.to_numpy()
+    placed = np.argsort(codes, kind="stable")
+    ordered = rows.take(pa.array(placed))
+    starts = np.flatnonzero(np.diff(codes[placed], prepend=-1))
+    ends = [*starts[1:].tolist(), len(rows)]
+    for start, end in zip(starts.tolist(), ends, strict=True):
+        name = coded.dictionary[int(codes[placed[start]])].as_py()
+        yield name, ordered.slice(start, end - start)
+
+
+KNOWN = 4  # versions, and kinds of rows, of which files are remembered
+_known: dict[tuple[object, ...], tuple["PlacedPart", ...]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """A file, and between which logs and places in them its orders lie."""
+
+    part: Part
+    logs: Ends
+    places: Ends
+
+    def near(self, log: tuple[int, int], pos: tuple[int, int]) -> bool:
+        """Whether it may hold one of the places between two, in the logs between two."""
+        one_log = self.logs == log and log[0] == log[1]
+        return overlap(self.logs, *log) and (not one_log or overlap(self.places, *pos))
+
+
+def placed_parts(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
+    """All that may hold rows of one of *ops*, of batches up to *until*.
+
+    Found once of each version, for all tables that ask.
+    """
+    key = (snapshot.uri, snapshot.version, snapshot.entry, until, tuple(ops))
+    found = _known.get(key)
+    if found is None:
+        found = _found(snapshot, until, ops)
+        if len(_known) >= KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def _found(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
+    files = {file.path: file for file in snapshot.files.values()}
+    return tuple(
+        PlacedPart(one, order_ends(files[one.path], "log"), order_ends(files[one.path], "pos"))
+        for one in parts(snapshot, -1, until, ops)
+    )

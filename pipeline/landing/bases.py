@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
 
-from pipeline.changelog.own_rows import Settle
+from pipeline.changelog.table import Settle
 from pipeline.checkpoint import Existence, Mark, Snap, is_there, source_of
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.highest import highest_by_source

@@ -18,7 +18,7 @@ from datetime import datetime
 
 import structlog
 
-from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.changelog.data_file import WrittenFile
 from pipeline.checkpoint import Mark, Quarantine
 from pipeline.errors import NoSchemasError, UnreachableError
 from pipeline.landing.facts import Facts

@@ -14,8 +14,7 @@ from functools import cached_property, partial
 import structlog
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import mark_row, settle_rows
-from pipeline.changelog.table import Stamp
+from pipeline.changelog.table import Stamp, mark_row, settle_rows
 from pipeline.checkpoint import Mark, has_live, lived, source_of
 from pipeline.errors import HeldError, NoSchemasError
 from pipeline.finding import Finding, alternatives

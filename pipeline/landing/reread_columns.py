@@ -6,7 +6,7 @@ A row of the batch's own, as the format would have told them: at their order, so
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pipeline.changelog.own_rows import ColumnsTold
+from pipeline.changelog.table import ColumnsTold
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.source_feed import Feed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from pipeline.backfill_state import KeyStretch, Reread
-from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.changelog.data_file import WrittenFile
 from pipeline.checkpoint import Epoch, Mark, source_of
 from pipeline.landing.bases import Settled
 from pipeline.landing.facts import Facts

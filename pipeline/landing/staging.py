@@ -9,14 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.changelog.blank import filled
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import ColumnsTold, columns_rows
-from pipeline.changelog.sorted_file import SortedFile, WrittenFile
-from pipeline.changelog.table import CHANGES, Stamp
+from pipeline.changelog.data_file import SortedFile, WrittenFile, filled
+from pipeline.changelog.table import CHANGES, ColumnsTold, Stamp, columns_rows
 from pipeline.checkpoint import Mark, is_outdated
+from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
-from pipeline.lake.store import Store
 from pipeline.landing.inversions import JUDGED, NO_FLOORS, low
 from pipeline.landing.redelivery import (
     COLUMNS,

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.changelog.sorted_file import SortedFile, WrittenFile
+from pipeline.changelog.data_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import ToldSchema
+from pipeline.delta.log import Metadata
+from pipeline.delta.store import open_store
 from pipeline.formats.format import RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
-from pipeline.lake.log import Metadata
-from pipeline.lake.store import open_store
 from pipeline.landing.shape import (
     Provenance,
     Routes,

@@ -16,9 +16,10 @@ from hashlib import blake2b
 import pyarrow as pa
 import structlog
 
-from pipeline.changelog.blank import Blank
-from pipeline.changelog.sorted_file import SortedFile
+from pipeline.changelog.data_file import Blank, SortedFile
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, Stamp
+from pipeline.delta.log import Metadata
+from pipeline.delta.store import open_store
 from pipeline.errors import (
     ConfigError,
     ProofError,
@@ -28,8 +29,6 @@ from pipeline.errors import (
     UnreachableError,
 )
 from pipeline.formats import json_text as keys
-from pipeline.lake.log import Metadata
-from pipeline.lake.store import open_store
 from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.shape import Routes
 from pipeline.model import Op, Order, Origin

@@ -17,15 +17,15 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.written_images import WrittenImages
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app
+from pipeline.changelog.transactions import LogMemory
 from pipeline.checkpoint import Mark
+from pipeline.delta.reader import open_table, translated
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
-from pipeline.lake.log_memory import LogMemory
-from pipeline.lake.log_reader import LogReader
-from pipeline.lake.pinned import open_table, translated
-from pipeline.lake.store import open_store
 from pipeline.model import Table
 from pipeline.settings import PipelineSettings
 

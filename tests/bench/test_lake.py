@@ -8,7 +8,7 @@ import pytest
 
 from bench.kit.lake import Lake, here
 from bench.kit.table import NARROW, WIDE, Workload
-from pipeline.lake.pinned import open_table
+from pipeline.delta.reader import open_table
 from pipeline.schema.decode import typed
 
 NARROW_TABLE = Workload(NARROW, rows=300, changed=30, window=300)

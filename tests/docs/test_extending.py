@@ -22,10 +22,9 @@ from examples.trimmed import Trimmed
 from monitor.config.file import parse
 from pipeline import collectors, formats, plugins, sources
 from pipeline.build import open_table_format, open_transport
+from pipeline.changelog.transactions import LogMemory, TransactionReader
+from pipeline.delta.reader import open_table
 from pipeline.invariants.invariant import IntendedRows, LandedDay
-from pipeline.lake.log_memory import LogMemory
-from pipeline.lake.pinned import open_table
-from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Shard, ShardId, Table
 from pipeline.readings import Transaction
 from tests.alerts.kit import message

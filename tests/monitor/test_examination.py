@@ -25,9 +25,9 @@ from pipeline.collectors.collector import (
 )
 from pipeline.collectors.connect.collector import examination as connector_examination
 from pipeline.collectors.connect.table_filter import capture
+from pipeline.delta.store import Store
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
-from pipeline.lake.store import Store
 from pipeline.model import Capture, PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.doctor import findings

@@ -13,7 +13,7 @@ import pytest
 
 from demo.web import LOCAL
 from monitor.store.store import ServiceStore
-from pipeline.lake.folder import Folder
+from pipeline.delta.local import Folder
 
 pytestmark = pytest.mark.stack  # processes of several seconds
 

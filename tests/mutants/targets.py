@@ -79,14 +79,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "pipeline/landing/hidden_topics.py": (f"{LANDING}/test_hidden_topics.py",),
     "pipeline/landing/listing.py": (f"{LANDING}/test_listing.py",),
-    "pipeline/lake/transactions.py": (
+    "pipeline/changelog/transactions.py": (
         "tests/pipeline/lake/test_sent_transactions.py",
         "tests/pipeline/lake/test_transactions.py",
+        "tests/pipeline/lake/test_resumed.py",
     ),
-    "pipeline/lake/bucket.py": tuple(
+    "pipeline/delta/object_store.py": tuple(
         f"tests/pipeline/lake/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
     ),
-    "pipeline/lake/resumed.py": ("tests/pipeline/lake/test_resumed.py",),
     "pipeline/apply/provenance.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
     "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),

@@ -19,13 +19,12 @@ from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.passes import Passes
 from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import mark_row
-from pipeline.changelog.table import CHANGES, Stamp, app
+from pipeline.changelog.table import CHANGES, Stamp, app, mark_row
 from pipeline.checkpoint import Epoch, Mark, MarkDelta
+from pipeline.delta.commit import commit
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import open_store
 from pipeline.image import DueCut, Image
-from pipeline.lake.commit import commit
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import (
     Acknowledged,

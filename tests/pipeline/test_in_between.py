@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import maintenance as vacuum
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake import checkpoints, vacuum
-from pipeline.lake.store import open_store
 from tests.pipeline.lake.disk import Disk
 from tests.pipeline.test_killed import TABLE, Services, Work, apply, land, services, sure, upkeep
 from tests.pipeline.test_lane import Beside

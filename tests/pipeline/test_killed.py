@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.changelog import compaction
+from pipeline.changelog import maintenance as compaction
+from pipeline.delta import maintenance as checkpoints
 from pipeline.errors import UnreachableError
-from pipeline.lake import checkpoints
 from tests.pipeline.lake.disk import Cache, Disk, KilledError
 from tests.pipeline.lake.replayed import Replayed
 from tests.pipeline.landing.desk import Desk, Server, Topics
@@ -70,7 +70,7 @@ def upkeep(beside: Beside) -> None:
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     """Some batches have landed, and been applied; the next changes wait in Kafka."""
     monkeypatch.setattr(compaction, "TOGETHER", 4)
-    monkeypatch.setattr("pipeline.tables.delta.worn_files.TOGETHER", 2)
+    monkeypatch.setattr("pipeline.tables.delta.rewrite.TOGETHER", 2)
     monkeypatch.setattr(checkpoints, "EVERY", 3)
     made = Services(tmp_path / "lake")
     made.topics.alter("a", 10, "name", kind="CREATE")

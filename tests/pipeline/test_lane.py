@@ -15,9 +15,10 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import Group, TurnOutcome, run
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
-from pipeline.changelog import compaction, scan
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import Store
+from pipeline.changelog import maintenance as compaction
+from pipeline.changelog import scan
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
 from pipeline.reports import Applied
@@ -217,7 +218,7 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "TOGETHER", 8)
-    monkeypatch.setattr("pipeline.tables.delta.worn_files.TOGETHER", 3)
+    monkeypatch.setattr("pipeline.tables.delta.rewrite.TOGETHER", 3)
     ended = threading.Event()
 
     def keep() -> None:

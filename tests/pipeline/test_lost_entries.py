@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply.mirror_snapshot import LIFE
-from pipeline.lake import entries
-from pipeline.lake.log import load
-from pipeline.lake.store import open_store
+from pipeline.delta import entries
+from pipeline.delta.log import load
+from pipeline.delta.store import open_store
 from pipeline.model import Op
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.test_lane import Beside

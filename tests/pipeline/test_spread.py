@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from demo.servers import Servers
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
+from pipeline.delta.log import Metadata
+from pipeline.delta.protocol import described
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
-from pipeline.lake.columns import described
-from pipeline.lake.log import Metadata
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, run
 from pipeline.parallel import spread

@@ -14,7 +14,7 @@ from demo.processes import wait_until
 from monitor.store.store import ServiceStore
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import Mark
-from pipeline.lake.store import open_store
+from pipeline.delta.store import open_store
 from pipeline.model import Stage
 from tests.toy.stand import SOON, TABLE, Stand, mirrored, now, without_kafka
 

@@ -15,15 +15,15 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.apply.turn import TurnTask
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta.actions import milliseconds
+from pipeline.delta.commit import copied
+from pipeline.delta.log import ActiveFile, Metadata, Snapshot, advanced
+from pipeline.delta.protocol import fields_in_files
+from pipeline.delta.store import Store
 from pipeline.errors import HeldError
-from pipeline.lake import vectors
-from pipeline.lake.actions import milliseconds
-from pipeline.lake.columns import fields_in_files
-from pipeline.lake.commit import copied
-from pipeline.lake.log import ActiveFile, Metadata, Snapshot, advanced
-from pipeline.lake.store import Store
-from pipeline.tables.delta.data_file import Footers
-from pipeline.tables.delta.turn import turn
+from pipeline.tables.delta.files import Footers
+from pipeline.tables.delta.merge import turn
 
 _OWN = "sluice."  # properties that make a table a mirror
 

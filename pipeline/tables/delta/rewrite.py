@@ -1,24 +1,41 @@
-"""Files written anew: without the rows that went, with the table's columns and types of today.
+"""Rewrites files of a mirror: for compaction, and for added or widened columns.
 
-For widened and added columns, and for many small files to become few.  Rows keep their
-``_sluice``, so that nothing is applied to them twice.
+A rewrite leaves out deleted rows and uses the present columns and types. Rows keep their
+`_sluice`, so no change is applied to them twice. New columns and the files whose rows change go
+into one commit.
+
+Compaction aims at the read cost of a freshly written mirror, counted in rows. A deleted row
+costs as much as any other, and a file costs `OPENING` rows. Measured with five columns: 0.3 to
+0.7 ms for each file and 0.2 us for each row. The rewriting is bounded. A row of a large file is
+rewritten once for a few deleted ones. A row of a small file is rewritten a few times until it
+is in a large file.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.apply.adoption import Adoption
 from pipeline.apply.fills import Fill, filled
+from pipeline.apply.mirror_snapshot import CommitStamp, following, note
+from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
+from pipeline.delta import actions
+from pipeline.delta.actions import altered
+from pipeline.delta.commit import commit, create
+from pipeline.delta.entries import Action
+from pipeline.delta.log import ActiveFile, Metadata, Snapshot
+from pipeline.delta.protocol import column_types
+from pipeline.delta.store import Store
+from pipeline.delta.types import to_arrow
 from pipeline.errors import HeldError
-from pipeline.lake import actions
-from pipeline.lake.delta_types import to_arrow
-from pipeline.lake.entries import Action
-from pipeline.tables.delta.data_file import DataFile, opened
-from pipeline.tables.delta.mirror_files import MirrorFiles
-from pipeline.tables.delta.positions import among
-from pipeline.tables.delta.write import Target, write
+from pipeline.model import Table
+from pipeline.tables.delta.files import DataFile, Layout, MirrorFiles, among, opened
+from pipeline.tables.delta.merge import Target, write
 
 _WINDOW = 512 << 20  # bytes in memory; what is sorted together, and about four of a file's
 
@@ -117,3 +134,158 @@ def _windows(parts: Iterator[pa.Table], window: int) -> Iterator[pa.Table]:
             held, size = [], 0
     if held:
         yield pa.concat_tables(held)
+
+
+PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "20"}
+REWRITES = "sluice: columns"
+
+
+def begun(store: Store, shape: Shape, stamp: CommitStamp) -> Snapshot:
+    """Create the mirror, empty."""
+    return create(
+        store,
+        lake_schema(shape.schema.columns),
+        clock=stamp.at,
+        configuration={**PROPERTIES, **shape.texts},
+        note=note(-1, -1, stamp.lane),
+    )
+
+
+def lacking(snapshot: Snapshot, shape: Shape) -> Growth | None:
+    """What the mirror lacks; see :func:`pipeline.apply.reshape.growth`."""
+    return growth(snapshot, partial(column_types, snapshot), shape)
+
+
+def followed(store: Store, snapshot: Snapshot, shape: Shape, stamp: CommitStamp) -> Snapshot:
+    """The mirror with the columns of today; the same snapshot where they are.
+
+    Raises:
+        HeldError: a change cannot be followed; names it and the statement that solves it.
+        LostRaceError: somebody else committed meanwhile.
+    """
+    step = lacking(snapshot, shape)
+    actions = altered(snapshot, step.schema, step.remembered) if step is not None else ()
+    if step is None or not actions:
+        return snapshot
+    more: Sequence[Action] = ()
+    if step.rewrites:
+        more = _rewritten(store, snapshot, shape.table, actions, fills=step.fills, clock=stamp.at)
+    return commit(
+        store,
+        snapshot,
+        (*actions, *more),
+        operation=REWRITES,
+        clock=stamp.at,
+        note=following(snapshot, -1, stamp.lane),
+    )
+
+
+def _rewritten(
+    store: Store,
+    snapshot: Snapshot,
+    table: Table,
+    actions: Sequence[Action],
+    *,
+    fills: Sequence[Fill],
+    clock: datetime,
+) -> tuple[Action, ...]:
+    described = next(action["metaData"] for action in actions if "metaData" in action)
+    mirror = MirrorFiles(
+        store=store,
+        files=tuple(snapshot.files.values()),
+        layout=Layout.of(snapshot.metadata),
+        adoption=Adoption.of(table),
+    )
+    target = Target(store, Metadata.of(described), table.key, clock)
+    return rewrite(mirror, target, fills=fills).actions
+
+
+TOGETHER = 10  # files of about one size that are worth joining
+LARGE = 1_000_000  # rows: a file of more is joined with none
+SIZES = (10_000, 100_000, LARGE)
+GONE = 0.3  # share of a file's rows that are deleted, from which on it is written anew
+BORNE = 0.2  # of what the fresh mirror costs; more comes until upkeep is there again
+OPENING = 3_000  # rows of five columns; measured: 0.3 to 0.7 ms a file, 0.2 us a row
+AT_ONCE = 2_000_000  # rows that are written anew in one turn
+
+
+def worn(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile, ...]:
+    """Files of a mirror that are to be written anew together; none if it reads well enough.
+
+    *whole*: rows from which on a file is as large as one that is written anew becomes, where that
+    is known to be less than what counts as large.
+    """
+    return _at_once(sorted(_alike(files, whole), key=_worn_rows)) or _costly(files, whole)
+
+
+def _alike(files: Iterable[ActiveFile], whole: int) -> Iterable[ActiveFile]:
+    """Files that lost many rows, and small ones of which there are many of about one size."""
+    rooms: dict[int, list[ActiveFile]] = {}
+    for file in files:
+        if _gone(file) > GONE * _worn_rows(file):
+            yield file
+        elif _left(file) < whole:
+            size = next((n for n, limit in enumerate(SIZES) if _left(file) < limit), None)
+            if size is not None:
+                rooms.setdefault(size, []).append(file)
+    for same in rooms.values():
+        if len(same) >= TOGETHER:
+            yield from same
+
+
+def _costly(files: Collection[ActiveFile], whole: int) -> tuple[ActiveFile, ...]:
+    """Files by which reading costs more than is borne: what gains most for a row written first.
+
+    As many as bring it to half of that, or it would be as far again after the next few changes.
+    However small the mirror, fewer files than are worth joining are borne.
+    """
+    fresh = _fresh(files)
+    borne = max(BORNE * fresh, TOGETHER * OPENING)
+    over = sum(_worn_rows(file) + OPENING for file in files) - fresh
+    if over <= borne:
+        return ()
+    best = sorted(files, key=lambda file: _gain(file, whole) / (_left(file) + OPENING))
+    found: list[ActiveFile] = []
+    over += OPENING  # the file that takes their place
+    while best and over > borne / 2:
+        found.append(best.pop())
+        over -= _gain(found[-1], whole)
+    kept = _at_once(found)
+    if len(kept) > 1 or any(map(_gone, kept)):
+        return kept
+    return next(((file,) for file in found if _gone(file)), ())  # one alone, however large
+
+
+def _at_once(found: Iterable[ActiveFile]) -> tuple[ActiveFile, ...]:
+    """The first of them that one turn writes; at least one."""
+    kept: list[ActiveFile] = []
+    rows = 0
+    for file in found:
+        rows += _worn_rows(file)
+        if kept and rows > AT_ONCE:
+            break
+        kept.append(file)
+    return tuple(kept)
+
+
+def _fresh(files: Iterable[ActiveFile]) -> int:
+    """What reading costs if all of it is written anew."""
+    rows = sum(map(_left, files))
+    return rows + OPENING * max(1, math.ceil(rows / LARGE))
+
+
+def _gain(file: ActiveFile, whole: int) -> int:
+    """What a reader is spared once the file's rows stand in another, beside many."""
+    return _gone(file) + (OPENING if _left(file) < whole else 0)
+
+
+def _left(file: ActiveFile) -> int:
+    return _worn_rows(file) - _gone(file)
+
+
+def _worn_rows(file: ActiveFile) -> int:
+    return file.records or 0
+
+
+def _gone(file: ActiveFile) -> int:
+    return int(file.vector["cardinality"]) if file.vector else 0

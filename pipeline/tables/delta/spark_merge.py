@@ -1,23 +1,36 @@
-"""The same turn by Spark's MERGE, for mirrors of a protocol that Sluice does not write itself.
+"""Merges a slice with Spark's MERGE, for mirrors that Sluice does not write itself.
 
-Spark looks up the keys and commits; what becomes of each change is decided by the same functions as
-in our own turns.  The MERGE does what was decided row by row, and the log's own counts show whether
-it did: see :func:`pipeline.apply.account.miscounted`.  It runs in a session of its own, for the
-settings that number and name a commit would be taken by whoever shares it.
+Spark looks up the keys and commits. The same functions as for Sluice's own writer decide each
+change, and MERGE does what was decided for each row. The counts in the Delta log show whether
+it did; see `pipeline.apply.account.miscounted`. Each merge has a Spark session of its own: the
+settings that number and name a commit would be used by any commit in a shared session.
+
+Spark refuses what cannot be matched exactly, as Sluice's own lookup does. A lookup collects at
+most as many rows as keys, times the shards of the table. It reports that a row exists, not in
+which file, so values of existing rows cannot be read for partial or archived rows.
+
+In the SQL texts `t` is a row of the mirror. Its `_sluice` may be missing, as in an adopted
+table.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
 
-from pipeline.apply.adoption import SHARD, SOURCE, Adoption
+from pipeline.apply.adoption import RANK, SHARD, SOURCE, Adoption
 from pipeline.apply.decide import Found, RowVerdict
 from pipeline.apply.fills import Fill, filled
+from pipeline.apply.floors import Floors
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import (
     LIFE,
@@ -27,38 +40,226 @@ from pipeline.apply.mirror_snapshot import (
     told_floors,
     told_life,
 )
-from pipeline.apply.provenance import Owned
+from pipeline.apply.provenance import Owned, same
 from pipeline.apply.reshape import Growth, Shape
-from pipeline.apply.turn import (
-    Decided,
-    TurnTask,
-    Written,
-    account_of,
-    counts_of,
-    decided,
-)
+from pipeline.apply.turn import Decided, TurnTask, Written, account_of, counts_of, decided
 from pipeline.apply.turn_commit import floors_first, told_turn
 from pipeline.changelog.table import app
+from pipeline.delta import protocol
+from pipeline.delta import protocol as columns
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.lake import columns, protocol
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.store import Store, open_store
 from pipeline.spark.session import described
-from pipeline.tables.delta.growth import lacking
-from pipeline.tables.delta.spark_look import KeyLookup, translated, view
-from pipeline.tables.delta.spark_sql import (
-    DELETE,
-    INSERT,
-    UPDATE,
-    below,
-    kind_of,
-    merge,
-    owner,
-    quoted,
-    table,
-    text,
-)
-from pipeline.tables.delta.turn import keys_in, metrics
+from pipeline.tables.delta.files import Path
+from pipeline.tables.delta.find import wanted
+from pipeline.tables.delta.merge import keys_in, metrics
+from pipeline.tables.delta.rewrite import lacking
+
+INSERT, UPDATE, DELETE = 0, 1, 2  # what a row of ``changes`` does
+
+
+def merge(target: str, names: Mapping[str, str], on: Sequence[str], gone: str | None) -> str:
+    """Bring ``changes`` (*names* of the table's columns in it, and ``act``) to *target*.
+
+    *on* finds the row that a change speaks of; rows of the mirror that are *gone* go.  What a
+    MERGE matches is no matter of an insert: the row in its place may be going.
+    """
+    set_ = ", ".join(f"t.{quoted(name)} = s.{own}" for name, own in names.items())
+    values = ", ".join(f"s.{own}" for own in names.values())
+    return f"""
+        MERGE INTO {target} t USING changes s
+        ON s.act <> {INSERT} AND {" AND ".join(on)}
+        WHEN MATCHED AND s.act = {UPDATE} THEN UPDATE SET {set_}
+        WHEN MATCHED AND s.act = {DELETE} THEN DELETE
+        WHEN NOT MATCHED AND s.act = {INSERT} THEN
+            INSERT ({", ".join(map(quoted, names))}) VALUES ({values})
+        {f"WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE" if gone else ""}"""  # noqa: S608
+
+
+def owner(adoption: Adoption) -> tuple[str, str]:
+    """Source and shard of a row of the mirror, in SQL."""
+    source, shard = (f"t.{path_of(path)}" for path in (SOURCE, SHARD))
+    if (own := adoption.shard) is None:
+        return source, shard
+    return f"coalesce({source}, {text(own.source)})", f"coalesce({shard}, {text(own.name)})"
+
+
+def below(floors: Floors, adoption: Adoption) -> str:
+    """Whether a row stands below the floor of its shard, in SQL; one without an order does."""
+    source, shard = owner(adoption)
+    order = [f"t.{path_of(path)}" for path in RANK[:-1]]
+    least = adoption.order
+    parts = []
+    for own, top in floors.items():
+        place = ", ".join(f"{n}L" for n in top.parts)
+        unknown = "true" if least is None or least < top else "false"
+        older = f"coalesce(struct({', '.join(order)}) < struct({place}), {unknown})"
+        missing = " OR ".join(f"{part} IS NULL" for part in order)
+        parts.append(
+            f"({source} = {text(own.source)} AND {shard} = {text(own.name)} "
+            f"AND if({missing}, {unknown}, {older}))"
+        )
+    return f"({' OR '.join(parts)})"
+
+
+def table(uri: str) -> str:
+    """The table in a folder."""
+    return f"delta.{quoted(uri)}"
+
+
+def path_of(path: Sequence[str]) -> str:
+    """A column inside a struct."""
+    return ".".join(quoted(name) for name in path)
+
+
+def quoted(name: str) -> str:
+    """A name, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A text literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """A type in Spark's words."""
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return "timestamp_ntz"
+    return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
+
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
+_NO_FILES = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.|No FileSystem for")
+_RACES = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+_TELLING = ("FEATURE", "PROTOCOL", "COLUMN_MAPPING")  # errors whose texts name no value of a row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyLookup:
+    """Looks into a mirror as of the version that a turn is made from."""
+
+    session: SparkSession
+    snapshot: Snapshot
+    adoption: Adoption
+
+    def find(self, keys: pa.Table, owners: Owned | None) -> Found:
+        """As ``find`` in :mod:`pipeline.tables.delta.find`; of files only 0 for "there" is told.
+
+        Collects as many rows as there are keys, times the table's shards at most.
+        """
+        sought: dict[Path, pa.Array] = {
+            (name,): keys[name].combine_chunks() for name in keys.column_names
+        }
+        if owners is not None:
+            sought |= {SOURCE: owners.source, SHARD: owners.shard}
+        if len(keys):
+            wanted(sought, last=(SOURCE, SHARD))  # refuses what is not matched exactly
+        numbered = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
+        numbered = numbered.append_column("n", pa.array(range(len(keys)), pa.int64()))
+        on = " AND ".join(f"t.{quoted(name)} = s.k{i}" for i, name in enumerate(keys.column_names))
+        told = ", ".join(
+            f"t.{path_of(path)} AS m{i}" for i, path in enumerate((SOURCE, SHARD, *RANK))
+        )
+        with translated(self.snapshot.uri):
+            self._view()
+            view(self.session, numbered, "sought")
+            query = f"SELECT s.n, {told} FROM mirror t JOIN sought s ON {on}"  # noqa: S608
+            hits = self.session.sql(query).toArrow()
+        return self._found(hits, keys, owners)
+
+    def below(self, floors: Floors) -> int:
+        """How many rows of the mirror stand below *floors*.
+
+        Raises:
+            HeldError: ``no_shard``: of a row without ``_sluice`` nobody knows which is its own.
+        """
+        if not floors:
+            return 0
+        with translated(self.snapshot.uri):
+            self._view()
+            query = f"""SELECT count_if({below(floors, self.adoption)}) AS gone,
+                count_if({owner(self.adoption)[1]} IS NULL) AS nobodys FROM mirror t"""  # noqa: S608
+            found = self.session.sql(query).collect()[0]
+        if found["nobodys"]:
+            raise _no_shard(self.snapshot.uri)
+        return int(found["gone"])
+
+    def _view(self) -> None:
+        reader = self.session.read.format("delta").option("versionAsOf", self.snapshot.version)
+        reader.load(self.snapshot.uri).createOrReplaceTempView("mirror")
+
+    def _found(self, hits: pa.Table, keys: pa.Table, owners: Owned | None) -> Found:
+        source, shard, *rank = (hits[f"m{i}"].combine_chunks() for i in range(len(RANK) + 2))
+        at = hits["n"].to_numpy().astype(np.int64)
+        theirs = self.adoption.owned(source, shard, rank, None)
+        if owners is not None:
+            if theirs.shard.null_count:
+                raise _no_shard(self.snapshot.uri)
+            ours = owners.take(at)
+            own = np.flatnonzero(same(theirs.source, ours.source) & same(theirs.shard, ours.shard))
+            at, theirs = at[own], theirs.take(own)
+        if len(twice := np.flatnonzero(np.bincount(at, minlength=len(keys)) > 1)):
+            told = keys.slice(int(twice[0]), 1).to_pylist()[0]
+            detail = f"the mirror has more than one row with the key {told}; rebuild it"
+            raise HeldError("duplicate_key", detail)
+        place = np.full(len(keys), -1, np.int64)
+        place[at] = np.arange(len(at))
+        there = place >= 0
+        none = pa.array(place, mask=~there)
+        rank_ = np.zeros((len(RANK), len(keys)), np.int64)
+        rank_[:, there] = theirs.rank[:, place[there]]
+        adopted = np.zeros(len(keys), np.bool_)
+        adopted[there] = theirs.adopted[place[there]]
+        parts = theirs.source.take(none), theirs.shard.take(none)
+        owned = Owned(*parts, rank_, adopted, np.zeros(len(keys), np.bool_))
+        return Found(np.where(there, 0, -1).astype(np.int32), place, owned)
+
+
+def view(session: SparkSession, rows: pa.Table, name: str) -> None:
+    """Let *rows* be a view; PySpark makes none of an Arrow table without rows."""
+    none = [pa.nulls(1, field.type) for field in rows.schema]
+    frame = session.createDataFrame(
+        rows if len(rows) else pa.Table.from_arrays(none, rows.column_names)
+    )
+    (frame if len(rows) else frame.where("false")).createOrReplaceTempView(name)
+
+
+@contextmanager
+def translated(uri: str) -> Iterator[None]:
+    """Say as one of our errors what Spark refuses, without a value of a row."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        found = _CONDITION.search(text)
+        condition = found[1] if found else type(error).__name__
+        if condition.startswith(_RACES):
+            raise LostRaceError(f"{uri}: another commit came between ({condition})") from error
+        if _NO_FILES.search(text):
+            raise _no_files(uri) from error
+        if found is None:
+            raise UnreachableError(f"{uri}: Spark did not answer ({condition})") from error
+        telling = any(word in condition for word in _TELLING)
+        why = text[found.start() :].partition("\n")[0] if telling else condition
+        reason = "protocol" if telling else "refused"
+        raise HeldError(reason, f"{uri}: Spark does not take this table or row: {why}") from error
+
+
+def _no_files(uri: str) -> HeldError:
+    return HeldError(
+        "protocol",
+        f"{uri}: this mirror is Spark's to merge, and Spark has no classes to read that address; "
+        "rebuild the mirror, which Sluice then writes itself, or give Spark hadoop-aws "
+        "(docs/guides/object-storage-s3.md)",
+    )
+
+
+def _no_shard(uri: str) -> HeldError:
+    detail = f"{uri}: a row does not tell of which shard it is"
+    return HeldError("no_shard", f"{detail}; rebuild the mirror, or give it one shard")
+
 
 _ACTS = {
     RowVerdict.INSERT: INSERT,

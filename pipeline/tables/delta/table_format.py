@@ -1,12 +1,18 @@
-"""Mirrors as Delta tables: written by deletion vectors, or by Spark's MERGE where that cannot be.
+"""Implements mirrors as Delta tables, written with deletion vectors or by Spark's MERGE.
 
-The table's own protocol decides who writes it, each time it is looked at.  What stands behind an
-applied batch is the table's transaction number for the lane; what is remembered, its properties.
+Spark writes a mirror that is partitioned, has deletion vectors off, or has a protocol that
+Sluice does not write. The table's own protocol decides that each time it is read, so the writer
+of a mirror can change. Without a Spark session such a mirror is refused.
+
+The applied batch is the table's transaction number for the lane, and Sluice's properties are
+the table's properties. Maintenance removes nothing that a reader still needs. Spark cleans and
+checkpoints the log of its own mirrors.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -14,7 +20,7 @@ import structlog
 
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_snapshot import CommitStamp
+from pipeline.apply.mirror_snapshot import CommitStamp, following
 from pipeline.apply.provenance import SLUICE
 from pipeline.apply.reshape import Shape
 from pipeline.apply.row_changes import RowChanges, RowPart
@@ -22,22 +28,102 @@ from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.apply.turn import Decided, Turn, Written
 from pipeline.apply.turn_commit import turn_commit
 from pipeline.changelog.table import app
+from pipeline.delta import entries
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import maintenance as vacuum
+from pipeline.delta.actions import with_properties
+from pipeline.delta.commit import commit
+from pipeline.delta.entries import Action
+from pipeline.delta.log import ActiveFile, Snapshot, load, load_at
+from pipeline.delta.protocol import VECTORS, refuse, unwritable, writes_vectors
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import UnreachableError
-from pipeline.lake import entries
-from pipeline.lake.alterations import with_properties
-from pipeline.lake.commit import commit
-from pipeline.lake.entries import Action
-from pipeline.lake.log import Snapshot, load, load_at
-from pipeline.lake.protocol import VECTORS, unwritable, writes_vectors
-from pipeline.lake.store import Store, open_store
 from pipeline.model import Table
-from pipeline.tables.delta import commits, growth
+from pipeline.tables.delta import merge as commits
+from pipeline.tables.delta import rewrite as growth
 from pipeline.tables.delta.clone import Correct, clone
-from pipeline.tables.delta.data_file import Footers
-from pipeline.tables.delta.mirror_reader import MirrorReader
-from pipeline.tables.delta.mirror_upkeep import MirrorUpkeep
-from pipeline.tables.delta.row_changes import MirrorRows
-from pipeline.tables.delta.turn import metrics, turn
+from pipeline.tables.delta.files import Footers, Layout, MirrorFiles
+from pipeline.tables.delta.history import MirrorRows
+from pipeline.tables.delta.merge import Target, metrics, turn
+from pipeline.tables.delta.reader import MirrorReader
+from pipeline.tables.delta.rewrite import LARGE, rewrite, worn
+
+COMPACTS = "OPTIMIZE"
+_KEPT = "delta.deletedFileRetentionDuration"
+_HISTORY = timedelta(days=30)  # Delta's own default for its log
+
+
+@dataclass(eq=False)
+class MirrorUpkeep:
+    """Compact, checkpoint and clean mirrors that we write ourselves, by their addresses."""
+
+    _checkpointed: dict[str, int] = field(default_factory=dict)
+    _whole: dict[str, int] = field(default_factory=dict)  # rows of files that do not become larger
+
+    def worn(self, snapshot: Snapshot) -> tuple[ActiveFile, ...]:
+        """The files that are to be written anew; none if it reads well enough."""
+        return worn(snapshot.files.values(), self._whole.get(snapshot.uri, LARGE))
+
+    def overdue(self, snapshot: Snapshot) -> bool:
+        """Whether its log wants a checkpoint."""
+        return checkpoints.overdue(snapshot, self._checkpointed.get(snapshot.uri, -1))
+
+    def kept(self, store: Store, snapshot: Snapshot, chores: Chores) -> Snapshot:
+        """Do what is due.
+
+        Raises:
+            LostRaceError: somebody else committed meanwhile.
+            HeldError: ``protocol``, it is none that we write; or a file cannot be read.
+        """
+        refuse(snapshot)
+        if files := self.worn(snapshot):
+            snapshot = self._compacted(store, snapshot, files, chores)
+        if self.overdue(snapshot):
+            checkpoints.checkpoint(store)
+            self._checkpointed[snapshot.uri] = snapshot.version
+        if chores.keep is not None:
+            snapshot = _remembering(store, snapshot, chores.keep, chores.stamp)
+            since = chores.stamp.at - chores.keep
+            vacuum.vacuum(store, chores.keep)
+            vacuum.sweep_vectors(store, snapshot, since)
+            checkpoints.sweep(store, since)
+            checkpoints.clean(store)
+        return snapshot
+
+    def _compacted(
+        self, store: Store, snapshot: Snapshot, files: tuple[ActiveFile, ...], chores: Chores
+    ) -> Snapshot:
+        mirror = MirrorFiles(store=store, files=files, layout=Layout.of(snapshot.metadata))
+        stamp = chores.stamp
+        target = Target(store, snapshot.metadata, chores.key, stamp.at, compression="zstd")
+        made = rewrite(mirror, target, data_change=False)
+        if len(made.files) > 1:  # those before the last have all that is held in memory at once
+            self._whole[snapshot.uri] = min(made.files[:-1]) // 2
+        return commit(
+            store,
+            snapshot,
+            made.actions,
+            operation=COMPACTS,
+            clock=stamp.at,
+            note=following(snapshot, -1, stamp.lane),
+        )
+
+
+def _remembering(store: Store, snapshot: Snapshot, kept: timedelta, stamp: CommitStamp) -> Snapshot:
+    """Let the log remember for so long which files have left; a checkpoint forgets the rest."""
+    files, entries = (
+        f"interval {math.ceil(time / timedelta(hours=1))} hours"
+        for time in (kept, max(kept, _HISTORY))
+    )
+    wanted = {_KEPT: files, "delta.logRetentionDuration": entries}
+    actions = with_properties(snapshot, wanted)
+    if not actions:
+        return snapshot
+    told = following(snapshot, -1, stamp.lane)
+    return commit(
+        store, snapshot, actions, operation="SET TBLPROPERTIES", clock=stamp.at, note=told
+    )
+
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,14 +188,14 @@ class DeltaMirrors:
 
     def reader(self, uri: str, table: Table, lane: str) -> MirrorReader | None:
         """By the query engine of `deltalake`."""
-        from pipeline.lake.pinned import open_table  # noqa: PLC0415 - its threads survive no fork
+        from pipeline.delta.reader import open_table  # noqa: PLC0415 - its threads survive no fork
 
         found = open_table(uri)
         return None if found is None else MirrorReader(found, table, app(lane))
 
     def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
         """By the query engine of `deltalake`; in the types that every reader of Parquet knows."""
-        from pipeline.lake.pinned import open_table  # noqa: PLC0415 - its threads survive no fork
+        from pipeline.delta.reader import open_table  # noqa: PLC0415 - its threads survive no fork
 
         found = open_table(uri, version)
         if found is None:
@@ -125,7 +211,7 @@ class DeltaMirrors:
         return MirrorRows(store, load_at(store, version)).contents()
 
     def changes(self, snapshot: Snapshot, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
-        """By the log; see :mod:`pipeline.tables.delta.row_changes`."""
+        """By the log; see :mod:`pipeline.tables.delta.history`."""
         return MirrorRows(self.store(snapshot.uri), snapshot).changes(since, key)
 
     def cloned(

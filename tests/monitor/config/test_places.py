@@ -6,8 +6,8 @@ import pytest
 
 from monitor.config.file import parse
 from monitor.config.places import OBJECT_STORES
+from pipeline.delta import store
 from pipeline.errors import ConfigError
-from pipeline.lake import store
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from monitor.observe.schemas import Schemas
-from pipeline.lake.log_reader import LogReader
-from pipeline.lake.pinned import PinnedTable, open_table
+from pipeline.changelog.reader import LogReader
+from pipeline.delta.reader import PinnedTable, open_table
 from pipeline.model import Op, Shard
 from tests.pipeline.lakes import change, write_changes
 from tests.pipeline.reading import readings

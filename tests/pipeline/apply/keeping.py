@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.lake.log import ActiveFile
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import open_store
+from pipeline.delta.log import ActiveFile
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from pipeline.apply.provenance import SLUICE
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import open_store
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import open_store
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors

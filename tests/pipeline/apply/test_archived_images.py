@@ -10,7 +10,7 @@ from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow, rules_of
-from pipeline.lake.pinned import open_table
+from pipeline.delta.reader import open_table
 from pipeline.model import Op
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors

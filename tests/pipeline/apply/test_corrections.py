@@ -16,9 +16,9 @@ from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill_state import Reread
-from pipeline.changelog.upkeep import LogUpkeep
+from pipeline.changelog.maintenance import LogUpkeep
+from pipeline.delta.reader import open_table
 from pipeline.image import Image
-from pipeline.lake.pinned import open_table
 from pipeline.model import Op, Order, Origin
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors

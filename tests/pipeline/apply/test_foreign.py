@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import BEFORE, Intrusion, Known, accepted, find, waiver
-from pipeline.lake.shape import shape_of
-from pipeline.tables.delta.commits import commit
+from pipeline.delta.log import shape_of
+from pipeline.tables.delta.merge import commit
 
 State = dict[str, str | None]  # path -> vector
 SHARED = {"id": "t", "schemaString": "{}"}

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_snapshot import FLOORS, following, note
-from pipeline.lake import entries
-from pipeline.lake.actions import added, removed
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.store import open_store
+from pipeline.delta import entries
+from pipeline.delta.actions import added, removed
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.store import open_store
 from pipeline.model import Op
 from tests.pipeline.hand_lake import NOW, HandLake, row
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pipeline.apply.landed_state import LandedState
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.store import Store
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.store import Store
 from pipeline.model import Op, ShardId
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.tables.delta import table_format

@@ -10,8 +10,7 @@ import pytest
 
 from pipeline.apply import landed_partners
 from pipeline.archive import ArchiveMarker, ArchiveRule
-from pipeline.changelog.placed_parts import placed_parts
-from pipeline.changelog.scan import scan
+from pipeline.changelog.scan import placed_parts, scan
 from pipeline.model import Op, Order
 from tests.pipeline.apply.test_archived import FORMATS, NEW, OLD, RULE, C, D, U, purged, sourced
 from tests.pipeline.hand_lake import HandLake, row

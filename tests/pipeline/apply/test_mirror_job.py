@@ -12,14 +12,13 @@ from pipeline.apply import mirror_job
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import Group, MirrorJob, grouped, run
 from pipeline.apply.turn import TurnTask, Written
-from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import WantedBatches, read
+from pipeline.changelog.scan import Part, WantedBatches, parts, read
+from pipeline.delta.store import Store
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake.store import Store
 from pipeline.model import Op, Table
 from pipeline.reports import Refusal
+from pipeline.tables.delta.merge import turn
 from pipeline.tables.delta.table_format import DeltaMirrors
-from pipeline.tables.delta.turn import turn
 from tests.pipeline.hand_lake import HandLake, row
 
 C, D = Op.CREATE, Op.DELETE

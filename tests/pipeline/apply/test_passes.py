@@ -9,12 +9,11 @@ import pytest
 from pipeline.apply.account import Counted
 from pipeline.apply.landed_state import LandedState
 from pipeline.checkpoint import Existence
-from pipeline.lake import entries
-from pipeline.lake.actions import removed
-from pipeline.lake.alterations import with_properties
-from pipeline.lake.commit import commit
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.store import open_store
+from pipeline.delta import entries
+from pipeline.delta.actions import removed, with_properties
+from pipeline.delta.commit import commit
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Order, Origin
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule

@@ -15,8 +15,8 @@ import pytest
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
+from pipeline.delta.reader import open_table
 from pipeline.image import Image
-from pipeline.lake.pinned import open_table
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake

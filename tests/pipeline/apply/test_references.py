@@ -19,9 +19,9 @@ from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.model import Op
 from pipeline.reports import Gap, Hold, tell_gap
 from pipeline.settings import InvariantRule
-from pipeline.tables.delta.data_file import Footers
+from pipeline.tables.delta.files import Footers
+from pipeline.tables.delta.merge import _searching
 from pipeline.tables.delta.table_format import DeltaMirrors
-from pipeline.tables.delta.turn import _searching
 from tests.pipeline.hand_lake import FIRST, NOW, HandLake, row, stamped
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ

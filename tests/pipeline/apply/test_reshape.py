@@ -15,15 +15,15 @@ from deltalake import write_deltalake
 
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_snapshot import schemas_of
+from pipeline.delta.commit import commit, create
+from pipeline.delta.log import Snapshot
+from pipeline.delta.store import open_store
 from pipeline.errors import LostRaceError
-from pipeline.lake.commit import commit, create
-from pipeline.lake.log import Snapshot
-from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.schema.model import arrow_type
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.growth import REWRITES
+from pipeline.tables.delta.rewrite import REWRITES
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -462,7 +462,7 @@ def test_somebody_who_comes_between_makes_it_start_over(
             raise LostRaceError("somebody came between")
         return commit(*arguments, **more)
 
-    monkeypatch.setattr("pipeline.tables.delta.growth.commit", late)
+    monkeypatch.setattr("pipeline.tables.delta.rewrite.commit", late)
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=1))
 

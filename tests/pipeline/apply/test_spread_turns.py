@@ -8,7 +8,7 @@ import pytest
 from pipeline.apply import spread_turns
 from pipeline.apply.mirror_job import Group, run
 from pipeline.apply.spread_turns import Outcomes
-from pipeline.changelog import sorted_file
+from pipeline.changelog import data_file as sorted_file
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
 from pipeline.reports import Hold

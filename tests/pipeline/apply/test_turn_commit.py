@@ -10,10 +10,10 @@ from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import CommitStamp, floors_of, following, told_floors
 from pipeline.apply.turn import Written
 from pipeline.apply.turn_commit import floors_first
+from pipeline.delta.actions import with_properties
+from pipeline.delta.commit import commit
+from pipeline.delta.log import Snapshot
 from pipeline.errors import UnreachableError
-from pipeline.lake.alterations import with_properties
-from pipeline.lake.commit import commit
-from pipeline.lake.log import Snapshot
 from pipeline.model import Op, Order, Shard
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.renames import SHADOW, C, Renames, U

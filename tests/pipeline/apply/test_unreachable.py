@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.delta import entries
 from pipeline.errors import UnreachableError
-from pipeline.lake import entries
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 

@@ -16,15 +16,14 @@ from deltalake import DeltaTable
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.delta.commit import commit
+from pipeline.delta.log import load
+from pipeline.delta.store import open_store
 from pipeline.errors import LostRaceError
-from pipeline.lake.commit import commit
-from pipeline.lake.log import load
-from pipeline.lake.store import open_store
 from pipeline.settings import UpkeepSettings
-from pipeline.tables.delta import mirror_upkeep
-from pipeline.tables.delta.rewrite import rewrite
+from pipeline.tables.delta import table_format as mirror_upkeep
+from pipeline.tables.delta.rewrite import TOGETHER, rewrite
 from pipeline.tables.delta.table_format import DeltaMirrors
-from pipeline.tables.delta.worn_files import TOGETHER
 from tests.pipeline.apply.keeping import (
     AGED,
     DAY,
@@ -275,7 +274,7 @@ def test_somebody_who_comes_between_is_left_his_version(
             raise LostRaceError("somebody came between")
         return commit(store, snapshot, actions, **more)
 
-    monkeypatch.setattr("pipeline.tables.delta.mirror_upkeep.commit", late)
+    monkeypatch.setattr("pipeline.tables.delta.table_format.commit", late)
     keeping.__init__(lake)  # type: ignore[misc]
     after_race = named(mirror(lake))
     keeping.run()
@@ -380,7 +379,7 @@ def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
             lake.land(row(C, 400, 50, "late"))
         return commit(store, snapshot, actions, **more)
 
-    monkeypatch.setattr("pipeline.changelog.upkeep.commit", late)
+    monkeypatch.setattr("pipeline.changelog.maintenance.commit", late)
     Keeping(lake)
 
     assert landed == [13]

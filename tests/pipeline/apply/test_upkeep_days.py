@@ -11,11 +11,10 @@ from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import mark_row
-from pipeline.changelog.table import Stamp, app
+from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Existence, Mark, Quarantine
-from pipeline.lake.commit import commit
-from pipeline.lake.store import open_store
+from pipeline.delta.commit import commit
+from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
 from pipeline.reports import Applied, Gap, tell_gap

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pipeline.apply.upkeep import Upkeep
-from pipeline.lake import checkpoints
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.store import Store
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.store import Store
 from pipeline.model import Op
 from pipeline.tables.delta import table_format
-from pipeline.tables.delta.worn_files import TOGETHER
+from pipeline.tables.delta.rewrite import TOGETHER
 from tests.pipeline.apply.keeping import mirror, named, on_disk
 from tests.pipeline.hand_lake import NOW, HandLake, row
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.changelog import compaction
+from pipeline.changelog import maintenance as compaction
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import mark_row
-from pipeline.changelog.table import Stamp, app
+from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Mark
-from pipeline.lake.commit import commit
-from pipeline.lake.store import open_store
+from pipeline.delta.commit import commit
+from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from tests.pipeline.apply.keeping import C, Keeping, batches
 from tests.pipeline.hand_lake import NOW, HandLake, row
@@ -41,7 +40,7 @@ def lake(pattern: HandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def often_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.checkpoint.FULL_EVERY", EVERY)
-    monkeypatch.setattr("pipeline.changelog.marks.FULL_EVERY", EVERY)
+    monkeypatch.setattr("pipeline.changelog.change_log.FULL_EVERY", EVERY)
 
 
 def reader(lake: HandLake) -> ChangeLog:
@@ -76,7 +75,7 @@ def test_markers_that_were_joined_before_go_as_well(
 ) -> None:
     """As those of a build that kept them all; of the file beyond the newest full one all stay."""
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.changelog.compaction.superseded", lambda *_: ())
+        patched.setattr("pipeline.changelog.maintenance.superseded", lambda *_: ())
         Keeping(lake)
     assert batches(lake, "mark") == [*range(21)]
     for batch in range(21, 26 + compaction.TOGETHER):

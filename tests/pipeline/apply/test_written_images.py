@@ -28,10 +28,10 @@ from pipeline.apply.written_images import (
     readable,
     write,
 )
+from pipeline.delta import local as folder
+from pipeline.delta.object_store import Bucket
+from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.lake import folder
-from pipeline.lake.bucket import Bucket
-from pipeline.lake.store import open_store
 from pipeline.model import Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column

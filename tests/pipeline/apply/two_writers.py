@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.apply.provenance import SLUICE
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import open_store
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Origin
 from pipeline.reports import Applied
 from pipeline.tables.delta.table_format import DeltaMirrors

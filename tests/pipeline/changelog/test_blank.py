@@ -9,12 +9,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.changelog.blank import Blank, filled
-from pipeline.changelog.sorted_file import GROUP, SortedFile, WrittenFile
+from pipeline.changelog.data_file import GROUP, Blank, SortedFile, WrittenFile, filled
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
-from pipeline.lake.columns import described
-from pipeline.lake.log import Metadata
-from pipeline.lake.store import Store, open_store
+from pipeline.delta.log import Metadata
+from pipeline.delta.protocol import described
+from pipeline.delta.store import Store, open_store
 
 READ = datetime(2026, 11, 21, 23, 30, tzinfo=UTC)
 STAMP = Stamp("main", 7, READ + timedelta(minutes=1, microseconds=3))

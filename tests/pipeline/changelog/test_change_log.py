@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
+from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
+from pipeline.delta.commit import commit
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
-from pipeline.lake.commit import commit
-from pipeline.lake.log_reader import LogReader
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
 from tests.pipeline.hand_lake import NOW, HandLake, row, stamped

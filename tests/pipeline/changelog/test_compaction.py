@@ -8,12 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.changelog import compaction
-from pipeline.changelog.scan import parts
-from pipeline.changelog.slices import WantedBatches, read
-from pipeline.lake.commit import commit
-from pipeline.lake.log import ActiveFile, Snapshot, begin
-from pipeline.lake.pinned import open_table
+from pipeline.changelog import maintenance as compaction
+from pipeline.changelog.scan import WantedBatches, parts, read
+from pipeline.delta.commit import commit
+from pipeline.delta.log import ActiveFile, Snapshot, begin
+from pipeline.delta.reader import open_table
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 

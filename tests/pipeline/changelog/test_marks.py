@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipeline.changelog.marks import MarkReader, replay
+from pipeline.changelog.change_log import MarkReader, replay
 from pipeline.checkpoint import FULL_EVERY, Mark
 from pipeline.errors import HeldError
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.changelog.data_file import GROUP
 from pipeline.changelog.scan import crossing, parts, scan
-from pipeline.changelog.sorted_file import GROUP
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError
 from pipeline.model import Op

@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.changelog import slices
-from pipeline.changelog.scan import Part, opened, parts, scan
-from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, bounded, read
-from pipeline.lake.store import Store
+from pipeline.changelog import scan as slices
+from pipeline.changelog.scan import (
+    APPLIED_COLUMNS,
+    Part,
+    TableRows,
+    WantedBatches,
+    bounded,
+    opened,
+    parts,
+    read,
+    scan,
+)
+from pipeline.delta.store import Store
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 

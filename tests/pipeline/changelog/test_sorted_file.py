@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.changelog.sorted_file import GROUP, STORED, SortedFile, merged, ordered
+from pipeline.changelog.data_file import GROUP, STORED, SortedFile, merged, ordered
 from pipeline.changelog.table import CHANGES, PROPERTIES
-from pipeline.lake import statistics
-from pipeline.lake.columns import described
-from pipeline.lake.log import Metadata
-from pipeline.lake.store import open_store
+from pipeline.delta import statistics
+from pipeline.delta.log import Metadata
+from pipeline.delta.protocol import described
+from pipeline.delta.store import open_store
 
 RECEIVED = datetime(2026, 11, 21, 23, 30, tzinfo=UTC)
 Rows = list[dict[str, Any]]

@@ -1,6 +1,6 @@
 """A disk under the lake's folders that fails at a given step: killed, full, or without power.
 
-It stands between ``pipeline/lake/folder.py`` and the system: each call that changes something there
+It stands between ``pipeline/delta/local.py`` and the system: each call that changes something there
 is a step.  After a kill every later step is refused too, so that nothing is cleaned up.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from pipeline.lake import folder
+from pipeline.delta import local as folder
 
 
 class KilledError(BaseException):

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+from pipeline.delta.log import load
 from pipeline.errors import LostRaceError
-from pipeline.lake.log import load
 from tests.pipeline.lake.tables import Writer, numbers
 
 RACER = "from tests.pipeline.lake.racer import race; race()"

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.lake import actions, columns, statistics, vectors
-from pipeline.lake.commit import commit, create
-from pipeline.lake.delta_types import delta_field
-from pipeline.lake.entries import Action
-from pipeline.lake.log import ActiveFile, Snapshot, load
-from pipeline.lake.store import Store, open_store
+from pipeline.delta import actions, statistics
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import protocol as columns
+from pipeline.delta.commit import commit, create
+from pipeline.delta.entries import Action
+from pipeline.delta.log import ActiveFile, Snapshot, load
+from pipeline.delta.store import Store, open_store
+from pipeline.delta.types import delta_field
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PLAIN = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])

@@ -1,4 +1,4 @@
-"""pipeline/lake/bucket.py and a server of S3's API: who wins, and what is said when it fails."""
+"""delta/object_store.py and a server of S3's API: who wins, and what is said when it fails."""
 
 import threading
 import uuid
@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from demo.s3 import BUCKET, S3, SECRET
+from pipeline.delta import object_store as bucket
+from pipeline.delta.commit import create
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
-from pipeline.lake import bucket
-from pipeline.lake.commit import create
-from pipeline.lake.store import Store, open_store
 from tests.pipeline.lake.racer import races
 from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, numbers
 

@@ -1,4 +1,4 @@
-"""pipeline/lake/bucket.py over an object store in memory: two writers never both win one name.
+"""delta/object_store.py over an object store in memory: two writers never both win one name.
 
 Real servers are in test_bucket.py; what every store promises is in test_store.py.
 """
@@ -12,9 +12,9 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import MemoryStore
 
+from pipeline.delta.commit import create
+from pipeline.delta.object_store import Bucket
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
-from pipeline.lake.bucket import Bucket
-from pipeline.lake.commit import create
 from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, numbers
 
 ENTRY = "_delta_log/00000000000000000001.json"

@@ -10,9 +10,9 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import MemoryStore
 
+from pipeline.delta import object_store as module
+from pipeline.delta.object_store import Bucket, _Ranges, open_bucket
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.lake import bucket as module
-from pipeline.lake.bucket import Bucket, _Ranges, open_bucket
 
 SECRET = "s3cr3t"
 GENERIC = "it is tried again by itself"

@@ -1,4 +1,4 @@
-"""pipeline/lake/columns.py and delta_types.py."""
+"""pipeline/delta/protocol.py and delta_types.py."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.delta import protocol as columns
+from pipeline.delta import types as delta_types
+from pipeline.delta.log import Metadata
+from pipeline.delta.types import to_arrow
 from pipeline.errors import HeldError
-from pipeline.lake import columns, delta_types
-from pipeline.lake.delta_types import to_arrow
-from pipeline.lake.log import Metadata
 from tests.pipeline.lake.tables import Writer, to_delta
 
 EVERY = pa.schema(

@@ -1,4 +1,4 @@
-"""pipeline/lake/commit.py, checked.py, actions.py and checkpoints.py."""
+"""pipeline/delta/commit.py, checked.py, actions.py and checkpoints.py."""
 
 import json
 import os
@@ -15,13 +15,16 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
+from pipeline.delta import actions, entries
+from pipeline.delta import actions as alterations
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta.commit import create
+from pipeline.delta.entries import Action
+from pipeline.delta.local import LEFTOVER, Folder
+from pipeline.delta.log import begin, load
+from pipeline.delta.object_store import Bucket
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.lake import actions, alterations, checkpoints, entries, vectors
-from pipeline.lake.bucket import Bucket
-from pipeline.lake.commit import create
-from pipeline.lake.entries import Action
-from pipeline.lake.folder import LEFTOVER, Folder
-from pipeline.lake.log import begin, load
 from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, log_files, numbers, queried
 
 
@@ -423,8 +426,8 @@ def test_a_table_that_deltalake_cannot_read_is_told(tmp_path: Path) -> None:
 
 def test_writing_loads_neither_deltalake_nor_obstore() -> None:
     code = (
-        "import sys, pipeline.lake.commit, pipeline.lake.checkpoints, pipeline.lake.alterations\n"
-        "import pipeline.lake.footers\n"
+        "import sys, pipeline.delta.commit, pipeline.delta.maintenance, pipeline.delta.actions\n"
+        "import pipeline.delta.statistics\n"
         "sys.exit(bool({'deltalake', 'obstore', 'pyspark'} & set(sys.modules)))"
     )
 

@@ -1,10 +1,10 @@
-"""pipeline/lake/commit.py, when many want the same version."""
+"""pipeline/delta/commit.py, when many want the same version."""
 
 from pathlib import Path
 
 import pytest
 
-from pipeline.lake.log import load
+from pipeline.delta.log import load
 from tests.pipeline.lake.racer import races
 from tests.pipeline.lake.tables import Writer, found, queried
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.lake import exchange
+from pipeline.delta import local as exchange
 
 
 def test_two_folders_change_places(tmp_path: Path) -> None:

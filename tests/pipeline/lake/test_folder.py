@@ -1,4 +1,4 @@
-"""pipeline/lake/folder.py and checkpoints.py on a disk that is full, or lost its power."""
+"""pipeline/delta/local.py and checkpoints.py on a disk that is full, or lost its power."""
 
 import errno
 import os
@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta.entries import FOLDER
+from pipeline.delta.local import Folder
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake import checkpoints
-from pipeline.lake.entries import FOLDER
-from pipeline.lake.folder import Folder
 from tests.pipeline.lake.disk import Cache, Disk
 from tests.pipeline.lake.tables import Writer, found, log_files, numbers, queried
 
@@ -84,9 +84,9 @@ def test_what_a_disk_does_not_do_is_told_with_its_place_and_what_helps(
     def refused(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("pipeline.lake.folder._sync", refused)
-    monkeypatch.setattr("pipeline.lake.folder._write", refused)
-    monkeypatch.setattr("pipeline.lake.folder.open", refused, raising=False)
+    monkeypatch.setattr("pipeline.delta.local._sync", refused)
+    monkeypatch.setattr("pipeline.delta.local._write", refused)
+    monkeypatch.setattr("pipeline.delta.local.open", refused, raising=False)
     asked = (
         lambda: store.put_new("log/1.json", b"x"),
         lambda: store.put("log/w.bin", b"x"),

@@ -14,10 +14,10 @@ import pytest
 from obstore.store import MemoryStore
 
 from pipeline import lease as leases
+from pipeline.delta.local import Folder
+from pipeline.delta.object_store import Bucket
+from pipeline.delta.store import Store
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.lake.bucket import Bucket
-from pipeline.lake.folder import Folder
-from pipeline.lake.store import Store
 from pipeline.lease import EXPIRES, RENEWED_EVERY, Holder, Lease
 
 AT = datetime(2026, 3, 29, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""pipeline/lake/log.py, entries.py and checkpoint_reader.py."""
+"""pipeline/delta/log.py, entries.py and checkpoint_reader.py."""
 
 import json
 import uuid
@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipeline.delta import actions, entries
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta.log import ActiveFile, load
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
-from pipeline.lake import actions, checkpoints, entries
-from pipeline.lake.log import ActiveFile, load
-from pipeline.lake.store import open_store
 from tests.pipeline.lake.tables import NOW, Writer, found, numbers
 
 ADD = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake import log_memory
-from pipeline.lake.log_memory import Ended, LogMemory, TransactionEnd
-from pipeline.lake.log_reader import LogReader
-from pipeline.lake.pinned import PinnedTable, open_table
+from pipeline.changelog import transactions as log_memory
+from pipeline.changelog.reader import LogReader
+from pipeline.changelog.transactions import Ended, LogMemory, TransactionEnd
+from pipeline.delta.reader import PinnedTable, open_table
 from pipeline.model import Op, Shard, Table, TopicPartition
 from pipeline.readings import LogKey, Touch
 from tests.pipeline.lakes import change, write_changes

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.log_reader import LogReader
-from pipeline.lake.log_rows import LOOK_BACK
-from pipeline.lake.pinned import open_table
+from pipeline.changelog.reader import LogReader
+from pipeline.changelog.transactions import LOOK_BACK
+from pipeline.delta.reader import open_table
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from pipeline.readings import KeyTimes, LogKey, Touch, Transaction
 from tests.pipeline.lakes import NOON, change, place, write_changes

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.delta import actions as alterations
+from pipeline.delta import protocol
+from pipeline.delta import statistics as footers
+from pipeline.delta.log import Metadata, Snapshot
 from pipeline.errors import HeldError
-from pipeline.lake import alterations, footers, protocol
-from pipeline.lake.log import Metadata, Snapshot
 from tests.pipeline.lake.tables import PLAIN, Writer, numbers, queried
 
 VECTORS = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}

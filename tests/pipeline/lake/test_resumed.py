@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.lake.resumed import SentEvent, resumed
+from pipeline.changelog.transactions import SentEvent, resumed
 
 
 def run(first: int, last: int, *, at: int) -> list[SentEvent]:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from checks.completeness import expected
-from pipeline.lake.log_memory import LogMemory, TransactionEnd
-from pipeline.lake.log_rows import LOOK_BACK
-from pipeline.lake.pinned import PinnedTable
-from pipeline.lake.transactions import EVER, SentTransaction
+from pipeline.changelog.transactions import (
+    EVER,
+    LOOK_BACK,
+    LogMemory,
+    SentTransaction,
+    TransactionEnd,
+)
+from pipeline.delta.reader import PinnedTable
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
 from tests.pipeline.lake.test_transactions import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.shape import shape_of
+from pipeline.delta.log import shape_of
 
 PART = {"name": "at", "type": "timestamp", "nullable": True, "metadata": {}}
 STRUCT = {"type": "struct", "fields": [PART]}

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.lake import checkpoints, statistics
-from pipeline.lake.log import Metadata, load
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import statistics
+from pipeline.delta.log import Metadata, load
 from tests.pipeline.lake.tables import Writer, queried, to_delta
 
 DEC = pa.decimal128(38, 10)

@@ -1,4 +1,4 @@
-"""pipeline/lake/store.py, folder.py and bucket.py: one contract for every kind of lake."""
+"""pipeline/delta/store.py, folder.py and bucket.py: one contract for every kind of lake."""
 
 import errno
 import os
@@ -10,10 +10,10 @@ import pytest
 from obstore.store import MemoryStore
 
 from demo.s3 import BUCKET
+from pipeline.delta.local import LEFTOVER
+from pipeline.delta.object_store import Bucket
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import ConfigError
-from pipeline.lake.bucket import Bucket
-from pipeline.lake.folder import LEFTOVER
-from pipeline.lake.store import Store, open_store
 
 
 @pytest.fixture(params=["folder", "bucket", pytest.param("s3", marks=pytest.mark.stack)])

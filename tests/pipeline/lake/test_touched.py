@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.lake.log_reader import LogReader
-from pipeline.lake.pinned import open_table
+from pipeline.changelog.reader import LogReader
+from pipeline.delta.reader import open_table
 from pipeline.model import Op, Shard, Table
 from tests.pipeline.lakes import change, write_changes
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake import log_memory
-from pipeline.lake.log_memory import BatchSpan, LogMemory
-from pipeline.lake.log_rows import LOOK_BACK
-from pipeline.lake.pinned import PinnedTable, open_table
-from pipeline.lake.transactions import TransactionReader
+from pipeline.changelog import transactions as log_memory
+from pipeline.changelog.transactions import LOOK_BACK, BatchSpan, LogMemory, TransactionReader
+from pipeline.delta.reader import PinnedTable, open_table
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
 from tests.pipeline.lakes import change, place, write_changes

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from pipeline.delta.deletion_vectors import VectorFile, file_name, identity, read
+from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError
-from pipeline.lake.store import Store, open_store
-from pipeline.lake.vectors import VectorFile, file_name, identity, read
 from tests.example_count import examples
 
 # from Delta's protocol, "Deletion Vectors"

@@ -12,9 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.delta import actions as alterations
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import entries, protocol
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import protocol as columns
+from pipeline.delta import statistics as footers
+from pipeline.delta.log import load
 from pipeline.errors import HeldError
-from pipeline.lake import alterations, checkpoints, columns, entries, footers, protocol, vectors
-from pipeline.lake.log import load
 from tests.pipeline.lake.tables import Writer, found, log_files, numbers, queried
 from tests.pipeline.lake.test_statistics import EXTREMES
 

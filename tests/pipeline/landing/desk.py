@@ -14,12 +14,12 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
 from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector
+from pipeline.delta.store import open_store
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run

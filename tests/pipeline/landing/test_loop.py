@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.changelog import compaction
+from pipeline.changelog import maintenance as compaction
 from pipeline.changelog.table import DROPPED
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta.actions import with_properties
+from pipeline.delta.commit import commit
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake import checkpoints
-from pipeline.lake.alterations import with_properties
-from pipeline.lake.commit import commit
 from pipeline.model import Op
 from pipeline.sources.positions import place
 from tests.pipeline.landing.desk import GIB4, NOW, Desk, Server, Topics

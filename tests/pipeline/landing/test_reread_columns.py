@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pipeline.backfill_state import KeyStretch, Reread
-from pipeline.changelog.own_rows import columns_rows
-from pipeline.changelog.table import Stamp
+from pipeline.changelog.table import Stamp, columns_rows
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.facts import Facts

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipeline.backfill_state import KeyStretch, Reread
-from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.changelog.data_file import WrittenFile
 from pipeline.checkpoint import CollectorLists, Epoch, Mark, Quarantine, Snap
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.next_mark import next_mark

@@ -11,11 +11,11 @@ import pytest
 
 from demo.servers import Servers
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
+from pipeline.delta.log import Metadata
+from pipeline.delta.protocol import described
 from pipeline.errors import HeldError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, rows
-from pipeline.lake.columns import described
-from pipeline.lake.log import Metadata
 from pipeline.landing.inversions import OrderStretch
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, LandingTask, run, write

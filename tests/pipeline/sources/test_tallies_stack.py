@@ -15,14 +15,14 @@ from demo.mysql import MySQL
 from demo.postgres import Postgres
 from demo.servers import Servers
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
+from pipeline.delta.reader import open_table
 from pipeline.errors import ProofError, TooManyRowsError
-from pipeline.lake.pinned import open_table
 from pipeline.model import Shard, Table
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.source import Limits
-from pipeline.tables.delta.mirror_reader import MirrorReader
+from pipeline.tables.delta.reader import MirrorReader
 
 pytestmark = pytest.mark.stack
 

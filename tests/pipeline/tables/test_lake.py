@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.checkpoint import Mark
+from pipeline.delta.log import Snapshot
+from pipeline.delta.reader import open_table
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.lake.log import Snapshot
-from pipeline.lake.pinned import open_table
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.settings import PipelineSettings

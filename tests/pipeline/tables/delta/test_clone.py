@@ -11,9 +11,9 @@ from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import SparkSession
 
 from demo.s3 import BUCKET, S3
+from pipeline.delta.reader import open_table
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake.pinned import open_table
-from pipeline.lake.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.clone import addressed
 from pipeline.tables.delta.table_format import DeltaMirrors

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply.foreign import find
-from pipeline.tables.delta.commits import commit
+from pipeline.tables.delta.merge import commit
 
 
 def lines(*actions: dict[str, Any]) -> list[str]:

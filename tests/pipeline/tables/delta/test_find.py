@@ -20,18 +20,14 @@ from pyroaring import BitMap64
 from pipeline.apply.adoption import Adoption
 from pipeline.apply.decide import Found
 from pipeline.apply.provenance import META, SLUICE, owned
+from pipeline.delta.deletion_vectors import VectorFile
+from pipeline.delta.log import ActiveFile
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
-from pipeline.lake.log import ActiveFile
-from pipeline.lake.store import open_store
-from pipeline.lake.vectors import VectorFile
 from pipeline.model import Shard
-from pipeline.tables.delta import data_file
-from pipeline.tables.delta.data_file import Footers
-from pipeline.tables.delta.find import find
-from pipeline.tables.delta.layout import Layout, leaves
-from pipeline.tables.delta.match import wanted
-from pipeline.tables.delta.mirror_files import MirrorFiles
-from pipeline.tables.delta.outlived_rows import gone_below, holding
+from pipeline.tables.delta import files as data_file
+from pipeline.tables.delta.files import Footers, Layout, MirrorFiles, leaves
+from pipeline.tables.delta.find import find, gone_below, holding, wanted
 from tests.example_count import examples
 from tests.pipeline.tables.delta.turns import NOW, A, B, order
 

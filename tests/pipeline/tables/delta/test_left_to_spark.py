@@ -13,11 +13,10 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
-from pipeline.lake.store import open_store
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.spark_look import translated
-from pipeline.tables.delta.spark_merge import SparkMerge
+from pipeline.tables.delta.spark_merge import SparkMerge, translated
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import ADOPTED, C, D, U, applied, held, newest
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.aggregates import TalliedField, TimeSpan
+from pipeline.delta.reader import PinnedTable, open_table
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.lake.pinned import PinnedTable, open_table
 from pipeline.model import Shard, Table, TopicPartition
 from pipeline.readings import LogKey
-from pipeline.tables.delta.mirror_reader import SAID_AGAIN, MirrorReader
+from pipeline.tables.delta.reader import SAID_AGAIN, MirrorReader
 from tests.pipeline.lakes import APP, meta, write_mirror
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")

@@ -147,7 +147,10 @@ def test_a_mirror_that_cannot_be_read_is_held_only_where_it_is_needed(bench: Tur
     found: list[Any] = []
 
     def look(keys: Any, owners: Any) -> Any:
-        from pipeline.tables.delta.turn import _find, _mirror  # noqa: PLC0415
+        from pipeline.tables.delta.merge import (  # noqa: PLC0415
+            _find,
+            _mirror,
+        )
 
         found.append(keys)
         mirror = _mirror(bench.footers, bench.snapshot, bench.task(own).adoption)

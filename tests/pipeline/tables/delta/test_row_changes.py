@@ -14,12 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.mirror_snapshot import CommitStamp
 from pipeline.apply.table_format import Chores
+from pipeline.delta.log import load_at
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError, UnreachableError
-from pipeline.lake.log import load_at
-from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.row_changes import MirrorRows
+from pipeline.tables.delta.history import MirrorRows
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
@@ -103,7 +103,7 @@ def test_rows_that_were_only_moved_are_told_of_by_none(
     lake = HandLake(tmp_path)
     lake.play(*([row(C, 10 + n, n, f"n{n}")] for n in range(3)))
     before = _seen(lake)
-    monkeypatch.setattr("pipeline.tables.delta.mirror_upkeep.worn", lambda files, _: tuple(files))
+    monkeypatch.setattr("pipeline.tables.delta.table_format.worn", lambda files, _: tuple(files))
     after = lake.table_format.kept(before, Chores(CommitStamp("main", lake.now), ("id",)))
 
     (step,) = lake.table_format.changes(after, before.version, ("id",))

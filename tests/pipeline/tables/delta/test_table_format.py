@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipeline.lake.log import ActiveFile
+from pipeline.delta.log import ActiveFile
 from pipeline.model import Op
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.turn import TurnTask
+from pipeline.delta import actions as alterations
+from pipeline.delta.commit import commit
+from pipeline.delta.log import load
 from pipeline.errors import HeldError, LostRaceError
-from pipeline.lake import alterations
-from pipeline.lake.commit import commit
-from pipeline.lake.log import load
 from pipeline.model import Op, Origin, Shard, TopicPartition
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.turn import turn
+from pipeline.tables.delta.merge import turn
 from tests.example_count import examples
 from tests.pipeline.tables.delta.turns import (
     FAR,
@@ -284,7 +284,7 @@ def test_a_task_and_what_it_writes_can_be_pickled(bench: TurnBench) -> None:
 
 def test_a_turn_needs_neither_spark_nor_deltalake() -> None:
     code = (
-        "import sys, pipeline.tables.delta.turn, pipeline.tables.delta.rewrite; "
+        "import sys, pipeline.tables.delta.merge, pipeline.tables.delta.rewrite; "
         "sys.exit(bool({'pyspark', 'deltalake'} & set(sys.modules)))"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}

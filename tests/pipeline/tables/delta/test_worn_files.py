@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from pipeline.lake.log import ActiveFile
-from pipeline.tables.delta.worn_files import AT_ONCE, BORNE, OPENING, TOGETHER, worn
+from pipeline.delta.log import ActiveFile
+from pipeline.tables.delta.rewrite import AT_ONCE, BORNE, OPENING, TOGETHER, worn
 from tests.pipeline.apply.keeping import file
 
 LARGE = 1_000_000

@@ -12,18 +12,17 @@ from pyroaring import BitMap64
 from pipeline.apply.adoption import Adoption
 from pipeline.apply.fills import Fill
 from pipeline.apply.provenance import META, SLUICE
+from pipeline.delta import actions as alterations
+from pipeline.delta import commit
+from pipeline.delta.deletion_vectors import VectorFile, read
+from pipeline.delta.log import ActiveFile, Metadata, Snapshot
+from pipeline.delta.protocol import described
 from pipeline.errors import HeldError
-from pipeline.lake import alterations, commit
-from pipeline.lake.columns import described
-from pipeline.lake.log import ActiveFile, Metadata, Snapshot
-from pipeline.lake.vectors import VectorFile, read
 from pipeline.model import Op, Shard
-from pipeline.tables.delta import write as writing
-from pipeline.tables.delta.data_file import Footers
-from pipeline.tables.delta.layout import Layout
-from pipeline.tables.delta.mirror_files import MirrorFiles
+from pipeline.tables.delta import merge as writing
+from pipeline.tables.delta.files import Footers, Layout, MirrorFiles
+from pipeline.tables.delta.merge import Target, without, write
 from pipeline.tables.delta.rewrite import rewrite
-from pipeline.tables.delta.write import Target, without, write
 from tests.pipeline.tables.delta.turns import NOW, A, B, TurnBench, change, mirror_schema, order
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE

@@ -15,14 +15,15 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.floors import Floors
 from pipeline.apply.provenance import META, ORDER, SLUICE
 from pipeline.apply.turn import TurnTask, Written
-from pipeline.lake import commit, vectors
-from pipeline.lake.log import ActiveFile, Snapshot
-from pipeline.lake.store import Store, open_store
+from pipeline.delta import commit
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta.log import ActiveFile, Snapshot
+from pipeline.delta.store import Store, open_store
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.schema.model import arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.data_file import Footers
-from pipeline.tables.delta.turn import turn
+from pipeline.tables.delta.files import Footers
+from pipeline.tables.delta.merge import turn
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 A, B, FAR = Shard("s", "db.a"), Shard("s", "db.b"), Shard("far", "db.a")

@@ -1,0 +1,348 @@
+"""Compacts the change log, shortens its Delta log and drops days that are no longer needed.
+
+Runs beside landing. A commit that loses the version race is retried on the newest version, as
+long as the files that it removes exist.
+
+* Compaction joins files of one day by size, so each change is rewritten a few times at most,
+  however many batches there are. Rows end up sorted by table and order. Deletes, schema events,
+  markers, and transaction and heartbeat rows get files of their own.
+* Markers are the exception to "append-only": those older than a lane's newest full marker are
+  removed, because that one repeats them.
+* An old day is dropped once every active mirror has applied it. No day is dropped while a gap
+  or a quarantined message may concern an active shard, or while another lane uses the table.
+  Schema events, markers and errors of a dropped day remain.
+* Cleaning runs at a fixed interval, and first some minutes after the start of the process. If
+  the first run waited for the interval, a process that restarts more often would never clean.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.data_file import PARTITION, STORED, SortedFile, WrittenFile
+from pipeline.changelog.scan import bounds, opened
+from pipeline.changelog.table import APPS, DROPPED, app
+from pipeline.checkpoint import Mark, is_there, living_shards, living_tables
+from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import maintenance as vacuum
+from pipeline.delta.actions import removed, with_properties
+from pipeline.delta.commit import commit
+from pipeline.delta.entries import Action
+from pipeline.delta.log import ActiveFile, Snapshot
+from pipeline.delta.store import Store
+from pipeline.errors import LostRaceError
+from pipeline.model import Op
+from pipeline.reports import read_gap
+from pipeline.settings import PipelineSettings, Router
+
+_BEGINNING = timedelta(minutes=10)
+
+
+@dataclass(eq=False)
+class CleaningTimes:
+    """By table.  A process that began waits a little.
+
+    Not for the whole time, or one that is restarted more often would never clean up.
+    """
+
+    often: timedelta
+    clock: Callable[[], datetime]
+    _cleaned: dict[str, datetime] = field(default_factory=dict)
+
+    def due(self, name: str) -> bool:
+        """Whether it is time."""
+        now = self.clock()
+        first = now - self.often + min(self.often, _BEGINNING)
+        return now - self._cleaned.setdefault(name, first) >= self.often
+
+    def cleaned(self, name: str) -> None:
+        """Know that it is done, or was tried."""
+        self._cleaned[name] = self.clock()
+
+
+TOGETHER = 16  # files of about one size that are worth joining
+SIZES = (2**20, 8 * 2**20, 24 * 2**20)  # bytes: a file of the last size stays as it is
+AT_ONCE = 48 * 2**20  # bytes read at once, any two files; in memory they are ten times as much
+MOST = 500  # files at once
+KINDS: tuple[frozenset[Op], ...] = (
+    frozenset({Op.DELETE}),
+    frozenset({Op.DDL}),
+    frozenset({Op.MARK}),
+    frozenset({Op.BEGIN, Op.END, Op.HEARTBEAT}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Files that take the place of others, and the actions that say so."""
+
+    files: tuple[WrittenFile, ...]
+    actions: tuple[Action, ...]
+
+
+def joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
+    """Files of one day and about one size that are to become fewer; none if all are well."""
+    rooms: dict[tuple[str, int], list[ActiveFile]] = {}
+    for file in snapshot.files.values():
+        size = next((n for n, limit in enumerate(SIZES) if file.size < limit), None)
+        if size is not None:
+            rooms.setdefault((str(file.partition.get(PARTITION)), size), []).append(file)
+    full = {at: files for at, files in rooms.items() if len(files) >= TOGETHER}
+    if not full:
+        return ()
+    files = sorted(full[min(full)], key=lambda file: int(file.action["modificationTime"]))
+    kept: list[ActiveFile] = []
+    for file in files[:MOST]:
+        if kept and sum(one.size for one in kept) + file.size > AT_ONCE:
+            break
+        kept.append(file)
+    return tuple(kept) if len(kept) > 1 else ()
+
+
+def superseded(snapshot: Snapshot, lane: str, full: int) -> tuple[ActiveFile, ...]:
+    """Files that hold nothing but markers of *lane* below batch *full*, which tells everything.
+
+    Whoever reads a mark begins at the newest full one of the version that is looked at, and every
+    version that no longer names these files has a newer one.
+    """
+    return tuple(
+        file
+        for file in snapshot.files.values()
+        if _only(file, "op", str(Op.MARK)) and _only(file, "lane", lane) and _below(file, full)
+    )
+
+
+def _only(file: ActiveFile, column: str, value: str) -> bool:
+    low, high = bounds(file, column)
+    return bool(low == high == value)
+
+
+def _below(file: ActiveFile, batch: int) -> bool:
+    high = bounds(file, "batch")[1]
+    return high is not None and int(high) < batch
+
+
+def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: datetime) -> Joined:
+    """Write the rows of *files*, which are of one day, anew; nothing is committed.
+
+    The files keep the day they stand in, whenever they are written.
+    """
+    day = datetime.fromisoformat(str(files[0].partition[PARTITION])).replace(tzinfo=at.tzinfo)
+    rows = pa.concat_tables([_whole(store, file) for file in files])
+    made = []
+    for part in _kinds(rows):
+        name = f"part-{uuid.uuid4()}.parquet"
+        with SortedFile(store, snapshot.metadata, name, day) as sorted_file:
+            sorted_file.add(part.combine_chunks().to_batches())
+        if sorted_file.written is not None:
+            made.append(sorted_file.written)
+    if sum(one.records for one in made) != len(rows):
+        msg = f"{len(rows)} rows became {sum(one.records for one in made)}"
+        raise ValueError(msg)
+    adds = [one.added(at, data_change=False) for one in made]
+    went = [removed(file, at=at, data_change=False) for file in files]
+    return Joined(tuple(made), (*went, *adds))
+
+
+def _whole(store: Store, file: ActiveFile) -> pa.Table:
+    with opened(store, file.path) as parquet:
+        return parquet.read().select(STORED.names).cast(STORED)
+
+
+def _kinds(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows of each kind that has any; what changes mirrors comes first.  Markers by lane, too."""
+    apart = [str(op) for kind in KINDS for op in kind]
+    masks = [pc.invert(pc.is_in(rows["op"], pa.array(apart, pa.string())))]
+    masks += [pc.is_in(rows["op"], pa.array([str(op) for op in k], pa.string())) for k in KINDS]
+    for mask in masks:
+        part = rows.filter(mask)
+        if len(part):
+            yield from _by_lane(part) if part["op"][0].as_py() == Op.MARK else (part,)
+
+
+def _by_lane(rows: pa.Table) -> Iterator[pa.Table]:
+    """Each lane gives up its own markers."""
+    for lane in pc.unique(rows["lane"]).to_pylist():
+        yield rows.filter(pc.equal(rows["lane"], lane))
+
+
+def left(
+    store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], ops: Collection[Op], at: datetime
+) -> tuple[Action, ...]:
+    """Actions that take *files*, of one day, out of the log, but for their rows of *ops*."""
+    day = datetime.fromisoformat(str(files[0].partition[PARTITION])).replace(tzinfo=at.tzinfo)
+    words = pa.array([str(op) for op in ops], pa.string())
+    kept = []
+    for file in files:
+        rows = _whole(store, file)
+        kept.append(rows.filter(pc.is_in(rows["op"], words)))
+    actions = [removed(file, at=at) for file in files]
+    rows = pa.concat_tables(kept)
+    if not len(rows):
+        return tuple(actions)
+    with SortedFile(store, snapshot.metadata, f"part-{uuid.uuid4()}.parquet", day) as sorted_file:
+        sorted_file.add(rows.combine_chunks().to_batches())
+    if sorted_file.written is not None:
+        actions.append(sorted_file.written.added(at))
+    return tuple(actions)
+
+
+def is_compaction_needed(actions: Sequence[Action], snapshot: Snapshot) -> bool:
+    """Whether all files that *actions* remove are still there."""
+    went = [action["remove"]["path"] for action in actions if "remove" in action]
+    return all(path in snapshot.files for path in went)
+
+
+KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # they tell what no other row does
+COMPACTS = "OPTIMIZE"
+_LEFT = timedelta(days=1)  # what has left the log stays; batches are never read by version
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class LogUpkeep:
+    """Compact and clean the change log of one lane."""
+
+    settings: PipelineSettings
+    changes: ChangeLog
+    clock: Callable[[], datetime]
+    _checkpointed: int = -1
+    _told: str = ""  # why no day is dropped, as the log has it
+    _cleaning: CleaningTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is due yet."""
+        self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
+
+    def run(self, mark: Mark, applied: Mapping[str, int]) -> None:
+        """Compact the change log, and drop its oldest days that nobody needs any more.
+
+        *applied*: table -> applied batch; no day that holds a later one is dropped.
+        """
+        if self.changes.look() is None:
+            return
+        store = self.changes.store
+        self._forget_marks()
+        while files := joinable(self.changes.snapshot):
+            made = join(store, self.changes.snapshot, files, self.clock())
+            if not self._committed(made.actions, COMPACTS):
+                break
+        if checkpoints.overdue(self.changes.snapshot, self._checkpointed):
+            checkpoints.checkpoint(store)
+            self._checkpointed = self.changes.snapshot.version
+        if self._cleaning.due("changes"):
+            self._cleaning.cleaned("changes")
+            self._drop(mark, applied)
+            vacuum.vacuum(store, _LEFT)
+            checkpoints.sweep(store, self.clock() - _LEFT)
+            checkpoints.clean(store)
+
+    def _forget_marks(self) -> None:
+        """Let go of markers that the newest full one tells again, as the log itself has it now.
+
+        Not by the mark that is handed in: a log that was set back has an older one.
+        """
+        newest = self.changes.mark()
+        if newest is None:
+            return
+        old = superseded(self.changes.snapshot, self.settings.lane, newest.full)
+        if len(old) >= TOGETHER:
+            now = self.clock()
+            self._committed(tuple(removed(file, at=now) for file in old), "DELETE")
+
+    def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
+        """Commit on whatever is newest, as long as the files that go are there."""
+        told = {"sluice": {"lane": self.settings.lane}}
+        while is_compaction_needed(actions, self.changes.snapshot):
+            try:
+                made = commit(
+                    self.changes.store,
+                    self.changes.snapshot,
+                    actions,
+                    operation=operation,
+                    clock=self.clock(),
+                    note=told,
+                )
+            except LostRaceError:
+                self.changes.look()
+            else:
+                self.changes.know(made)
+                return True
+        return False
+
+    def _drop(self, mark: Mark, applied: Mapping[str, int]) -> None:
+        """Drop whole days that are old, and that no mirror and no open question needs."""
+        why = self._kept_by(mark)
+        if why and why != self._told:
+            log.warning("upkeep drops no day of the change log", why=why)
+        self._told = why
+        if why:
+            return
+        oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
+        needed = _first_needed(mark.batch, living_tables(mark, self._router()), applied)
+        known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+        days: dict[str, list[ActiveFile]] = {}
+        for file in self.changes.snapshot.files.values():
+            days.setdefault(str(file.partition[PARTITION]), []).append(file)
+        free = {
+            day: files
+            for day, files in days.items()
+            if date.fromisoformat(day) < oldest and known < _last(files) < needed
+        }
+        for day in sorted(free):
+            files, snapshot = free[day], self.changes.snapshot
+            actions = left(self.changes.store, snapshot, files, KEPT, self.clock())
+            known = max(known, _last(files))
+            dropped = {DROPPED: str(known)}
+            self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
+
+    def _kept_by(self, mark: Mark) -> str:
+        """Why no day is dropped at all; empty if days may be.
+
+        What is lost of a retired shard keeps none: that one comes back with a new base, or is held
+        by the very gap.
+        """
+        living = living_shards(mark, self._router())
+
+        def concerns(shards: tuple[str, ...]) -> bool:
+            there = (name for name in shards if is_there(mark, name))
+            return not shards or any(name in living or name not in mark.shards for name in there)
+
+        gaps = sorted(id_ for id_, text in mark.gaps.items() if concerns(read_gap(text).shards))
+        unread = sorted(name for name, one in mark.quarantine.items() if concerns(one.shards))
+        if gaps:
+            return f"changes were lost before landing ({gaps[0]})"
+        if unread:
+            return f"changes of {unread[0]} are unread"
+        if lanes := self._other_lanes():
+            return f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
+        return ""
+
+    def _router(self) -> Router:
+        return Router(self.settings.rules)
+
+    def _other_lanes(self) -> list[str]:
+        numbered = self.changes.snapshot.transactions.keys() - {app(self.settings.lane)}
+        return sorted(name for name in numbered if name.startswith(APPS))
+
+
+def _first_needed(newest: int, tables: Mapping[str, int], applied: Mapping[str, int]) -> int:
+    """The lowest batch that some mirror has not applied; the *newest* one is always needed.
+
+    *tables*: those that are there -> last batch of each.  A mirror whose table is gone applies
+    nothing more, and begins with a new base if that comes back: it would keep all for ever.
+    """
+    behind = [applied.get(t, -1) + 1 for t, last in tables.items() if applied.get(t, -1) < last]
+    return min([newest, *behind])
+
+
+def _last(files: list[ActiveFile]) -> int:
+    """The highest batch in *files*; beyond all where one does not tell."""
+    highs = [((file.stats or {}).get("maxValues") or {}).get("batch") for file in files]
+    return max((2**62 if high is None else int(high)) for high in highs)

@@ -1,0 +1,342 @@
+"""Answers questions about the change log at one version, from files pruned by batch.
+
+Only batches of one lane are read. A change that landed twice counts once, by order and op: a
+changed key is a delete and a create at one order.
+
+The error table is the quarantine: messages that could not be decoded.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pipeline.changelog.transactions import (
+    LOOK_BACK,
+    PLACE,
+    PLACES,
+    ROWS,
+    TX,
+    KnownEmptied,
+    KnownTouch,
+    LogMemory,
+    TransactionReader,
+    placed,
+)
+from pipeline.delta.reader import PinnedTable, among, literal
+from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
+from pipeline.readings import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.resubmissions import place_of
+
+SIZE = "coalesce(octet_length(encode(raw, 'hex')) / 2, 0)"  # it has no length for bytes
+COLUMNS = 'batch, source, shard, "table", topic, "partition", "offset", received, error'
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """One of them: ``change`` is its name, as in a mark; ``size`` is in bytes.
+
+    ``shard`` and ``table`` are None where nobody knows of which it is.
+    """
+
+    change: str
+    source: str
+    shard: str | None
+    table: str | None
+    batch: int
+    received: datetime
+    why: str
+    size: int
+
+    @property
+    def subject(self) -> str:
+        """As a mark names what is open: the shard, if its table is known, or else the topic."""
+        if self.shard is not None and self.table is not None:
+            return str(Shard(self.source, self.shard))
+        place = place_of(self.change)
+        return f"topic:{place[0].topic if place is not None else ''}"
+
+
+def error_rows(
+    pinned: PinnedTable, lane: str, table: str | None, most: int
+) -> tuple[ErrorRow, ...]:
+    """The newest, of one table (or ``topic:NAME``) or of all; at *most* so many."""
+    topic = table.removeprefix("topic:") if table is not None else None
+    about = "" if topic is None else _about(table or "", topic)
+    found = pinned.select(
+        f"SELECT {COLUMNS}, {SIZE} AS size FROM t"  # noqa: S608
+        f" WHERE op = {literal(str(Op.ERROR))} AND lane = {literal(lane)}{about}"
+        f' ORDER BY batch DESC, topic, "partition", "offset" LIMIT {most}'
+    )
+    return tuple(_row(one) for one in found)
+
+
+def error_row(pinned: PinnedTable, lane: str, change: str) -> tuple[ErrorRow, bytes] | None:
+    """That of one name, with its bytes; None if there is none."""
+    place, _, batch = place_of(change), *change.rpartition("@")[1:]
+    if place is None or not batch.isdigit():
+        return None
+    at, offset = place
+    found = pinned.select(
+        f"SELECT {COLUMNS}, {SIZE} AS size, raw FROM t"  # noqa: S608
+        f" WHERE op = {literal(str(Op.ERROR))} AND lane = {literal(lane)}"
+        f" AND batch = {int(batch)} AND topic = {literal(at.topic)}"
+        f' AND "partition" = {at.partition} AND "offset" = {offset} LIMIT 1'
+    )
+    return (_row(found[0]), found[0]["raw"] or b"") if found else None
+
+
+def _about(table: str, topic: str) -> str:
+    if table != topic:
+        return f' AND "table" IS NULL AND topic = {literal(topic)}'
+    return f' AND "table" = {literal(table)}'
+
+
+def _row(one: dict[str, object]) -> ErrorRow:
+    place = f"{one['topic']}:{one['partition']}:{one['offset']}"
+    return ErrorRow(
+        change=f"{place}@{one['batch']}",
+        source=str(one["source"]),
+        shard=None if one["shard"] is None else str(one["shard"]),
+        table=None if one["table"] is None else str(one["table"]),
+        batch=int(str(one["batch"])),
+        received=one["received"],  # type: ignore[arg-type]
+        why=str(one["error"] or ""),
+        size=int(str(one["size"])),
+    )
+
+
+KEYED = (*ROWS, Op.READ)
+EMPTYING = (Op.TRUNCATE, Op.SETTLE)
+KEYS_AT_ONCE = 100
+
+
+@dataclass(eq=False)
+class LogReader:
+    """The change log at one version, as one lane filled it."""
+
+    pinned: PinnedTable
+    lane: str
+    memory: LogMemory = field(default_factory=LogMemory)
+
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
+        """Newest landed change of each key, in the order asked; None if its record is not landed.
+
+        Looked for from the batch on that landed the record, or the one right before it, which a
+        tombstone's delete is.
+        """
+        found: dict[LogKey, KnownTouch] = {}
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            found |= self._found(table, keys[start : start + KEYS_AT_ONCE])
+        self.memory.touches[table.name] = found
+        since = min((one.landed for one in found.values()), default=None)
+        emptied = [] if since is None else self._emptied_since(table, since - LOOK_BACK)
+        rows = ((key, found.get(key)) for key in keys)
+        return tuple(_touch(key, one.row, emptied) if one else None for key, one in rows)
+
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        """Whether a change of each key, or of all its shard, is in a batch above *after*."""
+        rows: set[str] = set()
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = [key for _, key in keys[start : start + KEYS_AT_ONCE]]
+            rows |= self._newest(table, some, after + 1).keys()
+        emptied = {(row["source"], row["shard"]) for row in self._emptied(table, after)}
+        return tuple(key in rows or (of.source, of.name) in emptied for of, key in keys)
+
+    def transactions(
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        bases: Mapping[str, ShardBase] = NO_BASES,
+    ) -> tuple[Transaction, ...]:
+        """Transactions of *table* whose END is in a batch in ``(after, until]``, by END's batch.
+
+        None whose rows are all below *bases*, which are by ``source/shard``.
+        """
+        told = TransactionReader(self.pinned, self.lane, self.memory)
+        return told.of(table, range(after + 1, until + 1), bases)
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
+        found = self.pinned.select(
+            f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+        )
+        return int(found[0]["n"])
+
+    def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
+        """Those of them that are live and name no transaction."""
+        found = self.pinned.select(
+            f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f" AND origin = {int(Origin.LIVE)} AND {TX} IS NULL"
+        )
+        return int(found[0]["n"])
+
+    def key_times(
+        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+    ) -> tuple[KeyTimes, ...]:
+        """Of live changes of *table* landed in batches in ``(after, until]``, at *most* so many.
+
+        Of *keys*, and of each key whose newest change, by order, is not its latest.
+        """
+        oldest = ", ".join((*PLACE, "batch"))
+        last = {f"p{i}": part for i, part in enumerate(PLACE)} | {"source": "source"}
+        last |= {"shard": "shard", "newest": '"at"'}
+        told = (f"last_value({one} ORDER BY {oldest}) AS {name}" for name, one in last.items())
+        found = self.pinned.select(
+            f'SELECT key, max("at") AS latest, {", ".join(told)}'  # noqa: S608
+            f" FROM t WHERE {self._batches(after, until)}"
+            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f' AND origin = {int(Origin.LIVE)} AND key IS NOT NULL AND "at" IS NOT NULL'
+            f' GROUP BY key HAVING max("at") > last_value("at" ORDER BY {oldest})'
+            f" OR {among('key', keys)} ORDER BY key LIMIT {most}"
+        )
+        return tuple(
+            KeyTimes(
+                row["key"],
+                row["latest"],
+                row["newest"],
+                str(Shard(row["source"], row["shard"])),
+                Order(*placed(row)),
+            )
+            for row in found
+        )
+
+    def errors(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
+        """The newest messages that could not be read, of one table (or topic) or of all."""
+        return error_rows(self.pinned, self.lane, table, most)
+
+    def error(self, change: str) -> tuple[ErrorRow, bytes] | None:
+        """The one of that name, with its bytes; None if there is none."""
+        return error_row(self.pinned, self.lane, change)
+
+    def changed_rows(
+        self, table: Table, after: int, until: int, *, most: int
+    ) -> tuple[ChangedRow, ...] | None:
+        """Changes of rows of *table* in batches in ``(after, until]``, in no particular order.
+
+        None if there are more than *most*, or if a whole shard was emptied or read anew.
+        """
+        own = f'{self._batches(after, until)} AND t."table" = {literal(table.name)}'
+        ops = among("op", (*ROWS, Op.READ, *EMPTYING))
+        found = self.pinned.select(
+            f'SELECT source, shard, op, "before", "after" FROM t WHERE {own} AND {ops}'  # noqa: S608
+            f" LIMIT {most + 1}"
+        )
+        if len(found) > most or any(row["op"] in EMPTYING for row in found):
+            return None
+        return tuple(
+            ChangedRow(row["op"], Shard(row["source"], row["shard"]), row["before"], row["after"])
+            for row in found
+        )
+
+    def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
+        """Source, order and payload of schema changes in later batches, as they landed.
+
+        Several of one order (a statement that swaps two tables) mean something in that order only.
+        """
+        found = self.pinned.select(
+            f'SELECT source, "after" AS payload, {PLACES} FROM t'  # noqa: S608
+            f" WHERE lane = {literal(self.lane)} AND batch > {after} AND op = {literal(Op.DDL)}"
+            ' AND t."order" IS NOT NULL ORDER BY batch, topic, t."offset"'
+        )
+        return [(row["source"], Order(*placed(row)), row["payload"]) for row in found]
+
+    def _found(self, table: Table, keys: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
+        """The newest change of each key; of one known before, only later batches are searched."""
+        before, until = self.memory.touches.get(table.name, {}), self.memory.until
+        known = [before[key] for key in keys if key in before]
+        found = {one.key: one for one in known if one.until >= until}
+        late = [one for one in known if one.until < until]
+        if late:
+            since = min(one.until for one in late) + 1
+            rows = self._newest(table, [one.key.key for one in late], since)
+            for one in late:
+                row = max(one.row, rows.get(one.key.key, one.row), key=_rank)
+                found[one.key] = KnownTouch(one.key, one.landed, row, until)
+        new = [key for key in keys if key not in before]
+        landed = self._landed_since(new, _not_before(new, before.values())) if new else None
+        if landed is not None:
+            rows = self._newest(table, [key.key for key in new], landed)
+            there = (key for key in new if key.key in rows)
+            found |= {key: KnownTouch(key, landed, rows[key.key], until) for key in there}
+        return found
+
+    def _landed_since(self, keys: Sequence[LogKey], first: int) -> int | None:
+        seen = " OR ".join(
+            f'(topic = {literal(key.at.topic)} AND t."partition" = {key.at.partition}'
+            f' AND t."offset" >= {key.offset - 1} AND t."offset" <= {key.offset})'
+            for key in keys
+        )
+        own = f"lane = {literal(self.lane)} AND batch >= {first}"
+        asked = f"SELECT min(batch) AS b FROM t WHERE {own} AND ({seen})"  # noqa: S608
+        found = self.pinned.select(asked)[0]["b"]
+        return None if found is None else int(found)
+
+    def _newest(self, table: Table, keys: Iterable[str], since: int) -> dict[str, dict[str, Any]]:
+        newest = ", ".join(f"{part} DESC" for part in (*PLACE, "origin", "batch"))
+        found = self.pinned.select(
+            f"SELECT * FROM (SELECT key, op, batch, origin, {PLACES},"  # noqa: S608
+            f" row_number() OVER (PARTITION BY key ORDER BY {newest}) AS place FROM t"
+            f" WHERE lane = {literal(self.lane)} AND batch >= {since}"
+            f' AND t."table" = {literal(table.name)} AND {among("op", KEYED)}'
+            f" AND {among('key', keys)}) WHERE place = 1"
+        )
+        return {row["key"]: row for row in found}
+
+    def _emptied_since(self, table: Table, after: int) -> Sequence[Mapping[str, Any]]:
+        """Those in batches above *after*, or more; each batch is searched once."""
+        known, until = self.memory.emptied.get(table.name), self.memory.until
+        if known is None or known.after > after:
+            rows: Sequence[Mapping[str, Any]] = self._emptied(table, after)
+            after = after if known is None else min(after, known.after)
+        elif known.until < until:
+            rows = sorted([*known.rows, *self._emptied(table, known.until)], key=placed)
+            after = known.after
+        else:
+            return known.rows
+        self.memory.emptied[table.name] = KnownEmptied(rows, after, until)
+        return rows
+
+    def _emptied(self, table: Table, after: int) -> list[dict[str, Any]]:
+        """Truncates and settles, oldest first; there is about one per base and operator's wish."""
+        return self.pinned.select(
+            f"SELECT source, shard, op, batch, {PLACES} FROM t"  # noqa: S608
+            f" WHERE lane = {literal(self.lane)} AND batch > {after}"
+            f' AND t."table" = {literal(table.name)} AND {among("op", EMPTYING)}'
+            " ORDER BY p0, p1, p2, p3"
+        )
+
+    def _batches(self, after: int, until: int) -> str:
+        return f"lane = {literal(self.lane)} AND batch > {after} AND batch <= {until}"
+
+
+def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
+    """The first batch that may hold the records: none is before one below it in its partition."""
+    lower: dict[TopicPartition, KnownTouch] = {}
+    for one in before:
+        if one.key.at not in lower or one.key.offset > lower[one.key.at].key.offset:
+            lower[one.key.at] = one
+    if any(key.at not in lower or lower[key.at].key.offset >= key.offset for key in keys):
+        return -1  # one that is seen for the first time, or in a topic made anew
+    return min(lower[key.at].landed for key in keys)
+
+
+def _rank(row: Mapping[str, Any]) -> tuple[int, ...]:
+    return (*placed(row), int(row["origin"] or 0), int(row["batch"]))
+
+
+def _touch(
+    key: LogKey, row: Mapping[str, Any] | None, emptied: Iterable[Mapping[str, Any]]
+) -> Touch | None:
+    if row is None:
+        return None
+    of_shard = (
+        e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name)
+    )
+    newest = next(iter([e for e in of_shard if placed(e) > placed(row)][-1:]), row)
+    return Touch(str(newest["op"]), int(newest["batch"]))

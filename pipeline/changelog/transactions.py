@@ -1,0 +1,460 @@
+"""Compares what each source transaction announced for a table with what has landed.
+
+BEGIN and END have no order in the source log, and their ids recur after the log is reset. So an
+END belongs to the epochs of what landed in its batch, or since its BEGIN. It is compared with
+rows of those epochs only.
+
+Rows of a shard whose base is above the transaction are not missing: the base has their result.
+A base is above if it is above a landed row of the transaction. If none has landed, it must be
+above all of the END's batch, and must have begun so much later that newer rows had landed.
+
+A collector that is killed inside a transaction sends it again. The new run numbers events from
+1, at or before the first event that is not known to be stored. Its END counts the new run only.
+`resumed` finds the event at which the new run began; an empty result means that there were not
+two runs, or that it is undecidable.
+
+Batches never change, so `LogMemory` keeps what was read of them, for readers that open newer
+and newer versions. It forgets everything if the log ends earlier than before, or is another
+log.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.delta.reader import PinnedTable, among, literal
+from pipeline.model import Op, Origin, Shard, Table
+from pipeline.readings import LogKey, ShardBase, Transaction
+
+MOST_ENDS = 50_000  # of transactions, some 0.5 kB each
+MOST_SPANS = 5_000  # batches
+Row = Mapping[str, Any]
+TxKey = tuple[str, str]
+"""Source and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpan:
+    """Of a source's live changes in a batch: the lowest epoch, and the highest place.
+
+    ``high`` is an epoch, a log and a position, as an order begins.
+    """
+
+    low: int
+    high: tuple[int, ...]
+
+
+Spans = Mapping[str, BatchSpan]
+"""Of one batch, by source; without those of which it holds no live change."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """What END says: events in all and by ``database.table``, the batch it is in, and its offset.
+
+    ``span`` is that of its batch and source; None where nothing but transactions landed.
+    """
+
+    total: int
+    counts: Mapping[str, int]
+    batch: int
+    span: BatchSpan | None = None
+    offset: int = sys.maxsize
+
+    @property
+    def epochs(self) -> tuple[int, int] | None:
+        """The first and the last epoch it may be of; None if any."""
+        return None if self.span is None else (self.span.low, self.span.high[0])
+
+
+Ended = tuple[TxKey, TransactionEnd]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTouch:
+    """The newest change of a key in batches up to ``until``; ``landed``: where its record is."""
+
+    key: LogKey
+    landed: int
+    row: Row
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEmptied:
+    """What emptied a table's shards in batches above ``after`` and up to ``until``."""
+
+    rows: Sequence[Row]
+    after: int
+    until: int
+
+
+@dataclass(eq=False)
+class LogMemory:
+    """For one thread at a time; *sources* are those whose transactions its readers ask for.
+
+    ``until`` is the newest batch of the log; ``touches`` and ``emptied`` are by table.
+    """
+
+    sources: tuple[str, ...] = ()
+    until: int = -1
+    touches: dict[str, Mapping[LogKey, KnownTouch]] = field(default_factory=dict)
+    emptied: dict[str, KnownEmptied] = field(default_factory=dict)
+    _log: str = ""
+    _ends: dict[int, Mapping[tuple[str, str], Sequence[Ended]]] = field(default_factory=dict)
+    _sizes: dict[int, int] = field(default_factory=dict)
+    _spans: dict[int, Spans] = field(default_factory=dict)
+
+    def of(self, log: str, until: int) -> None:
+        """Forget all unless this is the same *log*, and it has come to *until* since."""
+        if self._log != log or until < self.until:
+            self.touches, self.emptied, self._ends, self._sizes = {}, {}, {}, {}
+            self._spans = {}
+        self._log, self.until = log, until
+
+    def ends(
+        self,
+        shards: Sequence[tuple[str, str]],
+        batches: range,
+        read: Callable[[range], Iterator[Ended]],
+    ) -> list[Ended]:
+        """Of each transaction with an event of *shards* the last END in *batches*, in each epoch.
+
+        *read* gives all ENDs of some batches, in the order they landed; asked once for each batch.
+        """
+        lacking = [batch for batch in batches if batch not in self._ends]
+        if lacking:
+            self._take(range(lacking[0], lacking[-1] + 1), read)
+        found: dict[tuple[TxKey, tuple[int, int] | None], Ended] = {}
+        for batch in batches:
+            known = self._ends[batch]
+            for shard in shards:
+                found.update(((one[0], one[1].epochs), one) for one in known.get(shard, ()))
+        self._forget()
+        return list(found.values())
+
+    def spans(
+        self, batches: Iterable[int], read: Callable[[Sequence[int]], Mapping[int, Spans]]
+    ) -> Mapping[int, Spans]:
+        """Of each of *batches*; *read* is asked for those that are not known, all at once."""
+        wanted = set(batches)
+        lacking = sorted(wanted - self._spans.keys())
+        told = read(lacking) if lacking else {}
+        self._spans |= {batch: told.get(batch, {}) for batch in lacking}
+        found = {batch: self._spans[batch] for batch in wanted}
+        for batch in sorted(self._spans)[:-MOST_SPANS]:
+            del self._spans[batch]
+        return found
+
+    def _take(self, batches: range, read: Callable[[range], Iterator[Ended]]) -> None:
+        told: dict[int, dict[tuple[str, str], list[Ended]]] = {batch: {} for batch in batches}
+        sizes = dict.fromkeys(batches, 1)
+        for one in read(batches):
+            key, end = one
+            sizes[end.batch] += 1
+            for shard in end.counts:
+                told[end.batch].setdefault((key[0], shard), []).append(one)
+        self._ends |= told
+        self._sizes |= sizes
+
+    def _forget(self) -> None:
+        """The oldest go first."""
+        held = sum(self._sizes.values()) if len(self._sizes) > 1 else 0
+        for batch in sorted(self._sizes):
+            if held <= MOST_ENDS:
+                return
+            held -= self._sizes.pop(batch)
+            del self._ends[batch]
+
+
+ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
+LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
+PLACE = [f"t.\"order\"['{part}']" for part in ("epoch", "log", "pos", "row")]
+PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
+TX = "t.tx['id']"
+
+
+def placed(row: Mapping[str, Any]) -> tuple[int, ...]:
+    """Where a row stands that was asked for its ``PLACES``."""
+    return tuple(int(row[f"p{i}"] or 0) for i in range(len(PLACE)))
+
+
+@dataclass(frozen=True, slots=True)
+class SentEvent:
+    """One landed event of a transaction; landed twice, it is two of these.
+
+    ``place`` orders events within the transaction: the order, then delete before create, because a
+    changed key is sent as both, from one place in the log.
+    """
+
+    place: tuple[int, ...]
+    total_order: int
+
+
+def resumed(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int, ...]:
+    """The number the first of two runs gave to the event the second began with.
+
+    Empty if it was not begun twice, or if it cannot be told: begun more often, or the second run
+    began right where the first had ended, so that no event has two numbers.
+    """
+    numbers: dict[tuple[int, ...], list[int]] = {}
+    for event in events:
+        numbers.setdefault(event.place, []).append(event.total_order)
+    starts = sorted(place for place, seen in numbers.items() if 1 in seen)
+    if begun != 2 or not starts or not promised:
+        return ()
+    if len(starts) == 1:  # it began again at its first event, or had sent none before
+        return (1,)
+    return tuple({number for number in numbers[starts[-1]] if number > 1})
+
+
+ENDS_AT_ONCE = 500
+SENT = (*ROWS, Op.HEARTBEAT)
+EPOCH, LOG, POS, _ = PLACE
+DISTINCT = 'count(DISTINCT struct(t."order", op))'
+EVER = (0, sys.maxsize)
+Begins = Mapping[TxKey, Sequence[tuple[int, int]]]
+"""Batch and offset of each BEGIN, rising."""
+Landed = Mapping[tuple[int, str], int]
+"""Distinct changes of one transaction, by epoch and shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentTransaction:
+    """An END with the first and last epoch it may be of, and how often it was begun in those."""
+
+    key: TxKey
+    end: TransactionEnd
+    epochs: tuple[int, int]
+    begun: int
+
+    def promised(self, table: Table) -> dict[str, int]:
+        """Events by shard, of the *table*'s."""
+        names = {shard.name for shard in table.shards if shard.source == self.key[0]}
+        return {shard: n for shard, n in self.end.counts.items() if shard in names}
+
+    def compared(
+        self, promised: Mapping[str, int], landed: Landed, above: Iterable[str] = ()
+    ) -> Transaction:
+        """Promise and landing without the shards of which a base is *above* it.
+
+        Of several epochs that it may be of it is the one that fits, or else the newest.
+        """
+        wanted = sum(n for shard, n in promised.items() if shard not in above)
+        found = Counter[int]()
+        for (epoch, shard), n in landed.items():
+            if self.epochs[0] <= epoch <= self.epochs[1] and shard not in above:
+                found[epoch] += n
+        fits = wanted in found.values()
+        newest = found[max(found)] if found else 0
+        return Transaction(self.key[1], wanted, wanted if fits else newest, self.end.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReader:
+    """Reads what *lane* landed of transactions."""
+
+    pinned: PinnedTable
+    lane: str
+    memory: LogMemory
+
+    def of(
+        self, table: Table, batches: range, bases: Mapping[str, ShardBase]
+    ) -> tuple[Transaction, ...]:
+        """Those of *table* whose END is in one of *batches*; none that is all below *bases*."""
+        ends = self._ends(table, batches)
+        found: list[Transaction] = []
+        for start in range(0, len(ends), ENDS_AT_ONCE):
+            some = ends[start : start + ENDS_AT_ONCE]
+            found += self._stated(table, some, batches.start - LOOK_BACK, bases)
+        return tuple(sorted(found, key=lambda tx: (tx.end_batch, tx.id)))
+
+    def _ends(self, table: Table, batches: range) -> list[Ended]:
+        """Each batch's ENDs are read for the first table that asks, for all."""
+        shards = [(shard.source, shard.name) for shard in table.shards]
+        return self.memory.ends(shards, batches, self._ended)
+
+    def _ended(self, batches: range) -> Iterator[Ended]:
+        spans, first, last = self._spans(batches), batches.start, batches.stop - 1
+        found = self.pinned.select(
+            f'SELECT source, {TX} AS id, "after" AS payload, batch, t."offset" AS at FROM t WHERE'  # noqa: S608
+            f" lane = {literal(self.lane)} AND batch > {first - 1} AND batch <= {last}"
+            f" AND op = {literal(Op.END)}{self._own()}"
+            ' ORDER BY batch, topic, t."offset"'
+        )
+        for row in found:
+            span = spans[int(row["batch"])].get(row["source"])
+            yield (row["source"], row["id"]), _end(row, span)
+
+    def _spans(self, batches: Iterable[int]) -> Mapping[int, Spans]:
+        return self.memory.spans(batches, self._read_spans)
+
+    def _read_spans(self, batches: Sequence[int]) -> Mapping[int, Spans]:
+        found = self.pinned.select(
+            f"SELECT batch, source, {EPOCH} AS epoch, {LOG} AS log, max({POS}) AS pos"  # noqa: S608
+            f" FROM t WHERE lane = {literal(self.lane)}"
+            f" AND batch >= {batches[0]} AND batch <= {batches[-1]} AND {among('batch', batches)}"
+            f" AND {among('op', SENT)} AND origin = {int(Origin.LIVE)}"
+            f' AND t."order" IS NOT NULL{self._own()}'
+            f" GROUP BY batch, source, {EPOCH}, {LOG}"
+        )
+        spans: dict[int, dict[str, BatchSpan]] = {}
+        for row in found:
+            own, source, place = spans.setdefault(int(row["batch"]), {}), row["source"], _high(row)
+            known = own.get(source, BatchSpan(place[0], place))
+            own[source] = BatchSpan(min(known.low, place[0]), max(known.high, place))
+        return spans
+
+    def _own(self) -> str:
+        sources = self.memory.sources
+        return f" AND {among('source', sources)}" if sources else ""
+
+    def _stated(
+        self, table: Table, ends: Sequence[Ended], since: int, bases: Mapping[str, ShardBase]
+    ) -> Iterator[Transaction]:
+        ids = sorted({name for (_, name), _ in ends})
+        rows = f"lane = {literal(self.lane)} AND {among(TX, ids)}"
+        near = f"{rows} AND batch > {since}"
+        begins = self._begins(near)
+        if all(_before(begins, *one) for one in ends):
+            rows = near
+        else:  # one began so long ago that all must be looked at
+            begins = self._begins(rows)
+        landed = self._landed(
+            f'{rows} AND {among("op", ROWS)} AND t."table" = {literal(table.name)}'
+        )
+        unequal = []
+        for key, end in ends:
+            sent = self._sent(key, end, begins)
+            told = sent.compared(sent.promised(table), landed.get(key, {}))
+            if sent.begun == 1 and told.landed == told.promised:
+                yield told
+            else:
+                unequal.append(sent)
+        yield from self._unequal(table, unequal, rows, landed, bases)
+
+    def _unequal(
+        self,
+        table: Table,
+        unequal: Sequence[SentTransaction],
+        rows: str,
+        landed: Mapping[TxKey, Landed],
+        bases: Mapping[str, ShardBase],
+    ) -> Iterator[Transaction]:
+        """State those that bases may explain, or that were begun again."""
+        places = self._places(rows) if unequal and bases else {}
+        for sent in unequal:
+            promised, own = sent.promised(table), landed.get(sent.key, {})
+            above = _above(sent, promised, places.get(sent.key, ()), bases)
+            if above >= promised.keys():
+                continue
+            if sent.begun > 1:
+                yield self._begun_again(rows, sent)
+            else:
+                yield sent.compared(promised, own, above)
+
+    def _sent(self, key: TxKey, end: TransactionEnd, begins: Begins) -> SentTransaction:
+        before, own = _before(begins, key, end), end.span
+        if own is None:
+            return SentTransaction(key, end, EVER, len(before) or 1)
+        known, newest = self._spans([batch for batch, _ in before]), own.high[0]
+        spans = [known[batch].get(key[0], own) for batch, _ in before]
+        begun = sum(span.high[0] >= own.low for span in spans)
+        if begun or not spans:
+            return SentTransaction(key, end, (own.low, newest), begun or 1)
+        last = [batch for batch, _ in before].count(before[-1][0])
+        return SentTransaction(key, end, (spans[-1].low, newest), last)
+
+    def _begun_again(self, rows: str, sent: SentTransaction) -> Transaction:
+        """State a transaction over all its tables; where it began again is told in one epoch."""
+        (source, name), end, (low, high) = sent.key, sent.end, sent.epochs
+        found = self.pinned.select(
+            f"SELECT {PLACES}, op, t.tx['total_order'] AS n FROM t"  # noqa: S608
+            f" WHERE {rows} AND source = {literal(source)} AND {TX} = {literal(name)}"
+            f" AND {among('op', SENT)} AND t.tx['total_order'] IS NOT NULL"
+            f" AND {EPOCH} >= {low} AND {EPOCH} <= {high}"
+        )
+        places = [(*placed(row), int(row["op"] != Op.DELETE)) for row in found]
+        events = [SentEvent(place, int(row["n"])) for place, row in zip(places, found, strict=True)]
+        epochs = {place[0] for place in places}
+        distinct = {(*placed(row), row["op"]) for row in found if row["p0"] == max(epochs)}
+        again = resumed(events, sent.begun, end.total) if len(epochs) < 2 else ()
+        return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again)
+
+    def _begins(self, rows: str) -> Begins:
+        found = self.pinned.select(
+            f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
+            f' AND op = {literal(Op.BEGIN)} ORDER BY batch, t."offset"'
+        )
+        told: dict[TxKey, list[tuple[int, int]]] = {}
+        for row in found:
+            told.setdefault((row["source"], row["id"]), []).append(
+                (int(row["batch"]), int(row["at"] or 0))
+            )
+        return told
+
+    def _landed(self, rows: str) -> Mapping[TxKey, Landed]:
+        found = self.pinned.select(
+            f"SELECT source, {TX} AS id, {EPOCH} AS epoch, shard, {DISTINCT} AS n FROM t"  # noqa: S608
+            f" WHERE {rows} GROUP BY source, {TX}, {EPOCH}, shard"
+        )
+        told: dict[TxKey, dict[tuple[int, str], int]] = {}
+        for row in found:
+            own = told.setdefault((row["source"], row["id"]), {})
+            own[int(row["epoch"] or 0), row["shard"]] = int(row["n"])
+        return told
+
+    def _places(self, rows: str) -> Mapping[TxKey, Sequence[tuple[int, ...]]]:
+        """Highest place in each epoch, of any table."""
+        found = self.pinned.select(
+            f"SELECT source, {TX} AS id, {EPOCH} AS epoch, max({LOG}) AS log, max({POS}) AS pos"  # noqa: S608
+            f' FROM t WHERE {rows} AND {among("op", SENT)} AND t."order" IS NOT NULL'
+            f" GROUP BY source, {TX}, {EPOCH}"
+        )
+        told: dict[TxKey, list[tuple[int, ...]]] = {}
+        for row in found:
+            told.setdefault((row["source"], row["id"]), []).append(_high(row))
+        return told
+
+
+def _before(begins: Begins, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
+    """A run that was begun after END is none of END's: it has, or will have, one of its own."""
+    return [one for one in begins.get(key, ()) if one <= (end.batch, end.offset)]
+
+
+def _above(
+    sent: SentTransaction,
+    shards: Iterable[str],
+    places: Iterable[tuple[int, ...]],
+    bases: Mapping[str, ShardBase],
+) -> set[str]:
+    """Those of *shards* with a base that holds what became of the transaction's rows."""
+    known = {shard: bases.get(str(Shard(sent.key[0], shard))) for shard in shards}
+    low, high = sent.epochs
+    own = max((place for place in places if low <= place[0] <= high), default=None)
+    return {shard for shard, base in known.items() if base and _is_above(base, sent.end, own)}
+
+
+def _is_above(base: ShardBase, end: TransactionEnd, own: tuple[int, ...] | None) -> bool:
+    """*own* is where a landed row of the transaction stands."""
+    stands = base.order.parts
+    if own is not None:
+        return stands >= own
+    # partitions are not listed at one instant: what is newer than END may land a batch before it
+    later = base.since > end.batch + 1
+    return later and end.span is not None and stands >= end.span.high
+
+
+def _high(row: Mapping[str, Any]) -> tuple[int, ...]:
+    return (int(row["epoch"]), int(row["log"]), int(row["pos"]))
+
+
+def _end(row: Mapping[str, Any], span: BatchSpan | None) -> TransactionEnd:
+    told = json.loads(row["payload"] or "{}")
+    each = told.get("data_collections") or []
+    counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
+    total, at = int(told.get("event_count") or 0), int(row["at"] or 0)
+    return TransactionEnd(total, counts, int(row["batch"]), span, at)

@@ -1,0 +1,137 @@
+"""Builds Delta log actions that add or remove files, delete rows, and add columns or properties.
+
+A file that remains with fewer rows needs two actions. Its `remove` has exactly the old deletion
+vector. Its `add` has the new one, and every other field as before. Without the `remove` its
+rows count twice.
+
+Where a column changes its type, the same commit must remove the files of the old type.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from pipeline.delta import protocol, statistics
+from pipeline.delta import protocol as columns
+from pipeline.delta.entries import Action
+from pipeline.delta.log import ActiveFile, Metadata, Snapshot
+from pipeline.delta.types import delta_field, to_arrow
+from pipeline.errors import HeldError
+
+_PLAIN = "/=-_.~!$&'()*+,;@:"  # what stands for itself in a path of the log
+
+
+def added(
+    name: str,
+    *,
+    size: int,
+    at: datetime,
+    stats: Mapping[str, Any],
+    partition: Mapping[str, str | None] | None = None,
+    data_change: bool = True,
+) -> Action:
+    """A new file; *name* as the store takes it, *stats* from ``statistics.of``."""
+    return {
+        "add": {
+            "path": quote(name, safe=_PLAIN),
+            "partitionValues": dict(partition or {}),
+            "size": size,
+            "modificationTime": milliseconds(at),
+            "dataChange": data_change,
+            "stats": statistics.text(stats),
+        }
+    }
+
+
+def removed(file: ActiveFile, *, at: datetime, data_change: bool = True) -> Action:
+    """A file goes, as it is now."""
+    kept = ("path", "partitionValues", "size", "tags", "deletionVector")
+    own = {name: file.action[name] for name in kept if name in file.action}
+    how = {
+        "deletionTimestamp": milliseconds(at),
+        "dataChange": data_change,
+        "extendedFileMetadata": True,
+    }
+    return {"remove": {**own, **how}}
+
+
+def marked(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int) -> Action:
+    """A file stays, without the rows of a vector that holds those of its old one too.
+
+    *records*: rows in the file, from its footer where the log does not tell.
+
+    Raises:
+        HeldError: ``log_damaged``, the vector and the file do not go together.
+    """
+    told = file.records
+    if told not in {None, records} or not 0 < descriptor["cardinality"] <= records:
+        raise HeldError(
+            "log_damaged",
+            f"{file.action['path']}: a vector of {descriptor['cardinality']} rows for a file of "
+            f"{records}, of which the log says {told}; rebuild the table",
+        )
+    stats = statistics.text(statistics.loosened(file.stats or {}, records))
+    vector = dict(descriptor)
+    return {"add": {**file.action, "dataChange": True, "stats": stats, "deletionVector": vector}}
+
+
+def milliseconds(at: datetime) -> int:
+    """Milliseconds since 1970; *at* has a zone."""
+    return int(at.astimezone(UTC).timestamp() * 1_000)
+
+
+def altered(
+    snapshot: Snapshot, schema: pa.Schema, properties: Mapping[str, str]
+) -> tuple[Action, ...]:
+    """Actions that add columns, give others the types of *schema*, and set properties; none if so.
+
+    Where a type changes, the files that have the old one must go in the same commit.
+
+    Raises:
+        HeldError: ``schema``; a new column would be NOT NULL, or differ from one in case only.
+    """
+    struct = json.loads(snapshot.metadata.schema_string)
+    kinds = {field.name: delta_field(field)["type"] for field in schema}
+    for field in struct["fields"]:
+        field["type"] = kinds.get(field["name"], field["type"])
+    text = json.dumps(struct, separators=(",", ":"))
+    new = [schema.field(name) for name in schema.names if name not in _names(struct)]
+    if lacked := [field.name for field in new if not field.nullable]:
+        raise HeldError("schema", f"{snapshot.uri}: rows that are there lack {lacked[0]}")
+    known = dict(snapshot.metadata.configuration)
+    action = {**snapshot.metadata.action, "schemaString": text, "configuration": known}
+    there = replace(snapshot, metadata=Metadata.of(action))
+    wanted = {**known, **properties}
+    if not new and wanted == known and struct == json.loads(snapshot.metadata.schema_string):
+        return ()
+    if columns.mapping_needed(schema):
+        wanted[columns.MODE] = "name"
+    return _described(there, schema, wanted)
+
+
+def with_properties(snapshot: Snapshot, properties: Mapping[str, str]) -> tuple[Action, ...]:
+    """Actions that set properties; none if they are set."""
+    known = dict(snapshot.metadata.configuration)
+    if properties.items() <= known.items():
+        return ()
+    return _described(snapshot, pa.schema([]), {**known, **properties})
+
+
+def _names(struct: Mapping[str, Any]) -> set[str]:
+    return {field["name"] for field in struct["fields"]}
+
+
+def _described(
+    snapshot: Snapshot, new: pa.Schema, properties: Mapping[str, str]
+) -> tuple[Action, ...]:
+    text, told = columns.described(new, properties, snapshot.metadata.schema_string)
+    described = {**snapshot.metadata.action, "schemaString": text, "configuration": told}
+    wanted = protocol.ours(to_arrow(text), told)["protocol"]
+    better = protocol.upgraded(snapshot.protocol, wanted)
+    first: tuple[Action, ...] = () if better is None else ({"protocol": better},)
+    return (*first, {"metaData": described})

@@ -1,0 +1,330 @@
+"""Commits the next version of a Delta table, at most once, and validates its actions first.
+
+A writer that read version v writes entry v + 1 if it does not exist. Nothing is rebased or
+retried here. The commit id in the entry identifies its writer afterwards, also if the response
+was lost.
+
+The actions must agree with the table, with each other and with the existing files. No later
+step checks this: readers trust the log, and would count rows twice or fail.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import entries, protocol
+from pipeline.delta import protocol as columns
+from pipeline.delta.actions import milliseconds
+from pipeline.delta.entries import ENGINE, FOLDER, Action
+from pipeline.delta.log import ActiveFile, Snapshot, advanced, begin
+from pipeline.delta.store import Store
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+
+_KINDS = {"add", "remove", "metaData", "protocol"}
+_CHANGED = {"dataChange", "stats", "deletionVector"}  # what a vector changes in an add
+
+
+def agree(snapshot: Snapshot, actions: Sequence[Action]) -> None:
+    """Return only if the actions lead from *snapshot* to a table with every row once.
+
+    Raises:
+        ValueError: they do not; the caller is wrong, or worked on another version.
+    """
+    for action in actions:
+        if len(action) != 1 or not _KINDS.issuperset(action):
+            raise ValueError(f"an action is one of {sorted(_KINDS)}, not {sorted(action)}")
+    removes = _by_path(action["remove"] for action in actions if "remove" in action)
+    adds = _by_path(action["add"] for action in actions if "add" in action)
+    for path, gone in removes.items():
+        active = snapshot.files.get(path)
+        if active is None:
+            raise ValueError(f"remove of {path}, which is not in version {snapshot.version}")
+        if active.vector != gone.get("deletionVector"):
+            raise ValueError(f"remove of {path} with another vector than it has")
+    partitions = columns.partition_names(snapshot.metadata)
+    for path, new in adds.items():
+        known = snapshot.files.get(path)
+        if known is not None and path not in removes:
+            raise ValueError(f"add of {path}, which is there, without a remove")
+        if known is not None:
+            _kept(known, new)
+        if set(new["partitionValues"]) != partitions:
+            raise ValueError(f"add of {path} with other partition columns than the table's")
+        _counted(new)
+    for described in (action["metaData"] for action in actions if "metaData" in action):
+        if described["id"] != snapshot.metadata.id:
+            raise ValueError("metaData of another table")
+
+
+def vectors_heeded(following: Snapshot, actions: Iterable[Action]) -> None:
+    """Refuse a vector in a table whose readers pass over it.
+
+    Raises:
+        HeldError: ``protocol``.
+    """
+    if protocol.writes_vectors(following):
+        return
+    if any(action.get("add", {}).get("deletionVector") for action in actions):
+        raise HeldError(
+            "protocol",
+            f"{following.uri}: deletion vectors are not switched on; set {protocol.VECTORS}",
+        )
+
+
+def files_there(store: Store, snapshot: Snapshot, actions: Iterable[Action]) -> None:
+    """Look at each new file and each new vector's: a writer may be later than a VACUUM.
+
+    Raises:
+        HeldError: ``missing_file``.
+    """
+    adds = [ActiveFile(action["add"]) for action in actions if "add" in action]
+    for file in adds:
+        if file.action["path"] not in snapshot.files:
+            _look(store, file.path, file.size)
+    new = [file.vector for file in adds if file.vector is not None]
+    ends: dict[str, int] = {}
+    for descriptor in new:
+        if (name := vectors.file_name(descriptor)) is not None:
+            end = int(descriptor.get("offset") or 0) + int(descriptor["sizeInBytes"]) + 8
+            ends[name] = max(end, ends.get(name, 0))
+    for name, end in ends.items():
+        _look(store, name, end)
+
+
+def _look(store: Store, name: str, size: int) -> None:
+    try:
+        found = store.size(name)
+    except FileNotFoundError:
+        found = -1
+    wanted = found >= size if name.endswith(".bin") else found == size
+    if not wanted:
+        told = "is gone" if found < 0 else f"has {found} bytes instead of {size}"
+        raise HeldError(
+            "missing_file", f"{store.uri}/{name} {told}; nothing was committed, write it again"
+        )
+
+
+def _by_path(files: Iterable[Action]) -> dict[str, Action]:
+    found: dict[str, Action] = {}
+    for file in files:
+        path = str(file["path"])
+        if path in found:
+            raise ValueError(f"two actions of one kind for {path}")
+        found[path] = file
+    return found
+
+
+def _kept(known: ActiveFile, new: Action) -> None:
+    if _unchanged(known.action) != _unchanged(new):
+        raise ValueError(f"add of {new['path']} must keep every field that it had")
+
+
+def _unchanged(action: Action) -> dict[str, Any]:
+    return {name: value for name, value in action.items() if name not in _CHANGED}
+
+
+def _counted(new: Action) -> None:
+    """What Spark answers ``count(*)`` from."""
+    file = ActiveFile(new)
+    if file.vector is None:
+        return
+    if file.records is None or not 0 < file.vector["cardinality"] <= file.records:
+        raise ValueError(f"add of {new['path']}: a vector needs numRecords, and no more rows")
+    if (file.stats or {}).get("tightBounds") is not False:
+        raise ValueError(f"add of {new['path']}: bounds beside a vector are not tight")
+
+
+def commit(
+    store: Store,
+    snapshot: Snapshot,
+    actions: Sequence[Action],
+    *,
+    operation: str,
+    clock: datetime,
+    note: Mapping[str, Any] | None = None,
+    txn: tuple[str, int] | None = None,
+    metrics: Mapping[str, int] | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> Snapshot:
+    """Write the version after *snapshot*: ``add``, ``remove``, ``metaData``, ``protocol`` in one.
+
+    *note* is kept as JSON in the commit's user metadata; *txn* is an application's id and number.
+
+    Raises:
+        LostRaceError: another commit has that version; ours is not in the log.
+        UnreachableError: whether ours is in the log is not known; reading the log again tells.
+        HeldError: ``protocol``, the table is none that we write; ``missing_file``, a file is not
+            as the action says; ``table_replaced``, the version read is not there any more.
+        ValueError: the actions contradict the snapshot or each other.
+    """
+    protocol.refuse(snapshot)
+    agree(snapshot, actions)
+    info = _told(operation, clock, note, metrics or {}, parameters or {})
+    info |= {"readVersion": snapshot.version}
+    lines = [{"commitInfo": info}, *_transaction(txn, clock), *_ordered(actions)]
+    content = entries.content(lines)
+    following = advanced(snapshot, lines, entry=entries.digest(content))
+    protocol.refuse(following)
+    vectors_heeded(following, actions)
+    files_there(store, snapshot, actions)
+    _still_there(store, snapshot)
+    _put(store, following.version, content, own=info["txnId"])
+    return following
+
+
+def create(
+    store: Store,
+    schema: pa.Schema,
+    *,
+    clock: datetime,
+    partition_columns: Sequence[str] = (),
+    configuration: Mapping[str, str] | None = None,
+    note: Mapping[str, Any] | None = None,
+) -> Snapshot:
+    """Make the empty table, with deletion vectors unless *configuration* says otherwise.
+
+    Raises:
+        HeldError: ``table_exists``, or a schema that Delta cannot hold.
+        LostRaceError: another made a table there meanwhile.
+    """
+    if store.after(FOLDER, "0"):
+        raise _exists(store.uri)
+    asked = {protocol.VECTORS: "true", **(configuration or {})}
+    if columns.mapping_needed(schema):
+        asked[columns.MODE] = "name"
+    text, properties = columns.described(schema, asked)
+    described = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": text,
+        "partitionColumns": list(partition_columns),
+        "configuration": properties,
+        "createdTime": milliseconds(clock),
+    }
+    info = _told("CREATE TABLE", clock, note, {}, _listed(partition_columns, properties))
+    lines = [{"commitInfo": info}, protocol.ours(schema, properties), {"metaData": described}]
+    return _begun(store, lines)
+
+
+def copied(
+    store: Store, table: Snapshot, *, clock: datetime, parameters: Mapping[str, str]
+) -> Snapshot:
+    """Make a table that begins as *table* is, files and all, in a folder without one.
+
+    Raises:
+        HeldError: ``table_exists``, or one that is not ours to write.
+        LostRaceError: another made a table there meanwhile.
+    """
+    if store.after(FOLDER, "0"):
+        raise _exists(store.uri)
+    lines: list[Action] = [
+        {"commitInfo": _told("CLONE", clock, None, {}, parameters)},
+        {"protocol": table.protocol},
+        {"metaData": table.metadata.action},
+        *({"add": file.action} for file in table.files.values()),
+    ]
+    return _begun(store, lines)
+
+
+def _begun(store: Store, lines: Sequence[Action]) -> Snapshot:
+    """Put version 0 where none is; the first of *lines* tells whose it is."""
+    content = entries.content(lines)
+    made = advanced(begin(store.uri), lines, entry=entries.digest(content))
+    protocol.refuse(made)
+    store.make_folder(FOLDER)
+    _put(store, 0, content, own=lines[0]["commitInfo"]["txnId"])
+    return made
+
+
+def _exists(uri: str) -> HeldError:
+    return HeldError(
+        "table_exists",
+        f"{uri}: a table's log is there already; a rebuild is a commit in that log, since a late "
+        "writer of the old table would damage a new one",
+    )
+
+
+def _told(
+    operation: str,
+    clock: datetime,
+    note: Mapping[str, Any] | None,
+    metrics: Mapping[str, int],
+    parameters: Mapping[str, str],
+) -> dict[str, Any]:
+    """What every entry begins with; values are flat texts, or DESCRIBE HISTORY breaks."""
+    said = {} if note is None else {"userMetadata": msgspec.json.encode(note).decode()}
+    return {
+        "timestamp": milliseconds(clock),
+        "operation": operation,
+        "operationParameters": {name: str(value) for name, value in parameters.items()},
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "operationMetrics": {name: str(value) for name, value in metrics.items()},
+        **said,
+        "engineInfo": ENGINE,
+        "txnId": str(uuid.uuid4()),
+    }
+
+
+def _transaction(txn: tuple[str, int] | None, clock: datetime) -> list[Action]:
+    if txn is None:
+        return []
+    app, version = txn
+    return [{"txn": {"appId": app, "version": version, "lastUpdated": milliseconds(clock)}}]
+
+
+def _ordered(actions: Iterable[Action]) -> list[Action]:
+    kinds = ("protocol", "metaData", "remove", "add")
+    return sorted(actions, key=lambda action: kinds.index(next(iter(action))))
+
+
+def _listed(partition_columns: Sequence[str], properties: Mapping[str, str]) -> dict[str, str]:
+    parts = msgspec.json.encode(list(partition_columns)).decode()
+    return {"partitionBy": parts, "properties": msgspec.json.encode(properties).decode()}
+
+
+def _still_there(store: Store, snapshot: Snapshot) -> None:
+    """A commit after a version that is not there would make a log that nobody can read."""
+    name = entries.name(snapshot.version)
+    try:
+        found = entries.digest(store.read(name))
+    except FileNotFoundError:
+        found = ""
+    if not found or found != snapshot.entry:
+        raise HeldError(
+            "table_replaced",
+            f"{store.uri}: the table was deleted or replaced while Sluice wrote ({name} is missing"
+            " or differs); restore its folder, or set `lake` to another one",
+        )
+
+
+def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
+    name = entries.name(version)
+    try:
+        store.put_new(name, content)
+    except (OSError, UnreachableError) as error:  # also that it exists: ours, sent twice
+        found = _outcome(store, name, own)
+        if found is None:
+            raise UnreachableError(
+                f"{store.uri}: whether version {version} was written is not known ({error}); "
+                "read the log again"
+            ) from error
+        if not found:
+            raise LostRaceError(f"{store.uri}: another commit is version {version}") from error
+
+
+def _outcome(store: Store, name: str, own: str) -> bool | None:
+    """Whether the entry that is there is ours; None if there is none yet, or no answer."""
+    try:
+        return _is_ours(store, name, own)
+    except (OSError, UnreachableError):
+        return None
+
+
+def _is_ours(store: Store, name: str, own: str) -> bool:
+    return entries.commit_id(entries.parse(store.uri, name, store.read(name))) == own

@@ -1,0 +1,288 @@
+"""Stores a table in a local folder that stays intact after a power failure.
+
+A file is synced to disk before its name, and its name before the call returns.
+
+Replacing a folder swaps two directories in one step where Linux supports it (renameat2(2) with
+RENAME_EXCHANGE, on most file systems); Python has no function for it. Elsewhere it takes two
+renames, and a killed process may leave the old folder under a temporary name.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.errors import ConfigError, HeldError, UnreachableError
+
+_HERE = -100  # AT_FDCWD
+_EXCHANGE = 2
+_UNKNOWN = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+
+
+def exchanged(one: str, other: str) -> bool:
+    """Let what is at *one* be at *other*, and the other way round; False if that is not known here.
+
+    Raises:
+        OSError: one of them is not there, or not ours to move.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNKNOWN:
+        return False
+    raise OSError(number, os.strerror(number), one)
+
+
+LEFTOVER = ".sluice-"  # what a killed `put_new` leaves; the dot hides it from every reader of logs
+_NO_LINKS = frozenset(
+    {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV}
+)
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
+_RIGHTS = "let Sluice's user read and write there"
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+    errno.EFBIG: "raise the limit on the size of files",
+    errno.EMFILE: "raise the limit on open files",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file: its name as every method of a store takes it, its size in bytes, its age."""
+
+    name: str
+    size: int
+    modified: datetime
+
+
+@dataclass(eq=False)
+class Folder:
+    """A local folder; a ``Store``."""
+
+    path: str
+    uri: str = field(init=False)
+    ranged: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.path = self.uri = self.path.rstrip("/") or "/"
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """*length* bytes from *start* on (fewer at the end); the whole file by default."""
+        with (
+            _told(self, name),
+            open(self._at(name), "rb") as file,  # noqa: PTH123 - a third of Path.open's time
+        ):
+            if start:
+                file.seek(start)
+            return file.read() if length is None else file.read(length)
+
+    def after(self, folder: str, name: str) -> list[str]:
+        """Names without their folder, above *name*, ascending; none if there is no folder."""
+        try:
+            with _told(self, folder):
+                found = os.listdir(self._at(folder))  # noqa: PTH208 - it may hold 10,000 names
+        except FileNotFoundError:
+            return []
+        return sorted(one for one in found if one > name)
+
+    def names(self, folder: str) -> list[Entry]:
+        """The files of one folder, not of those below it; none if it is not there."""
+        found = []
+        with (
+            suppress(FileNotFoundError),
+            _told(self, folder),
+            os.scandir(self._at(folder)) as entries,
+        ):
+            for entry in entries:
+                with suppress(FileNotFoundError):  # swept while we look
+                    if entry.is_file(follow_symlinks=False):
+                        told = entry.stat(follow_symlinks=False)
+                        at = datetime.fromtimestamp(told.st_mtime, UTC)
+                        found.append(Entry(_joined(folder, entry.name), told.st_size, at))
+        return sorted(found, key=lambda one: one.name)
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Make a file whole, or raise FileExistsError; never makes a folder.
+
+        Written under another name, synced, then linked: a rename would replace another's file.
+
+        Raises:
+            ConfigError: the file system knows no hard links.
+        """
+        with _told(self, name):
+            _make(Path(self._at(name)), data)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file whose name nobody else uses; makes folders, but not the table's own."""
+        with _told(self, name):
+            target = self._room_for(name)
+            _write(target, data)
+            _sync(target.parent)
+
+    def sync(self, name: str) -> None:
+        """Let a file that another library made here outlive a power failure; one gone is none."""
+        target = Path(self._at(name))
+        with suppress(FileNotFoundError), _told(self, name):
+            _sync(target)
+            _sync(target.parent)
+
+    def exists(self, name: str) -> bool:
+        """Whether the file is there."""
+        return os.access(self._at(name), os.F_OK)  # a third of os.path.exists where there is none
+
+    def size(self, name: str) -> int:
+        """Size in bytes."""
+        with _told(self, name):
+            return os.stat(self._at(name)).st_size  # noqa: PTH116 - asked for every file of a commit
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone is no error."""
+        with _told(self, name):
+            Path(self._at(name)).unlink(missing_ok=True)
+
+    def source(self, name: str) -> Any:
+        """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
+        with _told(self, name):
+            return pa.OSFile(self._at(name), "rb")
+
+    @contextmanager
+    def sink(self, name: str) -> Iterator[Any]:
+        """An output for pyarrow; the file is durable at the end, and gone if the block fails."""
+        with _told(self, name):
+            target = self._room_for(name)
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        try:
+            with _told(self, name, only=_DISK), pa.OSFile(str(target), "wb") as output:
+                yield output
+            with _told(self, name):
+                _sync(target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        with _told(self, name):
+            _sync(target.parent)
+
+    def make_folder(self, folder: str) -> None:
+        """Make *folder* and the table's own."""
+        missing = Path(self._at(folder))
+        with _told(self, folder):
+            new = [one for one in (missing, *missing.parents) if not one.exists()]
+            for one in reversed(new):
+                one.mkdir(exist_ok=True)
+                _sync(one.parent)
+
+    def prove(self, folder: str) -> None:
+        """Nothing to do: a file system without links says so at each `put_new`."""
+
+    def place(self, staged: str, folder: str) -> None:
+        """Let *folder* hold the files that are in *staged*, and no others."""
+        target, before = Path(self._at(folder)), Path(f"{self._at(staged)}-before")
+        with _told(self, folder):
+            if not target.parent.exists():
+                self.make_folder(folder.rpartition("/")[0])
+            _sync(Path(self._at(staged)))
+            if target.exists() and exchanged(self._at(staged), str(target)):
+                before = Path(self._at(staged))
+            else:
+                if target.exists():
+                    target.rename(before)
+                Path(self._at(staged)).rename(target)
+            _sync(target.parent)
+            if before.exists():
+                shutil.rmtree(before)
+
+    def drop(self, folder: str) -> None:
+        """Remove *folder* with its files; nobody sees a part of it."""
+        target = Path(self._at(folder))
+        gone = target.with_name(f"{LEFTOVER}{uuid.uuid4()}")
+        with _told(self, folder), suppress(FileNotFoundError):
+            target.rename(gone)
+            shutil.rmtree(gone)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _room_for(self, name: str) -> Path:
+        target = Path(self._at(name))
+        if not target.parent.exists():
+            os.stat(self.path)  # noqa: PTH116 - a table that is gone stays gone
+            self.make_folder(name.rpartition("/")[0])
+        return target
+
+
+def _make(target: Path, data: bytes) -> None:
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "another writer made it", str(target))
+    draft = target.parent / f"{LEFTOVER}{uuid.uuid4()}.tmp"
+    try:
+        _write(draft, data)
+        # Hadoop checks a file against such a sum, which one of its killed writers left
+        (target.parent / f".{target.name}.crc").unlink(missing_ok=True)
+        _link(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    _sync(target.parent)
+
+
+@contextmanager
+def _told(folder: Folder, name: str, *, only: Collection[int] = ()) -> Iterator[None]:
+    """Say what the disk does not do, where, and what helps; *only* of these errors, if any."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except ValueError as error:
+        detail = f"{folder.uri!r}: {error}; no file has such a name: ignore the table by a rule"
+        raise HeldError("name", detail) from error
+    except OSError as error:
+        if only and error.errno not in only:
+            raise
+        advice = _ADVICE.get(error.errno or 0, "look at the disk")
+        said = error.strerror or str(error)
+        raise UnreachableError(
+            f"{folder.uri}/{name}: {said}; {advice}, it is tried again by itself"
+        ) from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(draft: Path, target: Path) -> None:
+    try:
+        os.link(draft, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise ConfigError(
+            f"{target.parent}: this file system knows no hard links ({error.strerror}), so two "
+            "writers could both win; put the lake on another one"
+        ) from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

@@ -1,0 +1,175 @@
+"""Writes checkpoints, cleans the Delta log, and removes files that no kept version uses.
+
+deltalake writes the checkpoints, cleans the log and lists unused data files, in the process of
+the writer. Its threads do not survive a fork, so it is imported inside the functions. It syncs
+nothing, so `checkpoint` syncs the files. Neither deltalake nor Spark can open a table whose
+newest checkpoint a power failure has truncated; `checkpoint` removes such a file if the log is
+complete without it.
+
+deltalake does not look below `_v`, where deletion vectors are. `sweep_vectors` removes a vector
+file that neither the newest version nor a kept one names. A new file may belong to a commit
+that is still to come, so it stays.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import entries
+from pipeline.delta import log as checkpoint_reader
+from pipeline.delta.entries import FOLDER
+from pipeline.delta.local import LEFTOVER
+from pipeline.delta.log import Snapshot, load
+from pipeline.delta.store import Store
+from pipeline.errors import HeldError
+
+_NEWEST = "_last_checkpoint"
+EVERY = 15  # versions; reading a log costs by entry, a checkpoint by file
+
+
+def overdue(snapshot: Snapshot, known: int) -> bool:
+    """Whether so many versions have come since a checkpoint that reading by them costs.
+
+    *known*: the version of one that was made here, -1 if none was.
+    """
+    return snapshot.version - max(known, snapshot.checkpoint) >= EVERY
+
+
+def checkpoint(store: Store) -> None:
+    """Write a checkpoint of the newest version.
+
+    Raises:
+        HeldError: ``log_damaged``, deltalake cannot read the table.
+    """
+    import deltalake  # noqa: PLC0415 - see above
+
+    try:
+        try:
+            deltalake.DeltaTable(store.uri).create_checkpoint()
+        except deltalake.exceptions.DeltaError:
+            if not _without_torn(store):
+                raise
+            deltalake.DeltaTable(store.uri).create_checkpoint()
+    except deltalake.exceptions.DeltaError as error:
+        raise HeldError("log_damaged", f"{store.uri}: no checkpoint, {error}") from error
+    for made in checkpoint_reader.complete(store.after(FOLDER, ""))[:1]:
+        for name in (*made.names, _NEWEST):
+            store.sync(f"{FOLDER}/{name}")
+    # sums that Spark kept of what deltalake has just replaced: Spark would wait, then list all
+    for entry in store.names(FOLDER):
+        name = entry.name.rpartition("/")[2]
+        if name.startswith(".") and name.endswith(".crc") and "checkpoint" in name:
+            store.remove(entry.name)
+
+
+def _without_torn(store: Store) -> bool:
+    """Take away what the power has cut: checkpoints, and the hint that may name one of them.
+
+    Only where the log says all without them; the hint is nothing but a short cut.
+    """
+    torn: list[str] = []
+    for one in checkpoint_reader.complete(store.after(FOLDER, "")):
+        try:
+            checkpoint_reader.read(store, one)
+        except HeldError:
+            torn += one.names
+        except FileNotFoundError:
+            continue
+    if load(store) is None:  # which goes by older ones, and by entries
+        return False
+    for name in (_NEWEST, *torn):
+        store.remove(f"{FOLDER}/{name}")
+    return True
+
+
+def clean(store: Store) -> None:
+    """Remove entries and checkpoints that are older than the table's log retention."""
+    import deltalake  # noqa: PLC0415 - see above
+
+    try:
+        deltalake.DeltaTable(store.uri).cleanup_metadata()
+    except deltalake.exceptions.DeltaError as error:
+        raise HeldError("log_damaged", f"{store.uri}: no cleaning, {error}") from error
+
+
+def sweep(store: Store, before: datetime) -> int:
+    """Remove what killed writers left in the log's folder before an instant; how many files."""
+    old = [
+        entry.name
+        for entry in store.names(FOLDER)
+        if entry.name.startswith(f"{FOLDER}/{LEFTOVER}") and entry.modified < before
+    ]
+    for name in old:
+        store.remove(name)
+    return len(old)
+
+
+def vacuum(store: Store, kept: timedelta) -> int:
+    """Remove data files that left longer than *kept* ago, and old ones nobody names; how many.
+
+    Raises:
+        HeldError: ``log_damaged``, deltalake cannot read the table.
+    """
+    import deltalake  # noqa: PLC0415  - it must not be loaded before a fork
+
+    hours = max(0, int(kept / timedelta(hours=1)))
+    try:
+        table = deltalake.DeltaTable(store.uri)
+        gone = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    except deltalake.exceptions.DeltaError as error:
+        raise HeldError("log_damaged", f"{store.uri}: no vacuum, {error}") from error
+    for name in gone:  # not by deltalake, whose entries that tell of it no power failure spares
+        store.remove(name)
+    return len(gone)
+
+
+def sweep_vectors(store: Store, snapshot: Snapshot, before: datetime) -> int:
+    """Remove vector files older than *before* that no version since then names; how many."""
+    old = [one.name for one in store.names(vectors.PREFIX) if one.modified < before]
+    if not old:
+        return 0
+    used = set(snapshot.vector_files) | set(_left_since(store, before))
+    swept = [name for name in old if name not in used]
+    for name in swept:
+        store.remove(name)
+    return len(swept)
+
+
+def _left_since(store: Store, before: datetime) -> Iterator[str]:
+    """Vector files that left the table at or after *before*: older versions may be read still."""
+    stamp = int(before.timestamp() * 1_000)
+    for gone in _removes(store):
+        at, vector = gone.get("deletionTimestamp"), gone.get("deletionVector")
+        if vector is not None and (at is None or int(at) >= stamp):
+            name = vectors.file_name(vector)
+            if name is not None:
+                yield name
+
+
+def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
+    """All ``remove`` actions that the newest checkpoint and the entries after it still tell."""
+    names = store.after(entries.FOLDER, "")
+    first = 0
+    for checkpoint in checkpoint_reader.complete(names)[:1]:
+        first = checkpoint.version + 1
+        for name in checkpoint.names:
+            yield from _told(store, f"{entries.FOLDER}/{name}")
+    for name in names:
+        if name.endswith(".json") and name[:20].isdigit() and int(name[:20]) >= first:
+            path = f"{entries.FOLDER}/{name}"
+            for action in entries.parse(store.uri, path, store.read(path)):
+                if "remove" in action:
+                    yield action["remove"]
+
+
+def _told(store: Store, name: str) -> Iterator[Mapping[str, Any]]:
+    with pq.ParquetFile(store.source(name)) as file:
+        if "remove" not in file.schema_arrow.names:
+            return
+        column = file.read(columns=["remove"])["remove"]
+    for chunk in column.chunks:
+        yield from (row for row in chunk.filter(pc.is_valid(chunk)).to_pylist())

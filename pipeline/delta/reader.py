@@ -1,0 +1,151 @@
+"""Reads one Delta table at one version with SQL, without Spark; never writes.
+
+All rows go through the query engine of `deltalake`. It applies deletion vectors, which
+`DeltaTable.count()` ignores and `to_pyarrow_dataset()` rejects. It prunes files by their
+statistics, also those of struct fields.
+
+The table is named `t` in every query. Names and values are quoted only by the functions here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from pipeline.errors import ProofError, UnreachableError
+
+
+def name(column: str) -> str:
+    """*column* as a SQL name; capitals count."""
+    escaped = column.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def literal(value: str | int) -> str:
+    """*value* as a SQL literal."""
+    if isinstance(value, int):
+        return str(int(value))
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def among(column: str, values: Iterable[str | int]) -> str:
+    """Condition that *column*, an SQL expression, is one of *values*; false if there are none."""
+    listed = ", ".join(literal(value) for value in values)
+    return f"{column} IN ({listed})" if listed else "false"
+
+
+UNDECIDABLE = (
+    "Schema error",
+    "SQL error",
+    "Error during planning",
+    "This feature is not impl",
+    "Cannot access field",
+    "Unsupported table features",
+)
+
+
+@dataclass(eq=False)
+class PinnedTable:
+    """One Delta table at one version; rows are asked for in SQL, the table is called ``t``."""
+
+    path: str
+    table: DeltaTable
+
+    @property
+    def version(self) -> int:
+        """The pinned version."""
+        return self.table.version()
+
+    @property
+    def id(self) -> str:
+        """The table's own: another table in the same folder has another."""
+        return str(self.table.metadata().id)
+
+    def transaction(self, app: str) -> int | None:
+        """Newest transaction version of *app*; None if it never committed here."""
+        with translated(self.path):
+            return self.table.transaction_version(app)
+
+    def columns(self) -> Mapping[str, str]:
+        """Top-level columns in order, with their types in Delta's words (``long``, ``struct``)."""
+        return {field.name: str(field.type.type) for field in self.table.schema().fields}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns as Arrow has them."""
+        return pa.schema(self.table.schema().to_arrow())
+
+    def select(self, query: str) -> list[dict[str, Any]]:
+        """Rows of the answer; the query bounds how many.
+
+        Raises:
+            ProofError: if the table does not have what the query names.
+            UnreachableError: if a file could not be read, for one because it was vacuumed.
+        """
+        with translated(self.path):
+            answer = QueryBuilder().register("t", self.table).execute(query)
+            rows: list[dict[str, Any]] = _arrow(answer).to_pylist()
+        return rows
+
+    def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows, some thousands at a time: as many as a few of its files hold are in memory.
+
+        Raises:
+            UnreachableError: if a file could not be read.
+        """
+        asked = f"SELECT {', '.join(map(name, columns))} FROM t"  # noqa: S608 - quoted names
+        with translated(self.path):
+            answer = QueryBuilder().register("t", self.table).execute(asked)
+            yield from pa.RecordBatchReader.from_stream(answer)
+
+    def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:
+        """Lowest and highest value of *column* (dotted in structs) in each file.
+
+        With a deletion vector they are bounds, not values.  Empty if one file has no statistics.
+        """
+        with translated(self.path):
+            files = _arrow(self.table.get_add_actions(flatten=True))
+        names = (f"min.{column}", f"max.{column}")
+        if not set(names) <= set(files.column_names):
+            return ()
+        low, high = (files[name].to_pylist() for name in names)
+        return () if None in low or None in high else tuple(zip(low, high, strict=True))
+
+
+def open_table(path: str, version: int | None = None) -> PinnedTable | None:
+    """The table at *path*, newest *version* by default; None if there is no table.
+
+    Raises:
+        UnreachableError: if the lake, or that version of the table, cannot be read.
+    """
+    with translated(path):
+        try:
+            return PinnedTable(path, DeltaTable(_uri(path), version=version))
+        except TableNotFoundError:
+            return None
+
+
+def _arrow(answer: Any) -> pa.Table:
+    # not pa.table(): that asks pandas first whether it knows the type, which costs two seconds
+    return pa.RecordBatchReader.from_stream(answer).read_all()
+
+
+def _uri(path: str) -> str:
+    return path.replace("s3a://", "s3://", 1)  # Hadoop's word for it, which nobody else knows
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Give the library's errors our names: what cannot be asked, what cannot be reached."""
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        said = f"{path}: {' '.join(str(error).split())[:500]}"
+        if any(word in said for word in UNDECIDABLE):
+            raise ProofError(said) from error
+        raise UnreachableError(said) from error

@@ -1,1 +1,0 @@
-"""Reading the lake's tables at one version, without Spark."""

@@ -1,0 +1,300 @@
+"""Reads one version of a mirror for probes, from pruned files and without Spark.
+
+Rows are assigned to shards by `_sluice`. In a table with one shard they are not. So adopted
+mirrors without that column can be read, and rows of unknown shards are counted too. Archived
+rows are left out, because their source no longer has them.
+
+Answers of the pinned version are cached. Each is repeated up to 20 times without a read, so a
+lost data file is noticed only after that.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pipeline.aggregates import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
+from pipeline.apply.mirror_snapshot import ARCHIVED
+from pipeline.delta.reader import PinnedTable, literal, name
+from pipeline.errors import ProofError
+from pipeline.model import Op, Shard, Table
+from pipeline.readings import LogKey
+
+META = "_sluice"
+OWNER = (f"{name(META)}['source']", f"{name(META)}['shard']")
+INTEGERS = ("byte", "short", "integer", "long")
+TIMES = {
+    "date": "Date32",
+    "timestamp_ntz": "Timestamp(Microsecond, None)",
+    "timestamp": 'Timestamp(Microsecond, Some("UTC"))',
+}
+RANGES_AT_ONCE = 20
+KEYS_AT_ONCE = 100
+FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
+SAID_AGAIN = 20  # times that an answer is given without a look: a lost file is found after that
+KNOWN = 200  # answers of one reader that are kept
+
+Range = tuple[int, int]
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Answers:
+    """What was found of a version, which does not change: given again some times without a look."""
+
+    _known: dict[Hashable, tuple[Any, int]] = field(default_factory=dict)
+
+    def of(self, asked: Hashable, look: Callable[[], T]) -> T:
+        """What is known, or what a *look* finds."""
+        known: tuple[T, int] | None = self._known.get(asked)
+        if known is not None and known[1] > 0:
+            self._known[asked] = (known[0], known[1] - 1)
+            return known[0]
+        answer = look()
+        if known is not None or len(self._known) < KNOWN:
+            self._known[asked] = (answer, SAID_AGAIN)
+        return answer
+
+
+@dataclass(eq=False)
+class MirrorReader:
+    """One mirror at one version; ``app`` is the transaction id that numbers applied batches."""
+
+    pinned: PinnedTable
+    table: Table
+    app: str
+    _answers: Answers = field(default_factory=Answers)
+
+    @property
+    def version(self) -> int:
+        """The pinned version of the mirror."""
+        return self.pinned.version
+
+    @cached_property
+    def batch(self) -> int:
+        """Applied through this batch of its lane; -1 before the first.
+
+        Read once: the library reads the log for each answer, which takes milliseconds.
+        """
+        batch = self.pinned.transaction(self.app)
+        return -1 if batch is None else batch
+
+    def rows(self) -> int:
+        """Rows, deletion vectors taken off."""
+        asked = f"SELECT count(*) AS n FROM t WHERE {self._kept}"  # noqa: S608
+        return self._answers.of("rows", lambda: int(self.pinned.select(asked)[0]["n"]))
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id of the shard's rows; None when it has none.
+
+        Files with the highest bounds are read first: what they hold is above all they leave out.
+        """
+        return self._answers.of(("max_id", shard, column), lambda: self._find_max_id(shard, column))
+
+    def _find_max_id(self, shard: Shard, column: str) -> int | None:
+        tops = sorted((int(high) for _, high in self.pinned.bounds(column)), reverse=True)
+        wanted = FILES_FIRST
+        while wanted < len(tops):
+            found = self._highest(shard, column, f" AND {name(column)} >= {literal(tops[wanted])}")
+            if found is not None:
+                return found
+            wanted *= 8
+        return self._highest(shard, column, "")
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows of the shard in each half-open range."""
+        return self._answers.of(
+            ("count_ids", shard, column, tuple(ranges)),
+            lambda: self._count_ids(shard, column, ranges),
+        )
+
+    def _count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        counts: list[int] = []
+        for start in range(0, len(ranges), RANGES_AT_ONCE):
+            some = [_inside(column, span) for span in ranges[start : start + RANGES_AT_ONCE]]
+            asked = ", ".join(f"count(*) FILTER (WHERE {s}) AS c{i}" for i, s in enumerate(some))
+            where = f"{self._of(shard)} AND ({' OR '.join(some)})"
+            row = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}")[0]  # noqa: S608
+            counts += [int(row[f"c{i}"]) for i in range(len(some))]
+        return tuple(counts)
+
+    def tallies(
+        self,
+        shards: Sequence[Shard],
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[TalliedField],
+    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        """Of each shard rows and sums of *fields* in each span of *column*, read once for all."""
+        if not spans:
+            return dict.fromkeys(shards, ())
+        kinds = self.pinned.columns()
+        kind = kinds.get(column, "nothing")
+        values = [_added(one, kinds.get(one.name, "nothing")) for one in fields]
+        inside = [_between(name(column), *(_moment(one, kind) for one in span)) for span in spans]
+        owner = () if len(self.table.shards) == 1 else OWNER
+        names = (f"{one} AS o{number}" for number, one in enumerate(owner))
+        asked = ", ".join([*_sums(inside, values), *names])
+        own = self._of(shards[0]) if len(shards) == 1 else self._kept  # an OR of many plans long
+        where = f"({own}) AND ({' OR '.join(inside)})"
+        group = f" GROUP BY {', '.join(owner)}" if owner else ""
+        rows = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}{group}")  # noqa: S608
+        known = {Shard(row["o0"], row["o1"]) if owner else shards[0]: row for row in rows}
+        return {one: _tallies(known.get(one), len(spans), tuple(fields)) for one in shards}
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
+        found = self.pinned.select(
+            f"SELECT {name(column)} AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
+            f" AND {_inside(column, span)} ORDER BY id LIMIT {int(limit)}"
+        )
+        return tuple(int(row["id"]) for row in found)
+
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of the shard whose ids are in the half-open range, with ``_sluice``."""
+        where = f"{self._of(shard)} AND {_inside(column, span)}"
+        return self.pinned.select(f"SELECT * FROM t WHERE {where}")  # noqa: S608
+
+    def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
+        """Whether each key's row is there, in the order asked.
+
+        Raises:
+            ProofError: if the table has no key, or one that two systems may write differently.
+        """
+        asked = [(key.shard, self._values(key)) for key in keys]
+        found: set[tuple[Shard, tuple[str, ...]]] = set()
+        for shard in sorted({shard for shard, _ in asked}):
+            own = [values for of, values in asked if of == shard]
+            for start in range(0, len(own), KEYS_AT_ONCE):
+                there = self._present(shard, own[start : start + KEYS_AT_ONCE])
+                found |= {(shard, values) for values in there}
+        return tuple(row in found for row in asked)
+
+    def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
+        """At most *limit* rows of the newest slice that has left rows, without ``_sluice``."""
+        columns = [name(column) for column in self.pinned.columns() if column != META]
+        asked = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608
+        batches = [int(high) for _, high in self.pinned.bounds(f"{META}.batch")]
+        where = f" WHERE {self._kept}"
+        newest = f"{where} AND {name(META)}['batch'] >= {max(batches)}" if batches else where
+        bound = f" LIMIT {int(limit)}"
+        return self.pinned.select(asked + newest + bound) or self.pinned.select(
+            asked + where + bound
+        )
+
+    def _highest(self, shard: Shard, column: str, condition: str) -> int | None:
+        asked = f"SELECT max({name(column)}) AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
+        found = self.pinned.select(asked + condition)[0]["id"]
+        return None if found is None else int(found)
+
+    @property
+    def _kept(self) -> str:
+        """Which rows are no archived ones; all, where the mirror never had any."""
+        if ARCHIVED not in self.pinned.table.metadata().configuration:
+            return "true"
+        return f"coalesce({name(META)}['op'], '') <> '{Op.DELETE}'"
+
+    def _of(self, shard: Shard) -> str:
+        if len(self.table.shards) == 1:
+            return self._kept
+        source, relation = OWNER
+        own = f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
+        return f"{own} AND {self._kept}"
+
+    def _values(self, key: LogKey) -> tuple[str, ...]:
+        texts = json.loads(key.key)
+        values = tuple(texts if self.table.unique_across_shards else texts[2:])
+        if not values or len(values) != len(self.table.key) or None in values:
+            msg = f"{len(values)} key values do not fit {self.table.name} and its {self.table.key}"
+            raise ProofError(msg)
+        return values
+
+    def _present(self, shard: Shard, rows: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
+        """Those of *rows* that are there."""
+        types = self.pinned.columns()
+        columns = [(column, types.get(column, "nothing")) for column in self.table.key]
+        asked = ", ".join(f"{name(column)} AS k{i}" for i, (column, _) in enumerate(columns))
+        each = [
+            " AND ".join(
+                _equals(*column, value) for column, value in zip(columns, row, strict=True)
+            )
+            for row in rows
+        ]
+        found = self.pinned.select(
+            f"SELECT DISTINCT {asked} FROM t WHERE {self._of(shard)} AND ({' OR '.join(each)})"  # noqa: S608
+        )
+        return {tuple(str(row[f"k{i}"]) for i in range(len(columns))) for row in found}
+
+
+def _inside(column: str, span: Range) -> str:
+    return _between(name(column), *map(literal, span))
+
+
+def _between(column: str, first: str, until: str) -> str:
+    return f"({column} >= {first} AND {column} < {until})"
+
+
+def _sums(inside: Sequence[str], values: Sequence[str]) -> Iterator[str]:
+    """What is asked of each span: its rows, and the sum of each of *values*."""
+    for span, condition in enumerate(inside):
+        yield f"count(*) FILTER (WHERE {condition}) AS n{span}"
+        for number, value in enumerate(values):
+            yield f"sum({value}) FILTER (WHERE {condition}) AS s{span}_{number}"
+
+
+def _tallies(
+    row: Mapping[str, Any] | None, spans: int, fields: tuple[TalliedField, ...]
+) -> tuple[SpanTally, ...]:
+    """Read the answer of one shard; None where it has no row in any span."""
+    none: dict[str, Any] = {}
+    told = row or none
+    return tuple(
+        tally(
+            {
+                "n": told.get(f"n{span}", 0),
+                **{f"s{n}": told.get(f"s{span}_{n}") for n in range(len(fields))},
+            },
+            fields,
+        )
+        for span in range(spans)
+    )
+
+
+def _moment(moment: Moment, kind: str) -> str:
+    """A literal that is compared with a column of that *kind*, in Delta's words."""
+    if kind not in TIMES:
+        raise ProofError(f"a column of type {kind} holds no dates or times")
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return f"arrow_cast({literal(moment.isoformat())}, {literal(TIMES[kind])})"
+
+
+def _added(field: TalliedField, kind: str) -> str:
+    """What is added up of a field: exact numbers, or the digest of a text."""
+    if field.text and kind == "string":
+        digits = (
+            f"(strpos('0123456789abcdef', substr(md5({name(field.name)}), {at}, 1)) - 1)"
+            f" * {16 ** (DIGITS - at)}"
+            for at in range(1, DIGITS + 1)
+        )
+        return f"CAST({' + '.join(digits)} AS decimal(38,0))"
+    if not field.text and kind in INTEGERS:
+        return f"CAST({name(field.name)} AS decimal(38,0))"
+    if not field.text and kind.startswith("decimal("):
+        scale = kind.removesuffix(")").partition(",")[2]
+        return f"CAST({name(field.name)} AS decimal(38,{int(scale)}))"
+    raise ProofError(f"{field.name} is of type {kind} in the mirror, which is not added up so")
+
+
+def _equals(column: str, kind: str, text: str) -> str:
+    """Condition on one key column; only of types whose text is the same in every system."""
+    if kind in INTEGERS:
+        return f"{name(column)} = {int(text)}"
+    if kind == "string":
+        return f"{name(column)} = {literal(text)}"
+    if kind.startswith("decimal(") and kind.endswith(",0)"):
+        return f"{name(column)} = CAST({literal(text)} AS {kind})"
+    msg = f"key column {column} is of type {kind}, which systems write differently"
+    raise ProofError(msg)
