@@ -25,7 +25,7 @@ from bench.kit.rounds import under_load
 from bench.kit.service import FakeLake, Service
 from monitor.app import App
 from monitor.logs import configure
-from pipeline.apply.commits import Commit
+from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Mark
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Shard

@@ -27,7 +27,7 @@ from bench.kit import table
 from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
 from bench.kit.spark import session, total
-from pipeline.apply.mirror_job import run as run_group
+from pipeline.apply.merge_job import run as run_group
 from pipeline.checkpoint import Mark
 from pipeline.parallel import spread
 from pipeline.settings import PipelineSettings

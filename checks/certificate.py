@@ -13,7 +13,7 @@ from checks.evidence import Evidence
 from checks.model import Outcome, Verdict
 from pipeline.checkpoint import Lives
 from pipeline.clocks import ClockStep
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Stage, staged
 

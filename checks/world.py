@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
-from pipeline.apply.mirror_side import MirrorSide, Range
+from pipeline.apply.mirror import MirrorSide, Range
 from pipeline.model import Fence, Ordering, Shard, Table
 from pipeline.readings import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
 from pipeline.schema.model import Column, TableSchema

@@ -20,21 +20,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
-from pipeline.apply.adoption import Adoption
-from pipeline.apply.commits import Commit
-from pipeline.apply.decide import Found, leaves, stands
-from pipeline.apply.fills import filled
-from pipeline.apply.floors import below
-from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_side import Range
-from pipeline.apply.mirror_snapshot import CommitStamp, following, note
-from pipeline.apply.provenance import SLUICE, Owned
-from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
-from pipeline.apply.row_changes import RowChanges, RowPart
+from pipeline.apply.decide import Found, below, filled, leaves, stands
+from pipeline.apply.invariants import Occurrences, Search
+from pipeline.apply.merge import Turn, TurnTask, Written, account_of, counts_of, decided
+from pipeline.apply.merge_commit import turn_commit
+from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.mirror import Commit, CommitStamp, Range, RowChanges, RowPart, following, note
+from pipeline.apply.row_metadata import SLUICE, Adoption, Owned
+from pipeline.apply.schema_evolution import Growth, Shape, growth, lake_schema
 from pipeline.apply.table_format import Chores, TableFormat
-from pipeline.apply.turn import Turn, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.turn_commit import turn_commit
-from pipeline.apply.validation import Occurrences, Search
 from pipeline.changelog.table import app
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
@@ -288,7 +282,7 @@ def hold(rows: pa.Table, owners: Owned, values: pa.Table) -> Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class PinnedRows:
-    """What probes ask of one version; fits :class:`pipeline.apply.mirror_side.MirrorSide`."""
+    """What probes ask of one version; fits :class:`pipeline.apply.mirror.MirrorSide`."""
 
     snapshot: Version
     table: Table

@@ -59,9 +59,8 @@ from monitor.web.trusted import Access
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveWord
 from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
-from pipeline.copies.copy import CopyTarget
-from pipeline.copies.copying import Copying
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition, CopyTarget
+from pipeline.copies.sync import Copying
 from pipeline.errors import UnreachableError
 from pipeline.reports import Hold
 from pipeline.settings import SourceSettings, is_loopback

@@ -13,8 +13,8 @@ import structlog
 
 from monitor.config.copy_plan import CopyPlan
 from monitor.observe.sampler import Sampling
-from pipeline.copies.copying import Copying
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
+from pipeline.copies.sync import Copying
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lags.samples import Sample
 from pipeline.model import Table

@@ -13,22 +13,20 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.highest_orders import HighestOrders
-from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.image_export import ImageWriting, Manifest
+from pipeline.apply.landed_state import HighestOrders
 from pipeline.apply.landed_state import LandedState as Known
-from pipeline.apply.merge_line import MergeLine, patient, urgent
-from pipeline.apply.passes import Passes
-from pipeline.apply.upkeep import Upkeep
-from pipeline.apply.written_images import Manifest
+from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.merge_run import MergeLine, Passes, patient, urgent
 from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.backfill.dry_run import Previews
+from pipeline.backfill.runner import Rereading
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.checkpoint import Mark, is_set_back
 from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.reports import Applied, Landed, SparkWork
-from pipeline.reread.preview import Previews
-from pipeline.reread.rounds import Rereading
 from pipeline.resubmissions import Resubmission
 from pipeline.spark.session import JobCounts
 

@@ -10,13 +10,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.image_writing import ImageWriting
-from pipeline.apply.mirror_job import Group, TurnOutcome
-from pipeline.apply.mirror_job import run as run_group
-from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.image_export import ImageWriting
+from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.merge_job import Group, TurnOutcome
+from pipeline.apply.merge_job import run as run_group
+from pipeline.apply.merge_run import Passes
+from pipeline.apply.mirror import MirrorSide
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.passes import Passes
-from pipeline.apply.upkeep import Upkeep
+from pipeline.backfill.dry_run import MirrorIds, Previews
+from pipeline.backfill.runner import Rereading
+from pipeline.backfill.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.build import (
     dialect,
     every_topic,
@@ -41,10 +44,6 @@ from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.model import Ordering, Table
 from pipeline.parallel import spread
-from pipeline.reread.mirror_ids import MirrorIds
-from pipeline.reread.preview import Previews
-from pipeline.reread.rounds import Rereading
-from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.settings import PipelineSettings, Router, SourceSettings, TableRule
 from pipeline.spark import jars
 from pipeline.spark.session import JobCounts, described, open_session, require_alike

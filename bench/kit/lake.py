@@ -13,13 +13,12 @@ import pyarrow as pa
 from bench.kit.table import AT, BORN, SOURCE, Workload
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_job import Group, TurnOutcome, run
-from pipeline.apply.mirror_snapshot import CommitStamp, note
-from pipeline.apply.passes import Passes
-from pipeline.apply.provenance import META, SLUICE
-from pipeline.apply.reshape import Shape
-from pipeline.apply.spread_turns import Run
-from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.merge_job import Group, Run, TurnOutcome, run
+from pipeline.apply.merge_run import Passes
+from pipeline.apply.mirror import CommitStamp, note
+from pipeline.apply.row_metadata import META, SLUICE
+from pipeline.apply.schema_evolution import Shape
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp, app, mark_row

@@ -17,7 +17,7 @@ from monitor.app import App
 from monitor.config.file import parse
 from monitor.service import REMEMBERED
 from monitor.store.store import ServiceStore
-from pipeline.apply.commits import Commit
+from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition

@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 
 from monitor.config.named_sections import built
 from monitor.config.plans import SectionPlace
-from pipeline.invariants.finder import find, known
 from pipeline.invariants.invariant import Invariant
+from pipeline.invariants.invariant import find_invariant as find
+from pipeline.invariants.invariant import known_invariants as known
 from pipeline.settings import InvariantRule
 
 _MUST = "must be a list of tables and what is demanded: [{tables: shop.orders, not_null: {...}}]"

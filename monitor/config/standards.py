@@ -11,8 +11,9 @@ from typing import Any
 from monitor.config.named_sections import built
 from monitor.config.plans import SectionPlace, section_schema
 from pipeline.settings import StandardRule
-from pipeline.standards.finder import find, known
 from pipeline.standards.standard import RestingStandard, Standard
+from pipeline.standards.standard import find_standard as find
+from pipeline.standards.standard import known_standards as known
 from pipeline.standards.table_standards import ALL, hides
 
 _MUST = "must be a list: [{tables: shop.orders, key: [id], hash: {columns: [phone], ...}}]"

@@ -27,7 +27,7 @@ from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampling
 from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
-from pipeline.apply.foreign import foreign_hold
+from pipeline.apply.foreign_commits import foreign_hold
 from pipeline.checkpoint import Mark
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.lag import copied as lags_of_copy

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.foreign import Intrusion, Known, accepted, find
+from pipeline.apply.foreign_commits import Intrusion, Known, accepted, find
+from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
 
 FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before

@@ -17,7 +17,7 @@ import structlog
 from checks.certificate import Ground, forfeited
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.new_rules import RULES
 from pipeline.model import Missing

@@ -14,7 +14,7 @@ import structlog
 from monitor.store.fences import Fences
 from pipeline.clocks import ClockStep, in_order, step_back
 from pipeline.errors import SluiceError
-from pipeline.lags.spacing import spaced
+from pipeline.lags.samples import spaced
 from pipeline.model import Fence
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Heart, Source

@@ -15,12 +15,12 @@ from typing import Any, Protocol, TypeVar
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
-from pipeline.apply.foreign import Intrusion
+from pipeline.apply.foreign_commits import Intrusion
 from pipeline.build import every_topic
 from pipeline.checkpoint import Mark, is_set_back
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lags.samples import (
     LandedBatch,

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pipeline.apply.written_images import Manifest
+from pipeline.apply.image_export import Manifest
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import (
@@ -24,11 +24,11 @@ from pipeline.errors import (
 )
 from pipeline.finding import Finding
 from pipeline.image import DueCut
-from pipeline.invariants import finder as invariants
+from pipeline.invariants import invariant as invariants
 from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
-from pipeline.standards import finder as standards
+from pipeline.standards import standard as standards
 
 OPENING = 0
 _PLAIN = {kind.__name__: kind for kind in (ConfigError, UnreachableError, FormatError, ProofError)}
@@ -127,11 +127,11 @@ def load_request(line: bytes) -> Request:
     if request.settings is None:
         return request
     rules = tuple(
-        replace(rule, invariants=_built(invariants.find, rule.invariants))
+        replace(rule, invariants=_built(invariants.find_invariant, rule.invariants))
         for rule in request.settings.invariants
     )
     own = tuple(
-        replace(rule, standards=_built(standards.find, rule.standards))
+        replace(rule, standards=_built(standards.find_standard, rule.standards))
         for rule in request.settings.standards
     )
     settings = replace(request.settings, invariants=rules, standards=own)

@@ -33,7 +33,7 @@ from monitor.spark.wire import (
     dump_reply,
     load_request,
 )
-from pipeline.apply.written_images import Manifest
+from pipeline.apply.image_export import Manifest
 from pipeline.archive import ArchiveWord
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import SluiceError

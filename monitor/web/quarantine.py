@@ -17,7 +17,7 @@ from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.bounds import Limit, Text
 from monitor.web.parts import ApiParts, Parts
-from pipeline.apply.main_and_error import main_and_error
+from pipeline.apply.account import main_and_error
 from pipeline.changelog.reader import ErrorRow
 from pipeline.errors import ConfigError, UnknownNameError
 

@@ -1,11 +1,17 @@
-"""Every change read is explained by exactly one term, and each term is counted on its own.
+"""Builds the account of a merge: exactly one term explains each change read.
 
-Pure.
+Each term is counted by its own expression, so that an error shows as a residual. A merge with a
+residual is not committed unless it is waived. A MERGE by Spark is compared with the counts in
+its own Delta commit afterwards.
+
+Stored accounts add up to where each change that was read is: in the main table or in the error
+table. A corrected message was read twice and is no longer in the error table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.apply.commits import Commit
+from pipeline.apply.mirror import Commit
 from pipeline.model import Account
 from pipeline.reports import Hold
 
@@ -79,3 +85,36 @@ def miscounted(table: str, commit: Commit) -> Hold | None:
         f"report this and rebuild the mirror, or waive {name}"
     )
     return Hold(name, table, "account", detail)
+
+
+@dataclass(frozen=True, slots=True)
+class MainAndError:
+    """Where all that was read of a table is: in its mirror, or in the error table.
+
+    ``main`` counts changes that the mirror has taken account of, ``error`` those that stay
+    quarantined.
+    """
+
+    read: int
+    main: int
+    error: int
+
+    @property
+    def lost(self) -> int:
+        """Those that are in neither; anything but 0 is wrong."""
+        return self.read - self.main - self.error
+
+
+def main_and_error(totals: Mapping[str, int]) -> MainAndError:
+    """Add up accounts, of which *totals* are the terms (``ignored:`` and its rule, of those).
+
+    What was corrected has been read twice, and is in the error table no more.
+    """
+    corrected = totals.get("corrected", 0)
+    explained = ("applied", "noop", "superseded", "redelivered")
+    ignored = sum(count for term, count in totals.items() if term.startswith("ignored:"))
+    return MainAndError(
+        read=totals.get("read", 0) - corrected,
+        main=sum(totals.get(term, 0) for term in explained) + ignored,
+        error=totals.get("quarantined", 0) - corrected,
+    )

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.landed_day import days_of, usual, within
-from pipeline.apply.landed_markers import LandedMarkers
-from pipeline.apply.provenance import Mask, plain
+from pipeline.apply.archive_evidence import LandedMarkers, days_of, usual, within
+from pipeline.apply.row_metadata import Mask, plain
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.scan import Part, scan
 from pipeline.delta.store import open_store

@@ -1,15 +1,21 @@
-"""Which tables are there, of which shards, and with which columns?  From landed schema changes.
+"""Derives tables, their shards and their columns from landed schema changes.
 
-Pure.
+Schema changes may be added in any order, but not while another thread reads the catalog; use
+`reading` for a copy. A source that is no longer configured adds nothing, because nothing can
+read its statements.
+
+A table is held if its standards do not fit its columns: a standard names no column, may give
+two rows one key, or gets values that the source spells in two ways.
+
+Measured: `CREATE TABLE IF NOT EXISTS t LIKE u` is logged although t exists, with the columns of
+u. Such a statement is ignored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.apply.fills import Fill
-from pipeline.apply.floors import Floors
-from pipeline.apply.moved_rows import FormerName, RowMove
-from pipeline.apply.odd_standards import refuse_odd
+from pipeline.apply.decide import Fill, Floors
+from pipeline.apply.renames import FormerName, RowMove
 from pipeline.checkpoint import Mark
 from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, ShardId, Table
@@ -27,8 +33,41 @@ from pipeline.schema.history import (
 )
 from pipeline.schema.model import BaseNeeded, Column, Incompatible, TableSchema, Told, merge
 from pipeline.settings import Router
-from pipeline.standards.column import default_of, written
-from pipeline.standards.table_standards import NO_STANDARDS, Standards
+from pipeline.standards.table_standards import (
+    NO_STANDARDS,
+    Standards,
+    TableStandards,
+    default_of,
+    written,
+)
+
+
+def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) -> None:
+    """Refuse two keys that become one, one value with two answers, and a name of no column.
+
+    Raises:
+        HeldError: ``standards``, with what solves it.
+    """
+    if own is None:
+        return
+    there = {column.name.casefold() for column in schema.columns}
+    if lacking := sorted(name for name in own.expected if name.casefold() not in there):
+        detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
+        raise HeldError("standards", f"{detail}; correct its name, or take it out")
+    for name in table.key:
+        standard = own.of(name)
+        if standard is not None and not standard.distinct:
+            detail = f"by the standard of key column {name} two rows may get one key"
+            advice = "take it out of `standards`, or give it one that keeps values apart"
+            raise HeldError("standards", f"{table.name}: {detail}; {advice}")
+    for column in schema.columns:
+        standard = own.of(column.name)
+        alike = column.dialect.spelled_alike(column)
+        if standard is not None and standard.distinct and not alike:
+            detail = f"a value of column {column.name} ({column}) may come in two spellings"
+            advice = "give it a mask, or take it out of `standards` and do not send it"
+            raise HeldError("standards", f"{table.name}: {detail}, with an answer each; {advice}")
+
 
 Births = dict[str, list[tuple[str, Order]]]
 """Shard of one source -> its added columns, each with the order since which it has it."""

@@ -1,26 +1,75 @@
-"""What becomes of each folded change, given the row that stands under its key?  Pure.
+"""Decides what each folded change does to the mirror's row under its key.
 
-A change acts only if its rank is above the row's.  One at the row's own order says nothing new: it
-was sent again.  A delete speaks for rows of its own shard only, and does so even if another change
-stands for the key.  An upsert never crosses sources by itself, for orders of two logs cannot be
-compared: the key must have left the other source first.  An archived row left its source before:
-no delete concerns it, and whatever is newer takes its place.
+A change acts only if its rank is above the row's. A change at the row's own order is a
+redelivery. A delete acts on rows of its own shard only, even if another change wins for the
+key. An upsert never crosses sources on its own, because orders of two source logs cannot be
+compared: the key must have left the other source first. An archived row has already left its
+source: no delete acts on it, and any newer change replaces it.
+
+The floor of a shard is the order of its highest truncate or settle, or of its base. Rows below
+it go, and nothing below it is ever inserted. A row exactly at the floor is not below it.
+
+A row older than an added column gets the column's default. The source filled its rows without
+logging that. Each shard added the column at an order of its own, so a row is compared with its
+own shard's order.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.floors import Floors, below
 from pipeline.apply.fold import Folded
-from pipeline.apply.provenance import Integers, Mask, Owned, above, owned, plain, ranked, same
+from pipeline.apply.row_metadata import Integers, Mask, Owned, above, owned, plain, ranked, same
+from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError
-from pipeline.model import Op, Order, Origin, TopicPartition
+from pipeline.image import Image
+from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
+
+Floors = Mapping[Shard, Order]
+K = TypeVar("K", bound=Hashable)
+
+
+def highest(*orders: Mapping[K, Order]) -> dict[K, Order]:
+    """The highest order of each shard, or of whatever they are of."""
+    found: dict[K, Order] = {}
+    for of, order in (pair for some in orders for pair in some.items()):
+        found[of] = max(order, found.get(of, order))
+    return found
+
+
+def of_bases(table: Table, mark: Mark, image: Image | None) -> dict[Shard, Order]:
+    """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
+
+    Such changes may be of columns that are no longer there.  For an image only bases from before
+    its cut count.  Where keys span shards, one that left another shard must be seen to.
+    """
+    if table.unique_across_shards:
+        return {}
+    known = {shard: mark.bases.get(str(shard)) for shard in table.shards}
+    return {
+        shard: order
+        for shard, order in known.items()
+        if order is not None and (image is None or image.belongs(shard, order))
+    }
+
+
+def below(rows: Owned, floors: Floors) -> Mask:
+    """Which *rows* stand below the floor of their own shard."""
+    gone = np.zeros(len(rows.source), np.bool_)
+    present = set(pc.unique(rows.shard).to_pylist()) if floors else ()
+    for shard, order in floors.items():
+        if shard.name in present:
+            own = same(rows.source, pa.scalar(shard.source))
+            own &= same(rows.shard, pa.scalar(shard.name))
+            gone |= own & above(ranked(order, Origin.SNAPSHOT)[:-1], rows.rank[:-1])
+    return gone
+
 
 Verdicts = npt.NDArray[np.int8]
 
@@ -203,3 +252,42 @@ def _refuse_crossing(changes: pa.Table, crossing: Mask) -> None:
         detail = f"key {key} changed in source {source}, and the mirror has it from another one"
         advice = "keys are not unique across its shards: take `unique_across_shards` away"
         raise HeldError("crosses_sources", f"{detail}; {advice}, and rebuild the mirror")
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Rows of *shard* before *born* lack *column*, and have *default* there, never null."""
+
+    column: str
+    shard: Shard
+    born: Order
+    default: pa.Scalar
+
+
+def filled(rows: pa.Table, owners: Owned, fills: Sequence[Fill]) -> pa.Table:
+    """The same rows with the defaults where they lack columns that were born after them.
+
+    Raises:
+        HeldError: ``no_shard``, nobody knows which shard's default a row has.
+    """
+    present = set(pc.unique(owners.shard).to_pylist())
+    if fills and None in present:
+        detail = f"a row does not tell of which shard it is, and {fills[0].column} was added to one"
+        raise HeldError("no_shard", f"{detail}; rebuild the mirror")
+    for fill in fills:
+        if fill.shard.name not in present:
+            continue
+        own = same(owners.source, pa.scalar(fill.shard.source))
+        own &= same(owners.shard, pa.scalar(fill.shard.name))
+        older = own & above(ranked(fill.born, Origin.SNAPSHOT)[:-1], owners.rank[:-1])
+        if older.any():
+            rows = _filled(rows, fill, pa.array(np.ascontiguousarray(older)))
+    return rows
+
+
+def _filled(rows: pa.Table, fill: Fill, older: pa.Array) -> pa.Table:
+    number = rows.schema.get_field_index(fill.column)
+    column = rows[fill.column]
+    lacking = pc.and_(older, pc.is_null(column))
+    default = fill.default.cast(column.type)
+    return rows.set_column(number, rows.schema.field(number), pc.if_else(lacking, default, column))

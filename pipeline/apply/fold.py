@@ -1,18 +1,26 @@
-"""Many changes of a key become one: the newest by ``(order, origin)``; how many is counted; pure.
+"""Folds the changes of each key to the newest one by `(order, origin)`, and counts the rest.
 
-Which op it has does not matter: the newest of a deleted key is its delete.  Only where keys are
-unique across shards does an upsert of one shard outlive the newer delete of another, because a
-delete speaks for its own shard.
+The operation does not matter: the newest change of a deleted key is its delete. The exception
+is keys that are unique across shards. There an upsert of one shard outlives a newer delete of
+another shard, because a delete acts only on rows of its own shard.
+
+With the column `COLUMN_VERSIONS` each column has its own version. A column has the version of
+its row, except those listed with a lower one. The value in the highest version wins, however
+late it arrives in a change of a higher version. Versions of two epochs are not compared; the
+older epoch is lower. Without that column, each column has the version of its change, so the
+newest wins.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.provenance import Integers, Mask, plain, rank
+from pipeline.apply.row_metadata import Integers, Mask, plain, rank
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
 
@@ -188,3 +196,48 @@ def _left(changes: pa.Table, places: _Places, newest: Integers, kept: Integers) 
     rows = newest[~places.upsert[newest] & ~np.isin(newest, kept)]
     left = changes.select(["source", "shard", "order", "origin"]).take(pa.array(rows))
     return left.append_column("of", pa.array(of[places.key[rows]]))
+
+
+Place = tuple[int, int]
+"""Epoch and version; compared left to right."""
+
+OLDER = -1  # the version of what is of an older epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlaces:
+    """Where the columns of one row stand: all at ``own``, but for ``late`` ones of its epoch."""
+
+    own: Place
+    late: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_row(cls, rank: tuple[int, ...], versions: str | bytes | None) -> "ColumnPlaces":
+        """Of a row of that *rank* (epoch, log, pos, ...), with what its column tells.
+
+        Raises:
+            HeldError: ``misread``, it tells no versions.
+        """
+        epoch, _, version, *_ = rank
+        try:
+            late = _VERSIONS.decode(versions or b"null") or {}
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise HeldError("misread", f"a row tells no versions of columns: {error}") from error
+        return cls((epoch, version), late)
+
+    def of(self, name: str) -> Place:
+        """Where that column stands."""
+        return self.own[0], self.late.get(name, self.own[1])
+
+
+def told(own: Place, places: Mapping[str, Place]) -> bytes:
+    """What the column of a row at *own* tells, whose columns stand at *places*: JSON, or null."""
+    late = {
+        name: place[1] if place[0] == own[0] else OLDER
+        for name, place in places.items()
+        if place < own
+    }
+    return msgspec.json.encode(dict(sorted(late.items()))) if late else b"null"
+
+
+_VERSIONS = msgspec.json.Decoder(dict[str, int] | None)

@@ -15,9 +15,8 @@ from typing import Any
 import structlog
 
 from pipeline.apply.account import miscounted
-from pipeline.apply.commits import Commit
-from pipeline.apply.foreign import Known, accepted, foreign_hold, judge, unread_hold
-from pipeline.apply.mirror_snapshot import MirrorSnapshot
+from pipeline.apply.foreign_commits import Known, accepted, foreign_hold, judge, unread_hold
+from pipeline.apply.mirror import Commit, MirrorSnapshot
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Account

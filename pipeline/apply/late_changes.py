@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.fold import ROW_OPS
-from pipeline.apply.provenance import plain
+from pipeline.apply.row_metadata import plain
 from pipeline.image import Image, LateChanges
 from pipeline.model import Op, Order
 from pipeline.schema.decode import typed

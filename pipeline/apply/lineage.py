@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pipeline.apply.catalog import Catalog, Folding
 from pipeline.model import Shard
 from pipeline.schema.history import SchemaChange
-from pipeline.standards.column import written
+from pipeline.standards.table_standards import written
 
 _STATEMENT = 300  # letters of one that are told
 

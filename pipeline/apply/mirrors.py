@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of, life_of
+from pipeline.apply.mirror import Commit, MirrorSnapshot, batch_of, life_of
 from pipeline.apply.table_format import TableFormat
 from pipeline.checkpoint import Lives
 from pipeline.errors import HeldError

@@ -13,13 +13,17 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_side import MirrorSide
-from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot
-from pipeline.apply.reshape import Shape
-from pipeline.apply.row_changes import RowChanges, RowPart
-from pipeline.apply.turn import Turn, TurnTask, Written
+from pipeline.apply.merge import Turn, TurnTask, Written
+from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.mirror import (
+    Commit,
+    CommitStamp,
+    MirrorSide,
+    MirrorSnapshot,
+    RowChanges,
+    RowPart,
+)
+from pipeline.apply.schema_evolution import Shape
 from pipeline.model import Table
 
 
@@ -122,7 +126,7 @@ class TableFormat(Protocol[S, W]):
         """The mirror with the columns of today; made, empty, where none is *known*.
 
         What it remembers then are the schemas that it follows, see
-        :func:`pipeline.apply.reshape.growth`.
+        :func:`pipeline.apply.schema_evolution.growth`.
 
         Raises:
             HeldError: a change cannot be followed; names it and the statement that solves it.
@@ -145,8 +149,8 @@ class TableFormat(Protocol[S, W]):
         """Make what a turn came to the version after that of *job*; nothing is rebased.
 
         The number of the batch, its life, the floors and the note go with it: see
-        :func:`pipeline.apply.turn_commit.turn_commit`.  In more commits than one, those of
-        :func:`pipeline.apply.turn_commit.floors_first` may come before the rows, others after.
+        :func:`pipeline.apply.merge_commit.turn_commit`.  In more commits than one, those of
+        :func:`pipeline.apply.merge_commit.floors_first` may come before the rows, others after.
 
         Raises:
             LostRaceError: somebody else has that version; nothing of ours is in the mirror.

@@ -1,9 +1,11 @@
-"""What must a store do, so that rows of mirrors can be sent on to it?
+"""Defines the copy protocol: what a store must do to receive the rows of mirrors.
 
-A copy remembers itself how far it is: its position stands beside its rows, and moves with them in
-one step, or after them.  So whoever is killed in between begins again at what the copy says, and
-writes the same rows twice, which changes nothing: each row carries its rank, and an older one
-never takes the place of a newer.
+A copy stores its own position, beside its rows. The position moves with the rows in one step,
+or after them. So after a crash the next process begins at that position and writes the same
+rows again. This changes nothing: each row carries its rank, and an older row never replaces a
+newer one.
+
+`CopyPosition` is the version of the mirror that a copy holds, as the copy itself reports it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,10 +15,31 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pyarrow as pa
 
 from pipeline import copies, plugins
-from pipeline.copy_position import CopyPosition
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPosition:
+    """All rows of ``mirror``, a table's id, as of ``version``, which ``entry`` tells from another.
+
+    ``batch`` is the one that this version is applied through.  ``load`` counts how often the copy
+    has been loaded whole.  While that goes on, ``parts`` of the version are in; None afterwards.
+    """
+
+    mirror: str
+    version: int
+    batch: int
+    entry: str = ""
+    load: int = 1
+    parts: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of that version is lacking."""
+        return self.parts is None
+
 
 if TYPE_CHECKING:
-    from pipeline.apply.provenance import Owned  # it loads pandas, which no config needs
+    from pipeline.apply.row_metadata import Owned  # it loads pandas, which no config needs
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopiedTable, Copy, CopyPosition, CopyStep, RankedRows
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.settings import TlsSettings
 from pipeline.sources.postgres.session import PatientConnection, spelled, tls_arguments

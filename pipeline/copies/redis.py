@@ -21,8 +21,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopiedTable, Copy, CopyPosition, CopyStep, RankedRows
 from pipeline.errors import ConfigError, HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.settings import TlsSettings, needs_tls
 

@@ -1,19 +1,22 @@
-"""What may be demanded of rows before they reach a mirror?  One file each; its name is its key.
+"""Defines the invariant protocol: what rows must satisfy before they reach a mirror.
 
-A slice that breaks an invariant is held as a whole, before anything of it is written: see
-:mod:`pipeline.apply.validation`.  An invariant is asked with rows in hand, wherever a task runs.
-Pure.
+Each invariant has its own module, named by its config key; the config may also name modules of
+yours. A slice that breaks an invariant is held as a whole, before any of it is written: see
+`pipeline.apply.invariants`. An invariant gets rows in memory, wherever a task runs.
+
+`numbered` finds rows that have the same values in all columns. It compares texts byte by byte.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline import invariants, plugins
 from pipeline.errors import HeldError
 
 Mask = npt.NDArray[np.bool_]
@@ -121,3 +124,23 @@ class Referring(Protocol):
     def others(self) -> frozenset[str]:
         """Their names."""
         ...
+
+
+def known_invariants() -> tuple[str, ...]:
+    """Names of all, sorted."""
+    return plugins.known(invariants, "INVARIANT")
+
+
+def find_invariant(name: str) -> type[Invariant]:
+    """The class of that name; ConfigError if there is none."""
+    return cast("type[Invariant]", plugins.find(invariants, "INVARIANT", name))
+
+
+def numbered(values: pa.Table) -> npt.NDArray[np.int64]:
+    """A number for each row, from 0 on, the same where all values are; none of them is null."""
+    numbers = np.zeros(len(values), np.int64)
+    for column in values.columns:
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = encoded.indices.to_numpy().astype(np.int64)
+        _, numbers = np.unique(numbers * len(encoded.dictionary) + codes, return_inverse=True)
+    return numbers

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import ConfigError
-from pipeline.invariants.alike import numbered
-from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask, numbered
 
 
 @dataclass(frozen=True, slots=True)

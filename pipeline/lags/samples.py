@@ -1,8 +1,13 @@
-"""What was measured of one table's way in one round, when, and how old it may get.
+"""Holds what one monitoring round measured of a table, when, and how old it may get.
 
-The batches seen so far are part of it: they turn a mirror's batch into heartbeats it has passed.
-A mirror that has applied a table's last change at or before a batch is applied through that
-batch, so the newest such batch tells what the mirror holds without any empty merge.  Pure.
+The batches seen so far are part of it: they translate a mirror's batch into the heartbeats that
+the mirror covers. A mirror that has applied the last change of a table at or before a batch is
+applied through that batch. So the newest such batch shows what the mirror holds, without an
+empty merge.
+
+A long history is thinned: the older its entries, the wider apart. A dropped entry makes an
+answer later, never wrong. The delay is normally a fixed share of the entry's age. So a question
+about this morning is never answered with the afternoon.
 """
 
 from bisect import bisect_left
@@ -12,12 +17,32 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from pipeline.checkpoint import Mark
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
 from pipeline.image import Image
-from pipeline.lags.spacing import spaced
 from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
 
 T = TypeVar("T")
+
+
+def spaced(
+    history: Sequence[T], place: Callable[[T], float], *, share: int, limit: int
+) -> tuple[T, ...]:
+    """Of *history*, ascending by *place*: all of it up to *limit*, else what must not be left out.
+
+    Between two that are kept lies at most the *share*-th part of their distance to the newest,
+    unless nothing was there.  The newest and the oldest are always kept.  Where that is still more
+    than *limit*, every second of the older half goes.
+    """
+    if len(history) <= limit:
+        return tuple(history)
+    newest, kept = place(history[-1]), [history[-1]]
+    for number in range(len(history) - 2, 0, -1):
+        gap = place(kept[-1]) - place(history[number - 1])
+        if gap * share > newest - place(history[number - 1]):
+            kept.append(history[number])
+    found = (history[0], *reversed(kept))
+    half = len(found) // 2
+    return found if len(found) <= limit else (*found[:half:2], *found[half:])
 
 
 @dataclass(frozen=True, slots=True)

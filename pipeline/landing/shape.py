@@ -20,8 +20,7 @@ from pipeline.formats.format import number_of
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.settings import Router
-from pipeline.standards.batches import standardised
-from pipeline.standards.table_standards import Standards
+from pipeline.standards.table_standards import Standards, standardised
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
 _MARKERS = pa.array([Op.BEGIN, Op.END], pa.string())

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.standards.secret import NO_VALUE, require_long
-from pipeline.standards.standard import Standard, StandardType
+from pipeline.standards.standard import NO_VALUE, Standard, StandardType, require_long
 
 BLOCK = 16  # bytes of AES
 _CASES = {"hex_upper": str.upper, "hex_lower": str.lower}

@@ -9,8 +9,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from pipeline.standards.secret import NO_VALUE, require_long
-from pipeline.standards.standard import Standard, StandardType
+from pipeline.standards.standard import NO_VALUE, Standard, StandardType, require_long
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,17 @@
-"""By what is a column's value replaced before it reaches the lake?
+"""Defines the standard protocol: replaces the values of columns before they reach the lake.
 
-One file each; its name is its key.  A standard is asked for one value at a time, wherever a task
-runs: it opens no server, and the same value always gets the same answer, whichever row, batch or
-process asks.  Pure.
+Each standard has its own module, named by its config key; the config may also name modules of
+yours. A standard gets one value at a time, wherever a task runs. It connects to no server. The
+same value always gets the same answer, in any row, batch or process.
+
+A secret must be long enough that it cannot be guessed. The answer to one fixed text
+distinguishes two secrets without revealing either.
 """
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, cast, runtime_checkable
+
+from pipeline import plugins, standards
+from pipeline.errors import ConfigError
 
 StandardType = Literal["string", "bigint"]
 
@@ -60,3 +66,28 @@ class RestingStandard(Protocol):
     def fault(self) -> str:
         """Why it could answer nothing now, ``setting: fault``; empty if nothing is known."""
         ...
+
+
+def known_standards() -> tuple[str, ...]:
+    """Names of all, sorted."""
+    return plugins.known(standards, "STANDARD")
+
+
+def find_standard(name: str) -> type[Standard]:
+    """The class of that name; ConfigError if there is none."""
+    return cast("type[Standard]", plugins.find(standards, "STANDARD", name))
+
+
+SHORTEST = 16  # letters: below, all can be tried
+NO_VALUE = b"sluice: which secret is this?"
+"""What a standard makes of this text tells its secret from another, and nothing else of it."""
+
+
+def require_long(secret: str) -> None:
+    """Refuse a secret that can be guessed.
+
+    Raises:
+        ConfigError: it is too short.
+    """
+    if len(secret) < SHORTEST:
+        raise ConfigError(f"secret: has {len(secret)} letters; give it {SHORTEST} or more")

@@ -1,14 +1,24 @@
-"""Which columns of which tables are written by a standard, and how is a row written then?
+"""Applies the standards of tables to rows and keys, in whole batches, and to columns.
 
-A row is the JSON object that its format makes of it, a key the JSON array of its values' texts.
-All that is written of a table goes through here, whether it was sent or read again, so that one
-value has one answer.  Columns get other names, in a moment and before anybody knows: so a row lands
-only if each column in it is written by a standard, or was said to be no secret.  Pure.
+A row is the JSON object that its format produces; a key is the JSON array of its value texts.
+Everything that is written of a table goes through here, from topics or from a backfill. So one
+value has one answer.
+
+A column can be renamed at any time, before anyone here knows. So where a standard hides values,
+a row lands only if each of its columns is covered. A column is covered if it has a standard, is
+part of the key, or is declared as no secret (`clear`).
+
+Rows of tables without standards are not changed, at no cost per row. A row with a value that
+has no answer becomes an error row, like a message that cannot be decoded. Its table is held,
+the message stays where it is, and no other row waits.
+
+A column with a standard has the type of the standard's answers in the mirror, for any type of
+the source. The change log keeps the columns as described, so statements are followed as usual.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
@@ -16,12 +26,31 @@ from itertools import chain
 from typing import Any, Self
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Raw
 
-from pipeline.errors import FormatError
+from pipeline.errors import ConfigError, FormatError, HeldError
 from pipeline.formats import json_text as flat_rows
+from pipeline.formats.format import DECODED, SENDER_SAYS
 from pipeline.formats.json_text import parse, quote
+from pipeline.model import Op, ShardId
+from pipeline.schema.decode import as_sent, whole
+from pipeline.schema.model import (
+    Column,
+    ColumnTold,
+    Compatible,
+    Dialect,
+    Effect,
+    Incompatible,
+    KnownTables,
+    TableSchema,
+    Told,
+)
+from pipeline.schema.wire import SentAs
 from pipeline.settings import StandardRule
+from pipeline.sources.row_reader import ROWS
 from pipeline.standards.standard import Standard
 
 NONE = ""
@@ -265,3 +294,271 @@ def _named(rules: Iterable[StandardRule]) -> Iterator[tuple[str, str, Standard]]
     for rule in rules:
         for name, one in rule.standards:
             yield from ((column, name, one) for column in one.columns)
+
+
+_ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
+_WRITTEN = ("op", "key_values", "before", "after", "changed", "left_out", "error", "raw")
+WITHHELD = "its bytes are not kept, for the table has standards"
+
+
+def standardised(decoded: pa.RecordBatch, tables: pa.Array, standards: Standards) -> pa.RecordBatch:
+    """``DECODED`` as it may be written to the change log.
+
+    In: ``DECODED``, and the table of each row, null for none.  Out: ``DECODED``, as many rows, in
+    their order.
+    """
+    if not standards.rules:
+        return decoded
+    few = tables.dictionary_encode()
+    own = [standards.of(name) for name in few.dictionary.to_pylist()]
+    named = pa.array([one is not None for one in own], pa.bool_()).take(few.indices)
+    mine = pc.fill_null(named, False)
+    if standards.hides:  # of what nobody can read no one knows whose it is
+        unknown = pc.and_(tables.is_null(), pc.equal(decoded["op"], str(Op.ERROR)))
+        mine = pc.or_(mine, pc.fill_null(unknown, False))
+    places = np.flatnonzero(mine.to_numpy(zero_copy_only=False))
+    if not len(places):
+        return decoded
+    rows = decoded.select(list(_WRITTEN)).take(pa.array(places)).to_pylist()
+    which = few.indices.take(pa.array(places)).to_pylist()
+    made = [
+        _written(row, None if at is None else own[at]) for row, at in zip(rows, which, strict=True)
+    ]
+    return _replaced(decoded, mine, made)
+
+
+def rows_again(rows: pa.RecordBatch, key: tuple[str, ...], own: TableStandards) -> pa.RecordBatch:
+    """``ROWS`` that were read again, with keys of the columns *key*, as they may be written.
+
+    Raises:
+        FormatError: nothing stands for a value of one; says of which column.
+        ConfigError: the table has another key than the config says.
+    """
+    if key != own.key:
+        told = f"its key is ({', '.join(key)}), and `standards` says ({', '.join(own.key)})"
+        raise ConfigError(f"{told}; correct it there, and restart the service")
+    texts = [own.key_values(one) for one in rows["key_values"].to_pylist()]
+    sent = rows["after"].to_pylist()
+    for one in sent:
+        own.require_columns([one])
+    after = [own.row(one) for one in sent]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(texts, pa.string()), pa.array(after, pa.string())], schema=ROWS
+    )
+
+
+def _written(row: Mapping[str, Any], own: TableStandards | None) -> Mapping[str, Any]:
+    if row["op"] == Op.ERROR:
+        return row if own is not None and not own.hides else _withheld(row, str(row["error"]))
+    if own is None or row["op"] not in {*_ROWS, Op.TOMBSTONE}:
+        return row  # it has no value of a row
+    try:
+        return _answered(row, own)
+    except FormatError as error:
+        return _withheld(row, f"no standard value: {error}")
+
+
+def _answered(row: Mapping[str, Any], own: TableStandards) -> Mapping[str, Any]:
+    key, before, after = row["key_values"], row["before"], row["after"]
+    if key is not None and row["op"] in _ROWS:
+        own.require_key(key, (before if row["op"] == Op.DELETE else after) or "")
+    images = [one for one in (before, after) if one is not None]
+    own.require_columns(images, beside=row["left_out"] or ())
+    return {
+        **row,
+        "key_values": None if key is None else own.key_values(key),
+        "before": None if before is None else own.row(before),
+        "after": None if after is None else own.row(after),
+    }
+
+
+def _withheld(row: Mapping[str, Any], why: str) -> Mapping[str, Any]:
+    nothing = dict.fromkeys(("key_values", "before", "after", "changed", "left_out", "raw"))
+    if why.startswith(SENDER_SAYS):
+        why = SENDER_SAYS.rstrip(": ")
+    return {**row, **nothing, "op": str(Op.ERROR), "error": f"{why}; {WITHHELD}"}
+
+
+def _replaced(
+    decoded: pa.RecordBatch, mine: pa.Array, made: list[Mapping[str, Any]]
+) -> pa.RecordBatch:
+    columns = {}
+    for name in _WRITTEN:
+        kind = DECODED.field(name).type
+        new = pa.array([row[name] for row in made], kind)
+        columns[name] = _merged(decoded[name], mine, new)
+    arrays = [columns.get(name, decoded[name]) for name in DECODED.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
+
+
+def _merged(old: pa.Array, mine: pa.Array, new: pa.Array) -> pa.Array:
+    """*old* with the values of *new*, one after the other, where *mine* is true."""
+    here = mine.to_numpy(zero_copy_only=False)
+    places = np.arange(len(old))
+    places[here] = len(old) + np.arange(len(new))
+    return pa.concat_arrays([old, new]).take(pa.array(places))
+
+
+@dataclass(frozen=True, slots=True)
+class StandardColumn:
+    """The source's column, and the standard by which its values are written."""
+
+    sent: Column
+    standard: Standard
+
+    @property
+    def name(self) -> str:
+        """As its source has it."""
+        return self.sent.name
+
+    @property
+    def dialect(self) -> "StandardDialect":
+        """What knows its type."""
+        return StandardDialect(self.sent.dialect)
+
+    def __str__(self) -> str:
+        """Render for people."""
+        return f"{self.sent}, by its standard"
+
+
+@dataclass(frozen=True, slots=True)
+class StandardDialect:
+    """A source's own dialect, but for columns that have a standard."""
+
+    own: Dialect
+
+    def column(self, told: ColumnTold, statement: str) -> Column:
+        """As the source's."""
+        return self.own.column(told, statement)
+
+    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
+        """As the source's."""
+        return self.own.renamed_from(statement, shard)
+
+    def follow(
+        self, told: Sequence[Told], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
+        """As the source's."""
+        return self.own.follow(told, known)
+
+    def makes_anew(self, statement: str, *, there: bool | None) -> bool:
+        """As the source's."""
+        return self.own.makes_anew(statement, there=there)
+
+    def database_dropped(self, statement: str) -> str | None:
+        """As the source's."""
+        return self.own.database_dropped(statement)
+
+    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+        """As the source's, of its own columns."""
+        return self.own.compare(plain(old), plain(new))
+
+    def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
+        """As the source's, of its own columns."""
+        return self.own.remembered(plain(known), plain(new))
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        """As the source's, of its own columns."""
+        return self.own.merge([plain(one) for one in schemas])
+
+    def lake_type(self, column: Column) -> str:
+        """That of the standard's answers."""
+        if isinstance(column, StandardColumn):
+            return column.standard.lake_type
+        return self.own.lake_type(column)
+
+    def whole(self, column: Column) -> bool:
+        """Never: the source orders its values, the mirror the answers."""
+        return not isinstance(column, StandardColumn) and self.own.whole(column)
+
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        """As the source's; of a column with a standard, that of the answers."""
+        if isinstance(column, StandardColumn):
+            return (str(number),)
+        return self.own.spellings(column, number)
+
+    def reads(self, column: Column, text: str) -> bool:
+        """As the source's; of a column with a standard any answer."""
+        return isinstance(column, StandardColumn) or self.own.reads(column, text)
+
+    def spelled_alike(self, column: Column) -> bool:
+        """As the source's: two spellings would have two answers."""
+        return self.own.spelled_alike(source_column(column))
+
+    def sent(self, column: Column) -> SentAs:
+        """As a text."""
+        return SentAs.WORD if isinstance(column, StandardColumn) else self.own.sent(column)
+
+    def values(self, column: Column, wire: pa.Array) -> pa.Array:
+        """The answers."""
+        if not isinstance(column, StandardColumn):
+            return self.own.values(column, wire)
+        return whole(wire) if column.standard.lake_type == "bigint" else as_sent(column, wire)
+
+    def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
+        """None of the answers shows it."""
+        if isinstance(column, StandardColumn):
+            return None
+        return self.own.altered_by_snapshot(column, typed)
+
+    def default(self, column: Column) -> pa.Scalar:
+        """The answer to what the source put into old rows.
+
+        Raises:
+            FormatError: nothing stands for it, or how it would have been sent is not sure.
+        """
+        if not isinstance(column, StandardColumn):
+            return self.own.default(column)
+        return answered(self.own.default(column.sent), column)
+
+    def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+        """As the source's, of its own columns."""
+        return self.own.differences(plain(schema), [source_column(one) for one in server])
+
+
+def written(column: Column, standard: Standard | None) -> Column:
+    """The column as a mirror has it, by its *standard* if it has one."""
+    return column if standard is None else StandardColumn(column, standard)
+
+
+def source_column(column: Column) -> Column:
+    """The column as its source has it."""
+    return column.sent if isinstance(column, StandardColumn) else column
+
+
+def plain(schema: TableSchema) -> TableSchema:
+    """The columns as their source has them."""
+    columns = tuple(source_column(one) for one in schema.columns)
+    return replace(schema, columns=columns)
+
+
+def default_of(column: Column) -> pa.Scalar:
+    """As the column's dialect says.
+
+    Raises:
+        HeldError: ``standards``, nothing stands for what the source put into old rows.
+    """
+    try:
+        return column.dialect.default(column)
+    except FormatError as error:
+        detail = f"older rows have a default, and {error}"
+        raise HeldError("standards", f"{detail}; take a new base") from error
+
+
+def answered(value: pa.Scalar, column: StandardColumn) -> pa.Scalar:
+    """What stands for a *value* of the source's own type; null for null.
+
+    Raises:
+        FormatError: nothing stands for it, or it is of a type that may be sent in many ways.
+    """
+    kind = pa.int64() if column.standard.lake_type == "bigint" else pa.string()
+    if not value.is_valid:
+        return pa.scalar(None, kind)
+    told = value.as_py()
+    if isinstance(told, bool) or not isinstance(told, str | int):
+        raise FormatError(f"column {column.name}: a default of {value.type} has no standard")
+    text = str(told)
+    answer = column.standard.value(text)
+    if answer is None or kind == pa.string():
+        return pa.scalar(answer, pa.string() if kind == pa.string() else kind)
+    return pa.scalar(int(answer), kind)

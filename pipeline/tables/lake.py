@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.found_images import FoundImages
-from pipeline.apply.mirror_side import MirrorSide
-from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of, images_of
+from pipeline.apply.image_export import FoundImages, WrittenImages
+from pipeline.apply.mirror import Commit, MirrorSide, MirrorSnapshot, batch_of, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
-from pipeline.apply.written_images import WrittenImages
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app

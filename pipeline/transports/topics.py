@@ -35,8 +35,7 @@ from pipeline.formats.format import OPTIONAL, RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.model import PartitionEnd, Shard, ShardId, Table, TopicPartition
 from pipeline.readings import LogKey
-from pipeline.standards.batches import standardised
-from pipeline.standards.table_standards import NO_STANDARDS, Standards
+from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardised
 
 MOST = 256 * 2**20  # bytes of keys and values in one read
 POLL = timedelta(milliseconds=20)  # a span that ends in a hole has no record to wake up for

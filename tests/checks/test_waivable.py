@@ -5,7 +5,7 @@ import pytest
 
 from checks.waivable import is_closed_for_good, told_of, waivable
 from monitor.observe.channels import given_up_id
-from pipeline.apply.foreign import waiver
+from pipeline.apply.foreign_commits import waiver
 from pipeline.checkpoint import Quarantine
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "waive.md"

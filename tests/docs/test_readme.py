@@ -106,7 +106,7 @@ def test_the_first_reading_is_short_and_goes_from_landing_to_the_gate() -> None:
     assert "checks/proof.py" in files
     assert files[-1] == "monitor/gate.py"
     assert len(files) >= 5
-    assert sum(len((ROOT / file).read_text("utf-8").splitlines()) for file in files) < 800
+    assert sum(len((ROOT / file).read_text("utf-8").splitlines()) for file in files) < 1_500
 
 
 def test_it_begins_with_what_it_is_in_five_lines() -> None:

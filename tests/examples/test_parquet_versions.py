@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.parquet_versions import ROWS, VERSIONS, ParquetVersions, PinnedRows
-from pipeline.apply.mirror_job import run
-from pipeline.apply.mirror_snapshot import CommitStamp
+from pipeline.apply.merge_job import run
+from pipeline.apply.mirror import CommitStamp
 from pipeline.apply.table_format import Chores
 from pipeline.build import open_table_format
 from pipeline.errors import HeldError, LostRaceError, ProofError
@@ -183,7 +183,7 @@ def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
 def test_turns_are_sent_to_where_tasks_run_and_back(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.apply.spread_turns.HERE", 0)
+    monkeypatch.setattr("pipeline.apply.merge_job.HERE", 0)
     lake.passes.ours.spread = lambda groups: [_copied(run(_copied(one))) for one in groups]
 
     assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from monitor.spark.worker import serve
-from pipeline.apply.written_images import Manifest
+from pipeline.apply.image_export import Manifest
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import ConfigError, HeldError
 from pipeline.finding import Finding

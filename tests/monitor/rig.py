@@ -45,7 +45,7 @@ from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.parts import ApiParts
 from monitor.web.trusted import Access
-from pipeline.apply.commits import Commit
+from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState

@@ -10,8 +10,8 @@ import pytest
 from monitor.config.copy_plan import CopyPlan
 from monitor.copying import CopyWork
 from monitor.observe.sampler import Sampling
-from pipeline.copies.copying import Copying
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
+from pipeline.copies.sync import Copying
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Shard, Table

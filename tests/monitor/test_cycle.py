@@ -10,7 +10,7 @@ from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.rulings import Rulings
-from pipeline.apply.foreign import waiver
+from pipeline.apply.foreign_commits import waiver
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
 from pipeline.reports import Applied, Hold

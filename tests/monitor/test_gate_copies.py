@@ -15,7 +15,7 @@ from monitor.observe.copy_verdicts import of_copies
 from monitor.web.api import application
 from monitor.web.metrics import exposition
 from monitor.web.status_page import status_page
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.reports import Hold

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.clients import orderings
-from pipeline.apply.commits import Commit
+from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage

@@ -87,21 +87,27 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/delta/object_store.py": tuple(
         f"tests/pipeline/lake/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
     ),
-    "pipeline/apply/provenance.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
+    "pipeline/apply/row_metadata.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
     "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/partial_rows.py": (f"{APPLY}/test_partial_rows.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
-    "pipeline/reread/readers.py": (f"{REREAD}/test_readers.py",),
-    "pipeline/reread/beginnings.py": (f"{REREAD}/test_selection.py",),
-    "pipeline/reread/selection.py": (f"{REREAD}/test_selection.py",),
-    "pipeline/reread/mirror_ids.py": (f"{REREAD}/test_selection.py",),
-    "pipeline/reread/offer.py": (f"{REREAD}/test_offer.py",),
-    "pipeline/reread/preview.py": (f"{REREAD}/test_preview.py",),
-    "pipeline/apply/archived.py": (f"{APPLY}/test_archived_rows.py",),
-    "pipeline/apply/archived_floors.py": (f"{APPLY}/test_archived_floors.py",),
-    "pipeline/apply/due_images.py": (f"{APPLY}/test_image_decisions.py",),
+    "pipeline/backfill/readers.py": (f"{REREAD}/test_readers.py",),
+    "pipeline/backfill/runner.py": (
+        f"{REREAD}/test_selection.py",
+        f"{REREAD}/test_offer.py",
+    ),
+    "pipeline/backfill/task.py": (f"{REREAD}/test_selection.py",),
+    "pipeline/backfill/dry_run.py": (
+        f"{REREAD}/test_selection.py",
+        f"{REREAD}/test_preview.py",
+    ),
+    "pipeline/apply/archive.py": (
+        f"{APPLY}/test_archived_rows.py",
+        f"{APPLY}/test_archived_floors.py",
+    ),
+    "pipeline/apply/images.py": (f"{APPLY}/test_image_decisions.py",),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),
     "pipeline/landing/resubmitting.py": (
         f"{LANDING}/test_resubmitting.py",

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_job import run
-from pipeline.apply.mirror_snapshot import images_of
-from pipeline.apply.passes import Passes
+from pipeline.apply.merge_job import run
+from pipeline.apply.merge_run import Passes
+from pipeline.apply.mirror import images_of
 from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import CHANGES, Stamp, app, mark_row

@@ -26,9 +26,9 @@ from demo.beside import beside
 from demo.processes import wait_until
 from demo.servers import Servers
 from demo.spark_cluster import DRIVER, SparkCluster
-from pipeline.apply import spread_turns
+from pipeline.apply import merge_job as spread_turns
+from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import WishedReread
-from pipeline.reread.task import ReadLimits
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.live import Pipe
 from tests.pipeline.reread.live_rereads import finished, wish

@@ -12,9 +12,10 @@ import pytest
 
 from demo.processes import wait_until
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.mirror_job import Group, TurnOutcome, run
-from pipeline.apply.passes import Passes
-from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.merge_job import Group, TurnOutcome, run
+from pipeline.apply.merge_run import Passes
+from pipeline.backfill.runner import Rereading
 from pipeline.changelog import maintenance as compaction
 from pipeline.changelog import scan
 from pipeline.delta.reader import open_table
@@ -22,7 +23,6 @@ from pipeline.delta.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
 from pipeline.reports import Applied
-from pipeline.reread.rounds import Rereading
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.mirror_snapshot import LIFE
+from pipeline.apply.mirror import LIFE
 from pipeline.delta import entries
 from pipeline.delta.log import load
 from pipeline.delta.store import open_store

@@ -24,13 +24,13 @@ def test_f56_workers_run_the_interpreter_of_the_service(spark: SparkSession) -> 
 
 def test_a_worker_begins_with_what_its_tasks_need_imported(spark: SparkSession) -> None:
     def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        needed = {"pipeline.landing.task", "pipeline.apply.mirror_job", "deltalake"}
+        needed = {"pipeline.landing.task", "pipeline.apply.merge_job", "deltalake"}
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"said": sorted(needed & sys.modules.keys())})
 
     rows = spark.range(1).mapInArrow(told, "said string").collect()
 
-    assert {row["said"] for row in rows} == {"pipeline.landing.task", "pipeline.apply.mirror_job"}
+    assert {row["said"] for row in rows} == {"pipeline.landing.task", "pipeline.apply.merge_job"}
 
 
 def test_f57_time_stamps_are_written_so_that_every_reader_reads_them(spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.image_export import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import UnreachableError

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.store.accounts import terms
-from pipeline.apply.account import Counted, balance, unexplained
-from pipeline.apply.main_and_error import MainAndError, main_and_error
+from pipeline.apply.account import Counted, MainAndError, balance, main_and_error, unexplained
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.copies.copy import CopiedTable, Copy, CopyStep, CopyTarget, RankedRows
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopiedTable, Copy, CopyPosition, CopyStep, CopyTarget, RankedRows
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 
 Line = dict[str, Any]

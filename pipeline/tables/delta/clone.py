@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.apply.turn import TurnTask
+from pipeline.apply.merge import TurnTask
 from pipeline.delta import deletion_vectors as vectors
 from pipeline.delta.actions import milliseconds
 from pipeline.delta.commit import copied

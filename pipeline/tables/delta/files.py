@@ -22,8 +22,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.apply.adoption import OP, RANK, SHARD, SOURCE, Adoption
-from pipeline.apply.provenance import NOBODY, Integers, Mask, Owned
+from pipeline.apply.row_metadata import (
+    NOBODY,
+    OP,
+    RANK,
+    SHARD,
+    SOURCE,
+    Adoption,
+    Integers,
+    Mask,
+    Owned,
+)
 from pipeline.delta import deletion_vectors as vectors
 from pipeline.delta.log import ActiveFile, Metadata
 from pipeline.delta.protocol import file_schema

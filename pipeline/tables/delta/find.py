@@ -22,11 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from pipeline.apply.adoption import RANK, SHARD, SOURCE
-from pipeline.apply.decide import Found
-from pipeline.apply.floors import Floors, below
-from pipeline.apply.provenance import NOBODY, Integers, Mask, Owned, joined
-from pipeline.apply.validation import Occurrences
+from pipeline.apply.decide import Floors, Found, below
+from pipeline.apply.invariants import Occurrences
+from pipeline.apply.row_metadata import NOBODY, RANK, SHARD, SOURCE, Integers, Mask, Owned, joined
 from pipeline.delta.log import ActiveFile
 from pipeline.errors import HeldError
 from pipeline.model import Order

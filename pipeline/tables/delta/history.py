@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from pipeline.apply.provenance import SLUICE
-from pipeline.apply.row_changes import RowChanges, RowPart
+from pipeline.apply.mirror import RowChanges, RowPart
+from pipeline.apply.row_metadata import SLUICE
 from pipeline.delta import deletion_vectors as vectors
 from pipeline.delta import entries
 from pipeline.delta.entries import Action

@@ -27,13 +27,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.apply.adoption import Adoption
-from pipeline.apply.commits import Commit, FileState
 from pipeline.apply.decide import Found, Verdicts, leaves, stands
-from pipeline.apply.mirror_snapshot import keeps_archived
-from pipeline.apply.provenance import Owned
-from pipeline.apply.turn import Counts, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.validation import Occurrences, Search
+from pipeline.apply.invariants import Occurrences, Search
+from pipeline.apply.merge import Counts, TurnTask, Written, account_of, counts_of, decided
+from pipeline.apply.mirror import Commit, FileState, keeps_archived
+from pipeline.apply.row_metadata import Adoption, Owned
 from pipeline.delta import actions
 from pipeline.delta import deletion_vectors as vectors
 from pipeline.delta.deletion_vectors import VectorFile

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from pipeline.aggregates import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
-from pipeline.apply.mirror_snapshot import ARCHIVED
+from pipeline.apply.mirror import ARCHIVED
 from pipeline.delta.reader import PinnedTable, literal, name
 from pipeline.errors import ProofError
 from pipeline.model import Op, Shard, Table

@@ -20,10 +20,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from pipeline.apply.adoption import Adoption
-from pipeline.apply.fills import Fill, filled
-from pipeline.apply.mirror_snapshot import CommitStamp, following, note
-from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
+from pipeline.apply.decide import Fill, filled
+from pipeline.apply.mirror import CommitStamp, following, note
+from pipeline.apply.row_metadata import Adoption
+from pipeline.apply.schema_evolution import Growth, Shape, growth, lake_schema
 from pipeline.delta import actions
 from pipeline.delta.actions import altered
 from pipeline.delta.commit import commit, create
@@ -152,7 +152,7 @@ def begun(store: Store, shape: Shape, stamp: CommitStamp) -> Snapshot:
 
 
 def lacking(snapshot: Snapshot, shape: Shape) -> Growth | None:
-    """What the mirror lacks; see :func:`pipeline.apply.reshape.growth`."""
+    """What the mirror lacks; see :func:`pipeline.apply.schema_evolution.growth`."""
     return growth(snapshot, partial(column_types, snapshot), shape)
 
 

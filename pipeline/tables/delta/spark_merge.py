@@ -27,23 +27,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pipeline.apply.adoption import RANK, SHARD, SOURCE, Adoption
-from pipeline.apply.decide import Found, RowVerdict
-from pipeline.apply.fills import Fill, filled
-from pipeline.apply.floors import Floors
-from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_snapshot import (
-    LIFE,
-    CommitStamp,
-    following,
-    life_of,
-    told_floors,
-    told_life,
-)
-from pipeline.apply.provenance import Owned, same
-from pipeline.apply.reshape import Growth, Shape
-from pipeline.apply.turn import Decided, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.turn_commit import floors_first, told_turn
+from pipeline.apply.decide import Fill, Floors, Found, RowVerdict, filled
+from pipeline.apply.merge import Decided, TurnTask, Written, account_of, counts_of, decided
+from pipeline.apply.merge_commit import floors_first, told_turn
+from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.mirror import LIFE, CommitStamp, following, life_of, told_floors, told_life
+from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, Owned, same
+from pipeline.apply.schema_evolution import Growth, Shape
 from pipeline.changelog.table import app
 from pipeline.delta import protocol
 from pipeline.delta import protocol as columns

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import structlog
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_snapshot import CommitStamp, following
-from pipeline.apply.provenance import SLUICE
-from pipeline.apply.reshape import Shape
-from pipeline.apply.row_changes import RowChanges, RowPart
+from pipeline.apply.merge import Decided, Turn, Written
+from pipeline.apply.merge_commit import turn_commit
+from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.mirror import Commit, CommitStamp, RowChanges, RowPart, following
+from pipeline.apply.row_metadata import SLUICE
+from pipeline.apply.schema_evolution import Shape
 from pipeline.apply.table_format import Chores, TableFormat
-from pipeline.apply.turn import Decided, Turn, Written
-from pipeline.apply.turn_commit import turn_commit
 from pipeline.changelog.table import app
 from pipeline.delta import entries
 from pipeline.delta import maintenance as checkpoints

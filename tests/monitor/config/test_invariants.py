@@ -9,7 +9,7 @@ from monitor.config.file import load, schema
 from pipeline.errors import ConfigError
 from pipeline.invariants.changed_at_most import ChangedAtMost
 from pipeline.invariants.column_loss import ColumnLoss
-from pipeline.invariants.finder import known
+from pipeline.invariants.invariant import known_invariants as known
 from pipeline.invariants.not_null import NotNull
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.invariants.referenced import ForeignKey, Referenced

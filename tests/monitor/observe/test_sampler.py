@@ -12,8 +12,8 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
-from pipeline.apply.commits import Commit
-from pipeline.apply.foreign import Intrusion, waiver
+from pipeline.apply.foreign_commits import Intrusion, waiver
+from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import HeldError, ProofError, UnreachableError

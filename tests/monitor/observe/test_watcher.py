@@ -16,7 +16,7 @@ from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synce
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import CopyPosition
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Acknowledged, Fence, Head, Missing, Shard, Table

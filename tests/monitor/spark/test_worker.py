@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from demo.processes import wait_until
 from monitor.spark.wire import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
-from pipeline.apply.written_images import Manifest
+from pipeline.apply.image_export import Manifest
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding

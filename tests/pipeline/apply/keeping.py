@@ -10,8 +10,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from pipeline.apply.maintenance import Upkeep
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.reader import open_table

@@ -18,8 +18,8 @@ from delta_kernel_rust_sharing_wrapper import PythonInterface, ScanBuilder, Tabl
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.apply.provenance import SLUICE
-from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.row_metadata import SLUICE
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store

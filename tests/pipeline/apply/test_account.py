@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.apply.account import Counted, balance, miscounted, unexplained
-from pipeline.apply.commits import Commit
+from pipeline.apply.mirror import Commit
 
 COUNTED = Counted(read=20, rows=15, kept=8, distinct=12, ordered=1, tombstones=3, quarantined=1)
 

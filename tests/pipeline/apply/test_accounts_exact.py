@@ -1,4 +1,4 @@
-"""pipeline/apply/passes.py: rows before + inserted - deleted = rows after, by the log's counts."""
+"""apply/merge_run.py: rows before + inserted - deleted = rows after, by the log's counts."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
-from pipeline.apply.archived import meets
+from pipeline.apply.archive import meets
 from pipeline.archive import ArchiveRule, ArchiveWindow, ArchiveWord, RegisteredWindow, rules_of
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.archived_floors import last_words, told_of
+from pipeline.apply.archive import last_words, told_of
 from pipeline.archive import ArchiveMarker, ArchiveRules
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.image_export import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow, rules_of

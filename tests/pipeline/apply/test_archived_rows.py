@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.archived import (
+from pipeline.apply.archive import (
     ArchiveEvidence,
     ArchiveTurn,
     archived,
@@ -20,10 +20,9 @@ from pipeline.apply.archived import (
     meets,
     with_partner,
 )
-from pipeline.apply.decide import Found, RowVerdict, decide
-from pipeline.apply.floors import Floors
+from pipeline.apply.decide import Floors, Found, RowVerdict, decide
 from pipeline.apply.fold import fold
-from pipeline.apply.provenance import SLUICE, Mask, Owned
+from pipeline.apply.row_metadata import SLUICE, Mask, Owned
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin

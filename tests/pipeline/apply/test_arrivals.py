@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.apply import arrivals
+from pipeline.apply import merge_plan as arrivals
 from tests.pipeline.apply.renames import SHADOW, C, Renames
 from tests.pipeline.hand_lake import row
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.apply.column_places import ColumnPlaces, told
+from pipeline.apply.fold import ColumnPlaces, told
 from pipeline.errors import HeldError
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.model import Op, Order

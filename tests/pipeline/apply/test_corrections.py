@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
-from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.image_export import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill_state import Reread

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.merge_line import MergeLine, patient, urgent
-from pipeline.apply.passes import Passes
+from pipeline.apply.merge_run import MergeLine, Passes, patient, urgent
 from pipeline.model import Op, Order
 from pipeline.settings import PipelineSettings, TableRule
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row

@@ -11,12 +11,12 @@ from pipeline.apply.decide import (
     RowVerdict,
     decide,
     doubtful,
+    highest,
     outlived,
     withdrawn,
 )
-from pipeline.apply.floors import highest
 from pipeline.apply.fold import fold
-from pipeline.apply.provenance import Owned, ranked
+from pipeline.apply.row_metadata import Owned, ranked
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin, Shard, TopicPartition
 from tests.pipeline.tables.delta.turns import CHANGES, FAR, A, B, change, order, table, unique

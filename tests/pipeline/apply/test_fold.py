@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.apply.fold import Folded, fold
-from pipeline.apply.provenance import ORDER
+from pipeline.apply.row_metadata import ORDER
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin, Shard
 from tests.pipeline.tables.delta.turns import FAR, A, B, change, table, unique

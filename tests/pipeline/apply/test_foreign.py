@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.foreign import BEFORE, Intrusion, Known, accepted, find, waiver
+from pipeline.apply.foreign_commits import BEFORE, Intrusion, Known, accepted, find, waiver
+from pipeline.apply.mirror import Commit
 from pipeline.delta.log import shape_of
 from pipeline.tables.delta.merge import commit
 

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.mirror_snapshot import FLOORS, following, note
+from pipeline.apply.mirror import FLOORS, Commit, following, note
 from pipeline.delta import entries
 from pipeline.delta.actions import added, removed
 from pipeline.delta.log import Snapshot, load

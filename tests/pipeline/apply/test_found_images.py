@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.found_images import AGAIN, FEW, FoundImages
-from pipeline.apply.written_images import Manifest, WrittenImages
+from pipeline.apply.image_export import AGAIN, FEW, FoundImages, Manifest, WrittenImages
 from pipeline.errors import UnreachableError
 from pipeline.image import Image
 from pipeline.settings import PipelineSettings, PublishRule

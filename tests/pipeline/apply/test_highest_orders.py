@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.landed_state import HighestOrders
 from pipeline.model import Order, TopicPartition
 
 T, U = TopicPartition("s.t", 0), TopicPartition("s.u", 0)

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.due_images import DueImages, HeldBack, doubts, kept
-from pipeline.apply.mirror_snapshot import note, told_floors
+from pipeline.apply.images import DueImages, HeldBack, doubts, kept
+from pipeline.apply.mirror import Commit, note, told_floors
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill_state import Reread
 from pipeline.changelog.table import app

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply import turn_jobs
+from pipeline.apply import merge_plan as turn_jobs
 from pipeline.backfill_state import Reread
 from pipeline.checkpoint import Mark, Quarantine
 from pipeline.image import DueCut, lacking

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.apply import landed_partners
+from pipeline.apply import archive_evidence as landed_partners
 from pipeline.archive import ArchiveMarker, ArchiveRule
 from pipeline.changelog.scan import placed_parts, scan
 from pipeline.model import Op, Order

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.apply import mirror_job
+from pipeline.apply import merge_job as mirror_job
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_job import Group, MirrorJob, grouped, run
-from pipeline.apply.turn import TurnTask, Written
+from pipeline.apply.merge import TurnTask, Written
+from pipeline.apply.merge_job import Group, MirrorJob, grouped, run
 from pipeline.changelog.scan import Part, WantedBatches, parts, read
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, UnreachableError
@@ -145,7 +145,7 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
         return {one.table.name: mirror_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.apply.spread_turns.run", noted)
+        patched.setattr("pipeline.apply.merge_job.run", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
         lake.passes.run(LandedState(lake.mark, lake.catalog), frozenset())
     return found[0]

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.apply import mirror_snapshot
-from pipeline.apply.mirror_snapshot import images_of
+from pipeline.apply import mirror as mirror_snapshot
+from pipeline.apply.mirror import images_of
 from pipeline.image import Image, told_images
 
 NOW = datetime(2026, 3, 29, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.apply.odd_standards import refuse_odd
+from pipeline.apply.catalog import refuse_odd
 from pipeline.errors import HeldError
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.model import TableSchema

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.column_places import ColumnPlaces
+from pipeline.apply.fold import ColumnPlaces
 from pipeline.apply.partial_rows import Completed, completed, is_partial
-from pipeline.apply.provenance import ORDER, Owned
+from pipeline.apply.row_metadata import ORDER, Owned
 from pipeline.errors import HeldError
 from pipeline.model import COLUMN_VERSIONS, Op
 

@@ -331,7 +331,7 @@ def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 2, "b"))
     counted = Counted(9, 1, 1, 1, 0, 0, 0)
-    monkeypatch.setattr("pipeline.apply.turn.Counted", lambda **_: counted)
+    monkeypatch.setattr("pipeline.apply.merge.Counted", lambda **_: counted)
 
     first, second = lake.apply(), lake.apply()
     kept = lake.rows()

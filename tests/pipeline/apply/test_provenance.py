@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.provenance import (
+from pipeline.apply.row_metadata import (
     META,
     NOBODY,
     ORDER,

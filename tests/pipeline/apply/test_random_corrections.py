@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.image_export import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.delta.reader import open_table

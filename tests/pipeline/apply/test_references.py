@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from examples.parquet_versions import ParquetVersions
-from pipeline.apply.provenance import owned
-from pipeline.apply.references import standing
+from pipeline.apply.invariants import standing
+from pipeline.apply.row_metadata import owned
 from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.mirror_snapshot import schemas_of
+from pipeline.apply.mirror import Commit, schemas_of
 from pipeline.delta.commit import commit, create
 from pipeline.delta.log import Snapshot
 from pipeline.delta.store import open_store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply import turn_jobs
+from pipeline.apply import merge_plan as turn_jobs
 from pipeline.invariants.not_null import NotNull
 from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule

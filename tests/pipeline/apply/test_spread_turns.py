@@ -1,13 +1,12 @@
-"""pipeline/apply/spread_turns.py over workers that die over one mirror."""
+"""pipeline/apply/merge_job.py over workers that die over one mirror."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from pipeline.apply import spread_turns
-from pipeline.apply.mirror_job import Group, run
-from pipeline.apply.spread_turns import Outcomes
+from pipeline.apply import merge_job as spread_turns
+from pipeline.apply.merge_job import Group, Outcomes, run
 from pipeline.changelog import data_file as sorted_file
 from pipeline.errors import UnreachableError
 from pipeline.model import Op

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_snapshot import CommitStamp, floors_of, following, told_floors
-from pipeline.apply.turn import Written
-from pipeline.apply.turn_commit import floors_first
+from pipeline.apply.merge import Written
+from pipeline.apply.merge_commit import floors_first
+from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.mirror import CommitStamp, floors_of, following, told_floors
 from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit
 from pipeline.delta.log import Snapshot

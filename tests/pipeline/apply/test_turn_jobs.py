@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply import passes, turn_jobs
+from pipeline.apply import merge_plan as turn_jobs
+from pipeline.apply import merge_run as passes
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema

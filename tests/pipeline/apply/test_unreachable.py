@@ -1,4 +1,4 @@
-"""pipeline/apply/passes.py over a disk that does not answer for one mirror."""
+"""pipeline/apply/merge_run.py over a disk that does not answer for one mirror."""
 
 from pathlib import Path
 

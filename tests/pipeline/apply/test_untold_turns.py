@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.commits import Commit
-from pipeline.apply.untold_turns import UntoldTurns
+from pipeline.apply.merge_run import UntoldTurns
+from pipeline.apply.mirror import Commit
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.apply.maintenance import Upkeep
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.commit import commit
 from pipeline.delta.log import load

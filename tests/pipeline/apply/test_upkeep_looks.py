@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.maintenance import Upkeep
 from pipeline.delta import maintenance as checkpoints
 from pipeline.delta.log import Snapshot, load
 from pipeline.delta.store import Store

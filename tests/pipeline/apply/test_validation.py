@@ -10,7 +10,7 @@ import pytest
 
 from checks.waivable import waivable
 from examples.parquet_versions import ParquetVersions
-from pipeline.apply.validation import let_through
+from pipeline.apply.invariants import let_through
 from pipeline.image import DueCut
 from pipeline.invariants.changed_at_most import ChangedAtMost
 from pipeline.invariants.column_loss import ColumnLoss

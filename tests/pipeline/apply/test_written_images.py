@@ -17,17 +17,10 @@ import pytest
 from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
 
-from pipeline.apply import written_images
-from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply import image_export as written_images
+from pipeline.apply.image_export import MANIFEST, ImageWriting, Manifest, read, readable, write
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.written_images import (
-    MANIFEST,
-    Manifest,
-    read,
-    readable,
-    write,
-)
 from pipeline.delta import local as folder
 from pipeline.delta.object_store import Bucket
 from pipeline.delta.store import open_store

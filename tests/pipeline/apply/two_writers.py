@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.apply.provenance import SLUICE
+from pipeline.apply.row_metadata import SLUICE
 from pipeline.delta.log import Snapshot, load
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.apply.mirrors import Mirrors
-from pipeline.copies.copy import Copy, CopyTarget
-from pipeline.copies.copying import Copying
-from pipeline.copy_position import CopyPosition
+from pipeline.copies.copy import Copy, CopyPosition, CopyTarget
+from pipeline.copies.sync import Copying
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import TableRule
 from tests.pipeline.hand_lake import HandLake, row

@@ -5,9 +5,9 @@ import time
 
 from pipeline.apply.mirrors import Mirrors
 from pipeline.copies.copy import Copy
-from pipeline.copies.copying import Copying
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
+from pipeline.copies.sync import Copying
 from pipeline.errors import SluiceError
 from pipeline.settings import PipelineSettings
 from pipeline.tables.delta.table_format import DeltaMirrors

@@ -12,7 +12,7 @@ import pytest
 
 from checks.waivable import waivable
 from pipeline.aggregates import TalliedField, TimeSpan
-from pipeline.apply import landed_day
+from pipeline.apply import archive_evidence as landed_day
 from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.changelog.scan import Part, scan
 from pipeline.errors import ConfigError

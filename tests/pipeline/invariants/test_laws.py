@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.apply.validation import Demands
+from pipeline.apply.invariants import Demands
 from pipeline.errors import HeldError
 from pipeline.invariants.changed_at_most import ChangedAtMost
 from pipeline.invariants.invariant import Invariant

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lags.spacing import spaced
+from pipeline.lags.samples import spaced
 
 SHARE, LIMIT = 10, 128
 

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from demo.beside import beside
+from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import RereadState, WishedReread
-from pipeline.reread.task import ReadLimits
 from tests.pipeline.live import Pipe
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.mirror import MirrorSide
+from pipeline.backfill.dry_run import MirrorIds
+from pipeline.backfill.runner import Rereading
+from pipeline.backfill.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
-from pipeline.reread.mirror_ids import MirrorIds
-from pipeline.reread.rounds import Rereading
-from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.schema.model import Notation, TableTold
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position

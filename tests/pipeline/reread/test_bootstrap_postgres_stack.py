@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
+from pipeline.backfill.task import ReadLimits
 from pipeline.model import Origin
-from pipeline.reread.task import ReadLimits
 from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
 from tests.pipeline.postgres_live import PostgresPipe
 from tests.pipeline.reread.live_rereads import bootstrap, finished, origins, part, wish, writing

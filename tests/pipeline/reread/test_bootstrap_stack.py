@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.backfill.task import ReadLimits
 from pipeline.model import Origin
-from pipeline.reread.task import ReadLimits
 from tests.pipeline import every_type
 from tests.pipeline.live import Pipe
 from tests.pipeline.reread.live_rereads import bootstrap, finished, origins, part, wish, writing

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.backfill.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.backfill_state import RereadState
 from pipeline.errors import SparedError
-from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
 from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows, begun
 

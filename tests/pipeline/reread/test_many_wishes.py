@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.backfill import runner as beginnings
+from pipeline.backfill import runner as rounds
 from pipeline.backfill_state import WishedReread
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Shard
-from pipeline.reread import beginnings, rounds
 from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows, begun
 
 TABLES = tuple(f"db.t{number:03}" for number in range(40))

@@ -1,15 +1,15 @@
-"""pipeline/reread/offer.py: what of all that is read again may landing take, by its mark?"""
+"""pipeline/backfill/runner.py: what of all that is read again may landing take, by its mark?"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
+from pipeline.backfill.runner import Offer
 from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.checkpoint import Mark
 from pipeline.landing.rereading import RereadNews, RowsAgain
 from pipeline.model import Order, Origin
-from pipeline.reread.offer import Offer
 
 NAME, OTHER = "a/db.t", "a/db.u"
 AT, BEFORE, AFTER = (Order(1, 7, pos) for pos in (500, 400, 600))

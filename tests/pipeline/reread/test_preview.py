@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.mirror import MirrorSide
+from pipeline.backfill import dry_run as preview
+from pipeline.backfill.dry_run import NOT_YET, Previews, compared
 from pipeline.backfill_state import (
     Preview,
     RereadState,
@@ -24,8 +26,6 @@ from pipeline.backfill_state import (
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Op, Order, Shard, Table
-from pipeline.reread import preview
-from pipeline.reread.preview import NOT_YET, Previews, compared
 from pipeline.settings import Router, StandardRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead

@@ -1,4 +1,4 @@
-"""pipeline/reread/readers.py: whose rows may be read, behind which places, and of which tables."""
+"""backfill/readers.py: whose rows may be read, behind which places, and of which tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pipeline.apply.catalog import Catalog
+from pipeline.backfill.readers import AGAIN, RowReaders
 from pipeline.backfill_state import Reread, WishedReread
 from pipeline.checkpoint import Epoch, Existence, Mark
 from pipeline.errors import ConfigError, ProofError, UnreachableError
@@ -18,7 +19,6 @@ from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.heartbeats import BeatTrail
 from pipeline.model import Acknowledged, Head, Order, Origin, PartitionEnd, Shard, ShardId
-from pipeline.reread.readers import AGAIN, RowReaders
 from pipeline.schema.model import ColumnTold, Notation, TableSchema, TableTold
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position

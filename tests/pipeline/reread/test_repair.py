@@ -10,13 +10,13 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.mirror import MirrorSide
+from pipeline.backfill.dry_run import MirrorIds
+from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError
 from pipeline.model import Op, Order, Origin, Shard, Table
-from pipeline.reread.mirror_ids import MirrorIds
-from pipeline.reread.task import ReadLimits
 from pipeline.sources.condition import Compared
 from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
 from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows, begun

@@ -6,7 +6,10 @@ from typing import cast
 
 import pytest
 
-from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.mirror import MirrorSide
+from pipeline.backfill.dry_run import MirrorIds
+from pipeline.backfill.runner import ANEW, begun_anew, require_few_beginnings
+from pipeline.backfill.task import StretchRows, require_few, stretch_rows, stretches
 from pipeline.backfill_state import (
     KeyStretch,
     Reread,
@@ -18,9 +21,6 @@ from pipeline.backfill_state import (
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Order, Origin, Shard, Table
-from pipeline.reread.beginnings import ANEW, begun_anew, require_few_beginnings
-from pipeline.reread.mirror_ids import MirrorIds
-from pipeline.reread.selection import StretchRows, require_few, stretch_rows, stretches
 from pipeline.sources.row_reader import KeyTexts
 
 SHARD, OTHER = Shard("a", "db.t"), Shard("b", "db.t")

@@ -10,9 +10,8 @@ from pipeline.formats.format import SENDER_SAYS, Decoded, rows
 from pipeline.model import Op
 from pipeline.settings import StandardRule
 from pipeline.sources.row_reader import ROWS
-from pipeline.standards.batches import rows_again, standardised
 from pipeline.standards.hash import KeyedHash
-from pipeline.standards.table_standards import Standards
+from pipeline.standards.table_standards import Standards, rows_again, standardised
 from tests.pipeline.standards.test_table_standards import Upper
 
 HASH = KeyedHash(("phone", "id"), "0123456789abcdef")

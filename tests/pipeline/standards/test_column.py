@@ -10,10 +10,10 @@ from pipeline.model import Order
 from pipeline.schema.decode import typed
 from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.standards.column import StandardColumn, default_of, plain, source_column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping
 from pipeline.standards.mask import LetterMask
+from pipeline.standards.table_standards import StandardColumn, default_of, plain, source_column
 
 HASH, MASK = KeyedHash(("id",), "0123456789abcdef"), LetterMask(("name",))
 NUMBER, NAME = Column("id", "BIGINT"), Column("name", "VARCHAR", 80)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from pipeline.apply.turn import _corrected
+from pipeline.apply.merge import _corrected
 from pipeline.checkpoint import RowStandards
 from pipeline.model import Op
 from pipeline.reports import read_gap

@@ -9,10 +9,11 @@ import pytest
 
 from pipeline.errors import FormatError
 from pipeline.settings import StandardRule
-from pipeline.standards.finder import find, known
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.standard import Standard, StandardType
+from pipeline.standards.standard import find_standard as find
+from pipeline.standards.standard import known_standards as known
 from pipeline.standards.table_standards import NONE, Standards, TableStandards
 
 SECRET = "0123456789abcdef"

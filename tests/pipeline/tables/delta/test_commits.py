@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.foreign import find
+from pipeline.apply.foreign_commits import find
 from pipeline.tables.delta.merge import commit
 
 

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pipeline.apply.adoption import Adoption
 from pipeline.apply.decide import Found
-from pipeline.apply.provenance import META, SLUICE, owned
+from pipeline.apply.row_metadata import META, SLUICE, Adoption, owned
 from pipeline.delta.deletion_vectors import VectorFile
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.store import open_store

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.maintenance import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError

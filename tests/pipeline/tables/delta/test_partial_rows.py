@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.turn import decided
+from pipeline.apply.merge import decided
 from pipeline.errors import HeldError
 from pipeline.model import Op
 from pipeline.sources.mysql.types import MySqlColumn as Column

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
-from pipeline.apply.mirror_snapshot import CommitStamp
+from pipeline.apply.mirror import CommitStamp
 from pipeline.apply.table_format import Chores
 from pipeline.delta.log import load_at
 from pipeline.delta.store import open_store

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
-from pipeline.apply.mirror_snapshot import batch_of, floors_of, life_of
+from pipeline.apply.mirror import batch_of, floors_of, life_of
 from pipeline.changelog.table import app
 from pipeline.model import Op, Order, Shard
 from tests.pipeline.apply.two_writers import C, D, U, mirror_of, writers_of

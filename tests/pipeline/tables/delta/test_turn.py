@@ -16,9 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.apply.decide import AppliedBefore
-from pipeline.apply.fills import Fill
-from pipeline.apply.turn import TurnTask
+from pipeline.apply.decide import AppliedBefore, Fill
+from pipeline.apply.merge import TurnTask
 from pipeline.delta import actions as alterations
 from pipeline.delta.commit import commit
 from pipeline.delta.log import load

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from pipeline.apply.adoption import Adoption
-from pipeline.apply.fills import Fill
-from pipeline.apply.provenance import META, SLUICE
+from pipeline.apply.decide import Fill
+from pipeline.apply.row_metadata import META, SLUICE, Adoption
 from pipeline.delta import actions as alterations
 from pipeline.delta import commit
 from pipeline.delta.deletion_vectors import VectorFile, read

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from pipeline.apply.decide import AppliedBefore
-from pipeline.apply.floors import Floors
-from pipeline.apply.provenance import META, ORDER, SLUICE
-from pipeline.apply.turn import TurnTask, Written
+from pipeline.apply.decide import AppliedBefore, Floors
+from pipeline.apply.merge import TurnTask, Written
+from pipeline.apply.row_metadata import META, ORDER, SLUICE
 from pipeline.delta import commit
 from pipeline.delta import deletion_vectors as vectors
 from pipeline.delta.log import ActiveFile, Snapshot

@@ -1,0 +1,325 @@
+"""Decides which deletes of a slice keep their rows in the mirror as archived, with which values.
+
+Considered are live deletes that would remove a row, and those of rows that came in the same
+slice. The delete of a row that takes another key is never an archive's. A truncate or base that
+follows does not remove an archived row.
+
+The row keeps its last known values: from the slice before its delete, else from the mirror. It
+gets the order of the delete, so no older change affects it. Below a floor only the deletes that
+archived rows are still used. Other changes there may have columns or types that no longer
+exist.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw
+
+from pipeline.apply.decide import Floors, Found, RowVerdict, Verdicts, below, standing
+from pipeline.apply.fold import Folded, fold
+from pipeline.apply.partial_rows import PLACE, Peek
+from pipeline.apply.row_metadata import SLUICE, Integers, Mask, above, owned, plain, rank, same
+from pipeline.archive import ArchiveRules, ArchiveWindow
+from pipeline.errors import HeldError
+from pipeline.model import Op, Origin
+
+Ask = Callable[[pa.Table], Mask]
+"""Deletes -> of which of them something is so, as the change log tells."""
+
+_UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.string())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArchiveEvidence:
+    """What tells of a turn's deletes; ``marked`` is None where no marker counts.
+
+    ``rekeyed`` tells which are of rows that took another key, in whatever batch that has landed.
+    """
+
+    rules: ArchiveRules
+    marked: Ask | None = None
+    rekeyed: Ask | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArchiveTurn:
+    """What a turn lends: *changes* of its slice that tell of rows, and how it types and reads them.
+
+    ``raised`` are the floors that the slice sets, also those that a delete of it stands below.
+    ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones the
+    values that they lack, ``peek`` reads the mirror and is None where nobody can.
+    """
+
+    changes: pa.Table
+    folded: Folded
+    rows: pa.Table
+    found: Found
+    raised: Floors
+    read: Callable[[pa.Table], pa.Table]
+    whole: Callable[[pa.Table, pa.Table, Found], pa.Table]
+    peek: Peek | None
+
+
+def archived(
+    evidence: ArchiveEvidence, turn: ArchiveTurn, verdicts: Verdicts
+) -> tuple[pa.Table, Verdicts]:
+    """The rows and verdicts of *turn* with rows that stay although they were deleted.
+
+    Raises:
+        HeldError: ``archive``, a window speaks of a column that is not there or does not fit, or
+            the mirror is one whose rows are not read here.
+    """
+    folded, verdicts = turn.folded.rows, _undone(turn, verdicts)
+    asked = _asked(folded, standing(turn.found, turn.raised), verdicts)
+    asked[asked] = ~_rekeyed(turn.changes, folded.filter(pa.array(asked)))
+    by_time = [asked & during(folded, window) for window in evidence.rules.windows]
+    by_mark = np.zeros(len(asked), np.bool_)
+    if evidence.marked is not None and asked.any():
+        places = np.flatnonzero(asked)
+        by_mark[places] = evidence.marked(folded.take(pa.array(places)))
+    places = np.flatnonzero(np.logical_or.reduce([by_mark, *by_time]))
+    if not len(places):
+        return turn.rows, verdicts
+    known, rows = _known(turn, places)
+    places = places[known]
+    stays = by_mark[places]
+    for window, inside in zip(evidence.rules.windows, by_time, strict=True):
+        stays |= inside[places] & meets(rows, window)
+    if evidence.rekeyed is not None and stays.any():
+        stays[stays] = ~evidence.rekeyed(folded.take(pa.array(places[stays])))
+    return _with(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
+
+
+def during(changes: pa.Table, window: ArchiveWindow) -> Mask:
+    """Which *changes* (at) the source made inside the window."""
+    at = changes["at"]
+    since, until = (pa.scalar(one, at.type) for one in (window.since, window.until))
+    inside = pc.and_(pc.greater_equal(at, since), pc.less(at, until))
+    found: Mask = pc.fill_null(inside, False).to_numpy()
+    return found
+
+
+def in_reach(changes: pa.Table, rules: ArchiveRules) -> Mask:
+    """Which *changes* (at) came when a delete might be an archive's by one of the *rules*."""
+    found = np.full(len(changes), bool(rules.markers))
+    for window in rules.windows:
+        found |= during(changes, window)
+    return found
+
+
+def meets(rows: pa.Table, window: ArchiveWindow) -> Mask:
+    """Which typed *rows* lie below the window's bound; one without a value does not.
+
+    Raises:
+        HeldError: ``archive``.
+    """
+    if not window.column:
+        return np.ones(len(rows), np.bool_)
+    advice = "correct it under `archive`, or `sluice archive withdraw` it"
+    if window.column not in rows.column_names:
+        known = ", ".join(one for one in rows.column_names if one != SLUICE)
+        detail = f"an archive's window speaks of column {window.column!r}; there are {known}"
+        raise HeldError("archive", f"{detail}; {advice}")
+    column = rows[window.column]
+    try:
+        bound = _bound(window.before, column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        detail = f"an archive's window has before: {window.before!r}, which is no {column.type}"
+        raise HeldError("archive", f"{detail}, as {window.column} is; {advice}") from error
+    below: Mask = pc.fill_null(pc.less(column, bound), False).to_numpy()
+    return below
+
+
+def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
+    """A moment without an offset is UTC's, where the column tells moments."""
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return pa.scalar(text).cast(kind)
+    try:
+        return pa.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp("us")), "UTC").cast(kind)
+
+
+def _undone(turn: ArchiveTurn, verdicts: Verdicts) -> Verdicts:
+    """With deletes of rows that a turn before kept, and of which it shows now: they took a key."""
+    folded = turn.folded.rows
+    kept = (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & live(folded, Op.DELETE)
+    if kept.any():
+        verdicts = verdicts.copy()
+        kept[kept] = _rekeyed(turn.changes, folded.filter(pa.array(kept)))
+        verdicts[kept] = RowVerdict.DELETE
+        return verdicts
+    return verdicts
+
+
+def _rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
+    """Which *deletes* are of rows that took another key: that came at their very place."""
+    return with_partner(deletes, changes.filter(pc.is_in(plain(changes["op"]), value_set=_UPSERTS)))
+
+
+def with_partner(rows: pa.Table, others: pa.Table) -> Mask:
+    """Which of *rows* have one of *others*, of their shard, at their very place in the log."""
+    found = np.zeros(len(rows), np.bool_)
+    ours, theirs = (pc.struct_field(one["order"], "pos") for one in (rows, others))
+    there = set(_places(others.filter(pc.is_in(theirs, value_set=pc.unique(ours)))))
+    near = np.flatnonzero(pc.is_in(ours, value_set=pc.unique(theirs)).to_numpy())
+    met = (one in there for one in _places(rows.take(pa.array(near))))
+    found[near] = np.fromiter(met, np.bool_, len(near))
+    return found
+
+
+def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Where in its source's log each of *changes* stands, and of which shard."""
+    owners = (changes[name].to_pylist() for name in ("source", "shard"))
+    return zip(*owners, *rank(changes)[:PLACE].tolist(), strict=True)
+
+
+def live(changes: pa.Table, op: Op) -> Mask:
+    """Which *changes* are of that *op*, and were told by the source's log."""
+    found: Mask = pc.and_(
+        pc.equal(plain(changes["op"]), str(op)), pc.equal(changes["origin"], int(Origin.LIVE))
+    ).to_numpy()
+    return found
+
+
+def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
+    """Live deletes that take a row, and those of a row that does not stand in the mirror."""
+    takes = verdicts == RowVerdict.DELETE
+    unseen = (verdicts == RowVerdict.NOOP) & ~stands
+    asked: Mask = live(folded, Op.DELETE) & (takes | unseen)
+    return asked
+
+
+def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
+    """Of the deletes at *places* those whose row is known, and these rows as they were last."""
+    some = turn.folded.rows.take(pa.array(places))
+    found = _taken(turn.found, places)
+    last = _last_in_slice(turn.changes, some, found)
+    told, there = last >= 0, found.there & (last < 0) & _came_before(some, found, turn.raised)
+    known = told | there
+    rows = turn.rows.take(pa.array(places))
+    if there.any():
+        rows = _peeked(turn, rows, found, np.flatnonzero(there))
+    at = np.flatnonzero(told)
+    lasting = turn.changes.take(pa.array(last[told]))
+    own = some.take(pa.array(at))
+    for name in ("after", "changed"):
+        if name in own.column_names:
+            own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
+    rows = _put(rows, at, _told(turn, own, _taken(found, at)))
+    return known, rows.filter(pa.array(known))
+
+
+def _told(turn: ArchiveTurn, own: pa.Table, found: Found) -> pa.Table:
+    try:
+        return turn.whole(own, turn.read(own), found)
+    except HeldError as error:
+        detail = f"rows that went to an archive cannot be kept as they were last: {error}"
+        advice = (
+            "take the rule away under `archive`, or `sluice archive withdraw` it, to let them go"
+        )
+        raise HeldError("archive", f"{detail}; {advice}") from error
+
+
+def _came_before(deletes: pa.Table, found: Found, raised: Floors) -> Mask:
+    """Which *deletes* came before the floor that takes what they *found*, or found no such row."""
+    return ~below(found.owned, raised) | below(owned(deletes), raised)
+
+
+def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Integers:
+    """The newest upsert before each delete that is newer than the mirror's row; -1: none."""
+    keys = plain(deletes["key"]).combine_chunks()
+    near = pc.and_(
+        pc.is_in(plain(changes["op"]), value_set=_UPSERTS),
+        pc.is_in(plain(changes["key"]), value_set=keys),
+    )
+    at = np.flatnonzero(near.to_numpy())
+    last = np.full(len(deletes), -1, np.int64)
+    numbered = changes.take(pa.array(at)).append_column("number", pa.array(at))
+    newest = fold(numbered).rows
+    place = pc.index_in(keys, value_set=plain(newest["key"]).combine_chunks())
+    has = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+    theirs = newest.take(place.drop_null())
+    upsert, delete, row = owned(theirs), owned(deletes).take(has), found.owned.take(has)
+    own = same(upsert.source, delete.source) & same(upsert.shard, delete.shard)
+    newer = ~found.there[has] | above(upsert.rank, row.rank)
+    good = own & newer & above(delete.rank, upsert.rank)
+    last[has[good]] = theirs["number"].to_numpy()[good]
+    return last
+
+
+def _peeked(turn: ArchiveTurn, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
+    """The rows with all that the mirror has of those *at* some places."""
+    if turn.peek is None:
+        detail = "a row that went to an archive cannot be kept: nobody reads it out of this mirror"
+        raise HeldError("archive", f"{detail}, as Spark merges it; rebuild it, which Sluice writes")
+    names = [name for name in rows.column_names if name != SLUICE]
+    values = turn.peek(_taken(found, at), names)
+    its = rows.take(pa.array(at))
+    for number, name in enumerate(rows.column_names):
+        if name != SLUICE:
+            column = values[name].cast(rows.schema.field(name).type)
+            its = its.set_column(number, rows.schema.field(name), column)
+    return _put(rows, at, its)
+
+
+def _put(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
+    """*rows* with *others* in the places *at*."""
+    places = np.arange(len(rows))
+    places[at] = len(rows) + np.arange(len(others))
+    return pa.concat_tables([rows, others]).take(pa.array(places)).combine_chunks()
+
+
+def _with(
+    turn: ArchiveTurn, verdicts: Verdicts, places: Integers, rows: pa.Table
+) -> tuple[pa.Table, Verdicts]:
+    verdicts = verdicts.copy()
+    takes = verdicts[places] == RowVerdict.DELETE
+    verdicts[places] = np.where(takes, RowVerdict.ARCHIVE, RowVerdict.INSERT)
+    return _put(turn.rows, places, rows), verdicts
+
+
+def _taken(found: Found, at: Integers | Sequence[int]) -> Found:
+    rows = np.asarray(at, np.int64)
+    return Found(found.file[rows], found.position[rows], found.owned.take(rows))
+
+
+_ROW = msgspec.json.Decoder(dict[str, Raw])
+
+
+def last_words(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) -> pa.Table:
+    """Of changes that a floor has *outlived*, deletes that may have kept rows from it.
+
+    One of each key, if nothing came under that after it; of their rows they tell the *key* alone.
+    """
+    newest = fold(outlived.filter(outlived["key"].is_valid())).rows
+    last = newest.filter(pa.array(in_reach(newest, rules) & live(newest, Op.DELETE)))
+    return _only(last, "before", key)
+
+
+def told_of(last: pa.Table, outlived: pa.Table, names: Collection[str]) -> pa.Table:
+    """The *outlived* changes of the keys of *last*, in columns *names* that are still there."""
+    keys = plain(last["key"]).combine_chunks()
+    own = outlived.filter(pc.is_in(plain(outlived["key"]), value_set=keys))
+    return _only(own, "after", names)
+
+
+def _only(changes: pa.Table, image: str, names: Collection[str]) -> pa.Table:
+    texts = [
+        None if one is None else _part(one, names) for one in plain(changes[image]).to_pylist()
+    ]
+    at = changes.schema.get_field_index(image)
+    field = changes.schema.field(at)
+    return changes.set_column(at, field, pa.array(texts, pa.string()).cast(field.type))
+
+
+def _part(text: str, names: Collection[str]) -> str:
+    try:
+        sent = _ROW.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return text  # whoever types it says so
+    return msgspec.json.encode({n: one for n, one in sent.items() if n in names}).decode()

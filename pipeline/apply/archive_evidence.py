@@ -1,0 +1,318 @@
+"""Reads the change log for evidence that deletes belong to an archive.
+
+Markers: a transaction with a marker row archives the rows it deletes. That it has none is known
+only when the transaction, and all that its source committed before it, has landed. Until then
+the deletes wait.
+
+Key changes: a row that takes another key is a delete and a create at one position. The two may
+land in two batches, and so be merged separately. The other half is searched only in files whose
+orders are near, so the cost follows the slice and not the log.
+
+Days: the usual number of changes per day is the median of up to 7 whole days before. Days are
+UTC by the source's clock. Only batches that the mirror has applied count. The counts of a file
+of the log are cached, because a file never changes.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.archive import ArchiveEvidence, during, in_reach, live, meets, with_partner
+from pipeline.apply.row_metadata import Mask, above, owned, plain, rank
+from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import Part, PlacedPart, placed_parts, scan
+from pipeline.checkpoint import Mark
+from pipeline.delta.store import open_store
+from pipeline.errors import HeldError
+from pipeline.invariants.invariant import LandedDay
+from pipeline.model import Op, Table
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
+
+_COLUMNS = ("source", "after", "tx")
+
+
+@dataclass(frozen=True, slots=True)
+class LandedMarkers:
+    """Asks the change log at ``changes``, in ``files``, for rows of the markers' tables.
+
+    ``reached``: source -> below which epoch, log and pos everything is landed.
+    """
+
+    changes: str
+    files: tuple[Part, ...]
+    markers: tuple[ArchiveMarker, ...]
+    reached: Mapping[str, tuple[int, int, int]]
+
+    def __call__(self, deletes: pa.Table) -> Mask:
+        """Which *deletes* (tx, source, shard, order, origin) are of a transaction with a marker.
+
+        Raises:
+            HeldError: ``archive``, one names no transaction; ``awaited``, a marker may be on its
+                way; or a file cannot be read.
+        """
+        names = _names(deletes)
+        if names.null_count:
+            detail = "a delete names no transaction, so that no marker can be found beside it"
+            advice = (
+                "let the collector tell of them from now on (provide.transaction.metadata), or "
+                "name windows instead; once the markers are out of `archive`, those that have "
+                "landed go on as deletes, but for what a window keeps"
+            )
+            raise HeldError("archive", f"{detail}; {advice}")
+        found = pc.is_in(names, value_set=self._marked(pc.unique(names)))
+        marked: Mask = found.to_numpy(zero_copy_only=False)
+        if (unknown := ~marked & ~self._is_landed(deletes)).any():
+            tables = ", ".join(one.table for one in self.markers)
+            detail = f"{int(unknown.sum())} deletes wait until a marker of theirs could have landed"
+            raise HeldError("awaited", f"{detail} ({tables})")
+        return marked
+
+    def _marked(self, wanted: pa.Array) -> pa.Array:
+        """Those of the *wanted* transactions that have a marker."""
+        store, names = open_store(self.changes), [pa.array([], pa.string())]
+        for marker in self.markers:
+            among = ("table", (marker.table,))
+            rows = scan(
+                store, self.files, among=among, ops=(Op.CREATE, Op.UPDATE), columns=_COLUMNS
+            )
+            rows = rows.filter(pc.is_in(_names(rows), value_set=wanted))
+            names.append(_names(rows.filter(pa.array(_fits(rows, marker), pa.bool_()))))
+        return pc.unique(pa.concat_arrays(names))
+
+    def _is_landed(self, deletes: pa.Table) -> Mask:
+        """Below which place all is landed: a transaction ends before it, or begins after it."""
+        theirs = owned(deletes)
+        known = np.zeros(len(deletes), np.bool_)
+        for source, reached in self.reached.items():
+            own = pc.equal(theirs.source, source).to_numpy(zero_copy_only=False)
+            known |= own & above(np.array(reached, np.int64)[:, None], theirs.rank[:3])
+        return known
+
+
+def _names(rows: pa.Table) -> pa.Array:
+    """``source transaction`` of each row; null where it names none."""
+    ids = pc.struct_field(rows["tx"], "id").combine_chunks()
+    return pc.binary_join_element_wise(plain(rows["source"]).combine_chunks(), ids, " ")
+
+
+def _fits(rows: pa.Table, marker: ArchiveMarker) -> list[bool]:
+    if not marker.column:
+        return [True] * len(rows)
+    texts = (json.loads(text) for text in plain(rows["after"]).to_pylist())
+    return [str(row.get(marker.column)) in marker.values for row in texts]
+
+
+_PLACED = ("source", "shard", "order", "origin")
+_LOG, _POS = 1, 2  # lines of a rank
+
+
+@dataclass(frozen=True, slots=True)
+class LandedPartners:
+    """Asks the change log at ``changes``, in ``files``, about rows of ``table``.
+
+    ``after`` is the last batch that its mirror has applied.
+    """
+
+    changes: str
+    files: tuple[PlacedPart, ...]
+    table: str
+    rules: ArchiveRules
+    after: int
+
+    def joined(self, rows: pa.Table) -> pa.Table:
+        """*rows*, and applied deletes whose keys were left for those that creates among them have.
+
+        Only creates count whose delete a rule may have taken for an archive's when it came.
+        """
+        creates = rows.filter(pa.array(in_reach(rows, self.rules) & live(rows, Op.CREATE)))
+        alone = ~with_partner(creates, _deletes(rows))
+        creates = creates.filter(pa.array(alone))
+        found = self._landed(creates, (Op.DELETE,), (*rows.column_names,))
+        own = pc.less_equal(found["batch"], self.after)
+        found = found.filter(own)
+        return pa.concat_tables([rows, found.filter(pa.array(with_partner(found, creates)))])
+
+    def rekeyed(self, deletes: pa.Table) -> Mask:
+        """Which *deletes* have a create at their place, in whatever batch that has landed."""
+        return with_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
+
+    def _landed(self, rows: pa.Table, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
+        """Rows of *ops* in files near the places of *rows*."""
+        near: Iterable[PlacedPart] = ()
+        if len(rows):
+            orders = rank(rows)
+            log, pos = (_span(orders[line]) for line in (_LOG, _POS))
+            near = (one for one in self.files if one.near(log, pos))
+        store, among = open_store(self.changes), ("table", (self.table,))
+        files = [one.part for one in near]
+        return scan(store, files, among=among, ops=ops, columns=columns)
+
+
+def _span(line: Any) -> tuple[int, int]:
+    return int(line.min()), int(line.max())
+
+
+def _deletes(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.equal(plain(rows["op"]), str(Op.DELETE)))
+
+
+@dataclass(frozen=True, slots=True)
+class LandedArchives:
+    """``rules`` of a table; ``markers`` and ``partners`` are None where none of them counts."""
+
+    rules: ArchiveRules
+    markers: LandedMarkers | None = None
+    partners: LandedPartners | None = None
+
+    @property
+    def evidence(self) -> ArchiveEvidence:
+        """As a turn asks it."""
+        rekeyed = None if self.partners is None else self.partners.rekeyed
+        return ArchiveEvidence(self.rules, self.markers, rekeyed)
+
+    def joined(self, rows: pa.Table) -> pa.Table:
+        """*rows*, and applied deletes whose keys were left for those that creates among them have.
+
+        Raises:
+            HeldError: ``file_damaged``.
+        """
+        return rows if self.partners is None else self.partners.joined(rows)
+
+
+def landed_archives(
+    table: Table, rules: ArchiveRules | None, log: ChangeLog, mark: Mark, after: int
+) -> LandedArchives | None:
+    """What tells of the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
+
+    All that *mark* says has landed in *log* counts.
+    """
+    if rules is None or not (rules.windows or rules.markers):
+        return None if rules is None else LandedArchives(rules)
+    files = placed_parts(log.snapshot, mark.batch, (Op.CREATE, Op.DELETE))
+    partners = LandedPartners(log.store.uri, files, table.name, rules, after)
+    return LandedArchives(rules, _markers(table, rules, log, mark), partners)
+
+
+def _markers(table: Table, rules: ArchiveRules, log: ChangeLog, mark: Mark) -> LandedMarkers | None:
+    if not rules.markers:
+        return None
+    near = placed_parts(log.snapshot, mark.batch, (Op.CREATE, Op.UPDATE))
+    files = tuple(one.part for one in near)
+    places = {source: mark.reached(source) for source in table.sources}
+    reached = {source: place for source, place in places.items() if place is not None}
+    return LandedMarkers(log.store.uri, files, rules.markers, reached)
+
+
+DAYS = 7  # before the one that is asked of
+FILES = 65_536  # of which days are remembered, of all tables together
+_CHANGES = (Op.CREATE, Op.UPDATE, Op.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDays:
+    """Changes of a table in one file of the change log, day by day, and the deletes among them."""
+
+    changes: Mapping[date, int]
+    deletes: Mapping[date, int]
+
+
+@lru_cache(maxsize=FILES)
+def days_of(changes: str, part: Part, table: str) -> FileDays:
+    """What a file of the log at *changes* holds of *table*.
+
+    Raises:
+        HeldError: ``file_damaged``.
+    """
+    return _counted(_read(changes, (part,), table, _CHANGES, ("op", "at")))
+
+
+def usual(counts: Mapping[date, int], day: date) -> float | None:
+    """How many changes a day before *day* had; None where nobody knows of a whole one."""
+    if not counts:
+        return None
+    first = max(min(counts) + timedelta(days=1), day - timedelta(days=DAYS))
+    days = [counts.get(first + timedelta(days=n), 0) for n in range((day - first).days)]
+    return float(median(days)) if days else None
+
+
+def within(changes: pa.Table, values: pa.Table, windows: Sequence[ArchiveWindow]) -> Mask:
+    """Which *changes* (at), of rows with such *values*, one of the *windows* speaks of."""
+    found = np.zeros(len(changes), np.bool_)
+    for window in windows:
+        found |= during(changes, window) & meets(values, window)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LandedDays:
+    """Asks the change log for days of ``table``, in batches up to ``until``, of its ``files``.
+
+    What ``rules`` say went to an archive is no delete.
+    """
+
+    changes: str
+    files: tuple[Part, ...]
+    table: str
+    columns: tuple[Column, ...]
+    until: int
+    rules: ArchiveRules | None = None
+
+    def __call__(self, column: str, day: date) -> LandedDay:
+        """What is usual before *day*, and the rows that went on it.
+
+        Raises:
+            HeldError: ``file_damaged``.
+        """
+        found = [(part, self._days(part)) for part in self.files if part.low <= self.until]
+        counts = Counter[date]()
+        for _, days in found:
+            counts.update(days.changes)
+        near = [part for part, days in found if day in days.deletes]
+        return LandedDay(usual(counts, day), self._deleted(near, column, day))
+
+    def _days(self, part: Part) -> FileDays:
+        if part.high <= self.until:
+            return days_of(self.changes, part, self.table)
+        return _counted(self._applied((part,), _CHANGES, ("op", "at")))
+
+    def _deleted(self, files: Sequence[Part], column: str, day: date) -> pa.Table:
+        rows = self._applied(files, (Op.DELETE,), ("at", "before"))
+        own = pc.fill_null(pc.equal(rows["at"].cast(pa.date32()), day), False)
+        rows = rows.filter(own)
+        values = typed(plain(rows["before"]).combine_chunks(), self.columns).rows
+        stays = within(rows, values, self.rules.windows if self.rules is not None else ())
+        values = values.select([column]).append_column("at", rows["at"])
+        return values.filter(pa.array(~stays))
+
+    def _applied(
+        self, files: Sequence[Part], ops: Sequence[Op], columns: Sequence[str]
+    ) -> pa.Table:
+        rows = _read(self.changes, files, self.table, ops, ("batch", *columns))
+        return rows.filter(pc.less_equal(rows["batch"], self.until))
+
+
+def _read(
+    changes: str, files: Sequence[Part], table: str, ops: Sequence[Op], columns: Sequence[str]
+) -> pa.Table:
+    return scan(open_store(changes), files, among=("table", (table,)), ops=ops, columns=columns)
+
+
+def _counted(rows: pa.Table) -> FileDays:
+    deletes = rows.filter(pc.equal(plain(rows["op"]), str(Op.DELETE)))
+    return FileDays(_by_day(rows), _by_day(deletes))
+
+
+def _by_day(rows: pa.Table) -> dict[date, int]:
+    days = rows["at"].drop_null().cast(pa.date32()).value_counts()
+    return {one["values"].as_py(): one["counts"].as_py() for one in days}

@@ -1,0 +1,474 @@
+"""Exports images beside their mirrors, as a day of Parquet files or as a clone, and finds them.
+
+Parquet: `<where>/<database>/<table>/dt=2026-03-28/part-00000-1f3c.parquet`, for engines that
+read neither Delta nor deletion vectors. The manifest `_image.json` is in the same folder. A
+reader that sees the manifest sees all parts and no others. The manifest may be absent while a
+day is replaced, and the new parts have other names.
+
+Clone: `<where>/<database>/<table>/2026-03-28.r0`, a table of its own with its manifest beside
+it. Each correction is a new clone (`.r1`, ...). All corrections are made in a clone, also for
+pinned and Parquet images, because an older version of a mirror cannot be changed.
+
+Lookups are cached. A mirror may list months of images, it is checked every few seconds, and
+each lookup is a request to the bucket. A new image is looked up at once, because an image that
+is not reported counts as deleted. A found image is looked up again only rarely, so its removal
+is noticed late.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+
+from pipeline.apply.images import correction
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.mirror import MirrorSnapshot, images_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.archive import ArchiveRules
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.delta.store import Store, open_store
+from pipeline.errors import ConfigError, HeldError, SluiceError, UnreachableError
+from pipeline.image import Image
+from pipeline.settings import PipelineSettings
+
+MANIFEST = "_image.json"
+DAY = "dt"  # the column that readers of folders make of a folder's name
+STAGED = "_staged"  # a name that readers of folders pass over
+_GROUP = 64 << 20  # bytes in Arrow that become one row group
+_FILE = 256 << 20  # after which a part ends; a bucket's is held in memory
+_BEGUN = ".begun"
+_CLONE = "-clone"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder holds: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``.
+
+    With the first ``revision`` of what came late for it, all that landed up to batch ``through``;
+    None where nobody noted it.  A clone has no ``parts``.
+    """
+
+    table: str
+    cut: datetime
+    mirror: str
+    version: int
+    rows: int
+    parts: int
+    written: datetime
+    until: datetime
+    revision: int = 0
+    through: int | None = None
+
+    def tells(self, image: Image, mirror: str) -> bool:
+        """Whether it is of *image*, with all that came late for it."""
+        own = (self.cut, self.version, self.mirror, self.revision)
+        same = own == (image.cut, image.version, mirror, len(image.late))
+        return same and self.through in (None, image.corrected().through)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePlace:
+    """Where an image stands: below the address ``uri``, its ``folder`` and its ``manifest``."""
+
+    uri: str
+    folder: str
+    manifest: str
+    cloned: bool
+
+    @property
+    def path(self) -> str:
+        """The folder's address."""
+        return f"{self.uri}/{self.folder}"
+
+
+@dataclass(eq=False)
+class WrittenImages:
+    """Finds where images stand beside their mirrors; what is there is looked up each time."""
+
+    settings: PipelineSettings
+    _stores: dict[str, Store] = field(default_factory=dict)
+
+    def place(self, table: str, image: Image) -> ImagePlace | None:
+        """Where *image*, with all that came late for it, stands or is to stand.
+
+        None where it is read as a version of the mirror: one that is pinned, till it is corrected.
+        """
+        if (place := self.settings.written_images(table)) is not None:
+            folder = f"{place[1]}/{DAY}={image.day}"
+            return ImagePlace(place[0], folder, f"{folder}/{MANIFEST}", cloned=False)
+        rule, place = self.settings.published(table), self.settings.cloned_images(table)
+        if rule is None or place is None or (rule.how == "pin" and not image.late):
+            return None
+        folder = f"{place[1]}/{image.day}.r{len(image.late)}"
+        return ImagePlace(place[0], folder, f"{folder}.json", cloned=True)
+
+    def path(self, table: str, image: Image) -> str | None:
+        """The address of *image*, whether or not it is there; None where it is the mirror's."""
+        place = self.place(table, image)
+        return None if place is None else place.path
+
+    def manifest(self, table: str, image: Image) -> Manifest | None:
+        """What stands in its place; None if nothing does, or nobody knows what.
+
+        Raises:
+            UnreachableError: the store does not answer.
+        """
+        place = self.place(table, image)
+        return None if place is None else told(self.store(place.uri), place.manifest)
+
+    def store(self, uri: str) -> Store:
+        """The place of all images of a rule, opened once."""
+        if uri not in self._stores:
+            self._stores[uri] = open_store(uri)
+        return self._stores[uri]
+
+
+def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same *rows*.
+
+    Raises:
+        ConfigError: they have a column that readers of folders replace by the day, silently.
+    """
+    for batch in rows:
+        if taken := [name for name in batch.schema.names if name.casefold() == DAY]:
+            raise ConfigError(
+                f"{table} has a column {taken[0]}, and readers of its images would read the day of "
+                f"the folder ({DAY}=...) in its place: write `how: pin` for it in `publish`, and "
+                "read its images as versions of the mirror"
+            )
+        yield batch
+
+
+def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Manifest) -> Manifest:
+    """Write *rows* as the *folder*, in the place of what was there; *about* lacks the numbers.
+
+    Until then they are beside it, under a name that tells when that began, should it never end.
+    """
+    with staging(store) as staged:
+        store.make_folder(staged)
+        made = _staged(store, staged, rows, about)
+        store.place(staged, folder)
+    return made
+
+
+@contextmanager
+def staging(store: Store) -> Iterator[str]:
+    """A name below *store* for what is not to stay; what lies there is removed in the end.
+
+    So is what lies at :func:`beside` it.
+    """
+    staged = f"{STAGED}/{uuid.uuid4()}"
+    store.make_folder(STAGED)
+    try:
+        store.put(f"{staged}{_BEGUN}", b"")
+        yield staged
+    finally:
+        with suppress(UnreachableError):  # then another day
+            _forsake(store, staged)
+
+
+def beside(staged: str) -> str:
+    """Where a table may be made that is read while the parts are written."""
+    return f"{staged}{_CLONE}"
+
+
+def _staged(store: Store, staged: str, rows: Iterator[pa.RecordBatch], about: Manifest) -> Manifest:
+    count, parts, groups, own = 0, 0, _groups(rows), uuid.uuid4().hex[:8]
+    while (first := next(groups, None)) is not None:
+        with store.sink(f"{staged}/part-{parts:05}-{own}.parquet") as output:
+            count += _part(output, first, groups)
+        parts += 1
+    made = replace(about, rows=count, parts=parts)
+    store.put(f"{staged}/{MANIFEST}", msgspec.json.encode(made))
+    return made
+
+
+def _forsake(store: Store, staged: str) -> None:
+    """Remove what is left of writing an image, and of the one that it replaced."""
+    store.drop(staged)
+    store.drop(f"{staged}-before")
+    store.drop(beside(staged))
+    store.remove(f"{staged}{_BEGUN}")  # last, or nobody knows of the rest
+
+
+def tidy(store: Store, before: datetime) -> None:
+    """Remove what was begun *before* then by those that were killed."""
+    for entry in store.names(STAGED):
+        if entry.name.endswith(_BEGUN) and entry.modified < before:
+            _forsake(store, entry.name.removesuffix(_BEGUN))
+
+
+def read(store: Store, folder: str) -> Manifest | None:
+    """What is written out in *folder*; None if nothing is, or nobody knows what."""
+    return told(store, f"{folder}/{MANIFEST}")
+
+
+def told(store: Store, manifest: str) -> Manifest | None:
+    """What *manifest* says; None if it is not there, or says nothing that can be read."""
+    try:
+        return msgspec.json.decode(store.read(manifest), type=Manifest)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join batches until they are a row group's size; one at least, with the columns."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in rows:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= _GROUP:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _part(output: Any, first: pa.Table, groups: Iterator[pa.Table]) -> int:
+    """Write row groups until the part is large enough; how many rows."""
+    with pq.ParquetWriter(output, first.schema, compression="zstd") as writer:
+        group, count, size = first, 0, 0
+        while True:
+            writer.write_table(group, row_group_size=max(1, len(group)))
+            count, size = count + len(group), size + group.nbytes
+            following = next(groups, None) if size < _FILE else None
+            if following is None:
+                return count
+            group = following
+
+
+_FORSAKEN = timedelta(days=1)  # nobody writes one image as long as that
+_SWEPT = 14  # days; the service slept no longer, or somebody else must tidy up
+_AGAIN = timedelta(minutes=10)  # after which what was refused is tried again
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class ImageWriting:
+    """Writes what is not there yet of images that mirrors remember; removes what is too old.
+
+    Beside landing and merging: a version of a mirror stays as it is while others are made.
+    ``archive_of`` tells what is said of a table's archives.
+    """
+
+    settings: PipelineSettings
+    mirrors: Mirrors[Any]
+    clock: Callable[[], datetime]
+    archive_of: Callable[[str], ArchiveRules | None] = lambda _: None
+    written: WrittenImages = field(init=False)
+    changes: ChangeLog = field(init=False)
+    _refused: dict[tuple[str, datetime, int], datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Look at nothing yet."""
+        self.written = WrittenImages(self.settings)
+        self.changes = ChangeLog(open_store(self.settings.changes), self.settings.lane)
+
+    def run(self, landed: LandedState) -> tuple[Manifest, ...]:
+        """Write what is missing, of each table; one that fails is tried again the next time."""
+        made: list[Manifest] = []
+        tidied: set[str] = set()
+        for table in sorted(landed.mark.tables):
+            place = self.settings.written_images(table) or self.settings.cloned_images(table)
+            if place is None:
+                continue
+            try:
+                if place[0] not in tidied:
+                    tidied.add(place[0])
+                    tidy(self.written.store(place[0]), self.clock() - _FORSAKEN)
+                made += self._table(table, landed)
+            except SluiceError as error:
+                log.warning("image_unwritten", table=table, why=str(error))
+            except Exception:  # the boundary of one table: its image stops no other, nor the rest
+                log.exception("image_unwritten", table=table)
+        return tuple(made)
+
+    def _table(self, table: str, landed: LandedState) -> Iterator[Manifest]:
+        seen, now = self.mirrors.look(table), self.clock()
+        if seen is None:
+            return
+        for image in images_of(seen):
+            place = self.written.place(table, image)
+            if place is not None and image.held(now):
+                yield from self._lacking(UnwrittenImage(table, seen, image, place, landed))
+
+    def _lacking(self, one: "UnwrittenImage") -> Iterator[Manifest]:
+        """Make the image if its place lacks it; one that cannot be made keeps no other from it."""
+        now, image = self.clock(), one.image
+        known = self.written.manifest(one.table, image)
+        key = (one.table, image.cut, image.corrected().through)
+        tried = self._refused.get(key)
+        if (known and known.tells(image, one.seen.id)) or (tried and now - tried < _AGAIN):
+            return
+        try:
+            yield self._made(one)
+        except SluiceError as error:
+            if isinstance(error, HeldError):
+                self._refused[key] = now
+            log.warning("image_unwritten", table=one.table, day=image.day, why=str(error))
+        except Exception:  # the boundary of one image
+            self._refused[key] = now
+            log.exception("image_unwritten", table=one.table, day=image.day)
+
+    def _made(self, one: "UnwrittenImage") -> Manifest:
+        store, now = self.written.store(one.place.uri), self.clock()
+        if one.place.cloned:
+            made = self._clone(store, one)
+            _sweep_clones(store, one.place, one.image, now)
+            return made
+        if not one.image.late:
+            made = self._days(store, one, one.seen.uri, one.image.version)
+        else:
+            with staging(store) as staged:
+                clone = f"{store.uri}/{beside(staged)}"
+                self._cloned(clone, one)
+                made = self._days(store, one, clone, 0)
+        _sweep(store, one.place.folder.rpartition("/")[0], one.image, now)
+        return made
+
+    def _days(self, store: Store, one: "UnwrittenImage", uri: str, version: int) -> Manifest:
+        """The folder of the day, with the rows of that version of the table at *uri*."""
+        rows: Iterator[pa.RecordBatch] = self.mirrors.table_format.rows(uri, version)
+        return write(store, one.place.folder, readable(one.table, rows), one.about(self.clock()))
+
+    def _clone(self, store: Store, one: "UnwrittenImage") -> Manifest:
+        """The table of its own, and then its manifest; one that nobody tells of is made anew."""
+        store.remove(one.place.manifest)
+        store.drop(one.place.folder)
+        made = replace(one.about(self.clock()), rows=self._cloned(one.place.path, one))
+        store.put(one.place.manifest, msgspec.json.encode(made))
+        return made
+
+    def _cloned(self, where: str, one: "UnwrittenImage") -> int:
+        """A table at *where* with the rows of an image, and what came late for it; how many."""
+        now, correct = self.clock(), None
+        if one.image.late:
+            rules = self.archive_of(one.table)
+            correct = correction(one.image, one.table, one.landed, self.changes, now, rules=rules)
+        table_format = self.mirrors.table_format
+        return table_format.cloned(one.seen.uri, one.image.version, where, now, correct)
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrittenImage:
+    """An image of ``table`` that its mirror, as it was ``seen``, remembers, and its place lacks."""
+
+    table: str
+    seen: MirrorSnapshot
+    image: Image
+    place: ImagePlace
+    landed: LandedState
+
+    def about(self, now: datetime) -> Manifest:
+        """What its place is to tell of it, without numbers."""
+        image, named = self.image, (self.table, self.image.cut, self.seen.id, self.image.version)
+        whole = image.corrected()
+        return Manifest(*named, 0, 0, now, image.until, whole.revision, whole.through)
+
+
+def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:
+    """Remove folders of days that are kept no longer; those of some days are looked at."""
+    last = date.fromisoformat(newest.day) - newest.keep
+    for back in range(_SWEPT):
+        old = f"{folder}/{DAY}={last - timedelta(days=back)}"
+        known = read(store, old)
+        if known is not None and known.until < now:
+            store.drop(old)
+
+
+def _sweep_clones(store: Store, place: ImagePlace, newest: Image, now: datetime) -> None:
+    """Remove clones that are kept no longer, each with all that was corrected of it."""
+    last = str(date.fromisoformat(newest.day) - newest.keep)
+    for entry in store.names(place.folder.rpartition("/")[0]):
+        clone = entry.name.removesuffix(".json")
+        if clone == entry.name or clone.rpartition("/")[2][: len(last)] > last:
+            continue
+        known = told(store, entry.name)
+        if known is not None and known.until < now:
+            store.drop(clone)
+            store.remove(entry.name)  # last, or nobody knows of the rest
+
+
+FEW = 3  # of those that were not there, asked for again in one look, besides the newest
+AGAIN = 20  # looks, after which one that was found is asked for again: somebody may remove it
+
+_Key = tuple[datetime, int, int, int, str]  # cut, version, revision, last batch, mirror's id
+
+
+@dataclass(eq=False)
+class _FolderAnswers:
+    """What each image's place held, if that is of it; the one first that was asked longest ago."""
+
+    there: dict[_Key, Manifest | None] = field(default_factory=dict)
+    looks: int = 0
+
+
+@dataclass(eq=False)
+class FoundImages:
+    """Keeps what was found of each table's; the tables may be looked at side by side."""
+
+    written: WrittenImages
+    _tables: dict[str, _FolderAnswers] = field(default_factory=dict)
+
+    def of(self, table: str, images: Sequence[Image], mirror: str) -> tuple[Image, ...]:
+        """Those of *images*, oldest first, that can be read, each with where it stands.
+
+        One whose version need not be there any more is told only where it stands by itself.  What
+        came late for one is in it where it stands corrected; else it is told all the same,
+        for what was said of its cut is to be taken back.
+
+        Raises:
+            UnreachableError: the store does not answer.
+        """
+        asked = self._tables.setdefault(table, _FolderAnswers())
+        places = {one.cut: self.written.place(table, one) for one in images}
+        named = {
+            (one.cut, one.version, len(one.late), one.corrected().through, mirror): one
+            for one in images
+            if places[one.cut] is not None
+        }
+        known = asked.there.copy()  # another thread may look at the same table
+        there = {key: was for key, was in known.items() if key in named}
+        asked.looks += 1
+        try:
+            for key in dict.fromkeys(_due(there, named, asked.looks)):
+                told = self.written.manifest(table, named[key])
+                there.pop(key, None)
+                there[key] = told if told and told.tells(named[key], mirror) else None
+        finally:
+            asked.there = there
+        found = {key[0]: told for key, told in there.items() if told is not None}
+        return tuple(
+            _standing(one, places[one.cut], found.get(one.cut))
+            for one in images
+            if one.cut in found or (places[one.cut] is None and one.pinned) or one.late
+        )
+
+
+def _standing(image: Image, place: ImagePlace | None, found: Manifest | None) -> Image:
+    """The image as it can be read: with all that came late where it stands in its own place."""
+    if place is None or found is None:
+        return image
+    return replace(image.corrected(), path=place.path, rows=found.rows)
+
+
+def _due(
+    there: Mapping[_Key, Manifest | None], named: dict[_Key, Image], looks: int
+) -> Iterator[_Key]:
+    """Which are to be asked for in this look."""
+    yield from [key for key in reversed(named) if key not in there]
+    lacking = [key for key, was in there.items() if not was]
+    found = [key for key, was in there.items() if was]
+    if lacking:
+        yield max(lacking)
+        yield from lacking[:FEW]
+    if found and looks % AGAIN == 0:
+        yield found[0]

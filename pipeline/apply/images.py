@@ -1,0 +1,329 @@
+"""Decides which mirror becomes the image of a cut, how long it waits, and how to correct it.
+
+A mirror with images gets no merge after a cut until all below the cut is proven to have landed.
+Then one merge takes only the changes below the cut, and its commit is the image. So an image is
+a version of the mirror, and nothing is copied. A mirror that waits longer than `hold_back`
+continues without an image of that cut. A table without log positions has no images.
+
+A correction merges changes of later batches that are below the cut into a clone of the image.
+Everything above the cut is ignored, deletes too. Backfilled rows describe the time of their
+read, so they are included only if the backfill ended below the cut.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from pipeline.apply.archive_evidence import LandedArchives, landed_archives
+from pipeline.apply.decide import AppliedBefore, highest, of_bases
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.late_changes import below_cut
+from pipeline.apply.merge import TurnTask
+from pipeline.apply.merge_job import LandedDeletes
+from pipeline.apply.mirror import Commit, batch_of, floors_of, images_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.row_metadata import plain
+from pipeline.archive import ArchiveRules
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, parts, read
+from pipeline.changelog.table import DROPPED
+from pipeline.checkpoint import Mark
+from pipeline.errors import HeldError
+from pipeline.image import DueCut, Image, digest, lacking, positions
+from pipeline.model import Op, Order, Shard, Table
+from pipeline.reports import read_gap
+from pipeline.settings import PipelineSettings
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """The mirror may have no turn before all below ``cut`` has landed, or it is ``until`` then."""
+
+    cut: datetime
+    until: datetime
+
+
+@dataclass(eq=False)
+class DueImages:
+    """What is kept here is a cache of what the mirrors' commits say, and since when who waits.
+
+    ``unplaced`` are sources whose changes have no place in a log: their orders are offsets, which
+    say nothing of where a heartbeat's log ended.
+    """
+
+    settings: PipelineSettings
+    mirrors: Mirrors[Any]
+    clock: Callable[[], datetime]
+    cuts: tuple[DueCut, ...] = ()
+    unplaced: frozenset[str] = frozenset()
+    _waiting: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
+    _missed: set[tuple[str, datetime]] = field(default_factory=set)
+    _refused: set[tuple[str, datetime]] = field(default_factory=set)
+    _making: dict[str, datetime] = field(default_factory=dict)  # cuts, by table
+
+    def told(self, cuts: Sequence[DueCut]) -> None:
+        """Go by *cuts* from now on; none of others is made any more."""
+        self.cuts = tuple(sorted(cuts, key=lambda one: one.at))
+        known = {one.at for one in cuts}
+        self._waiting = {key: at for key, at in self._waiting.items() if key[1] in known}
+        self._missed = {key for key in self._missed if key[1] in known}
+        self._refused = {key for key in self._refused if key[1] in known}
+
+    def concerns(self, table: str) -> bool:
+        """Whether a cut has passed of which *table* is still to become the image."""
+        return next(self._open(table, self.clock()), None) is not None
+
+    def of(self, table: Table, mark: Mark, at: datetime) -> Image | HeldBack | None:
+        """The image that the next turn makes, or why there may be none yet.
+
+        None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
+        there is nothing in it that was committed after one.
+
+        Raises:
+            UnreachableError: the mirror's commits cannot be read.
+        """
+        self._making.pop(table.name, None)
+        due = next(self._open(table.name, at), None)
+        if due is None:
+            return None
+        if why := self._never(table, due.at, at):
+            self.miss(table.name, due.at, why)
+            return None
+        found = positions(due, table.sources, mark)
+        if found is None:
+            return self._patient(table.name, due, at)
+        rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
+        if rule is None or seen is None:
+            return None
+        if why := doubts(table, found, mark, floors_of(seen)):
+            self.miss(table.name, due.at, why)
+            return None
+        fences = tuple(due.fences[source] for source in table.sources)
+        until, shards = at + rule.keep, digest(table.shards)
+        self._making[table.name] = due.at
+        made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
+        return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
+
+    def miss(self, table: str, cut: datetime, why: str) -> None:
+        """Make no image of *cut*: the next turn is an ordinary one."""
+        self._making.pop(table, None)
+        self._missed.add((table, cut))
+        log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
+
+    def refused(self, table: str) -> None:
+        """The newest turn of *table* was held: the image it was to make is given up in time.
+
+        What would free an ordinary turn (a base, a repair) may stand behind the cut.
+        """
+        if table in self._making:
+            self._refused.add((table, self._making[table]))
+
+    def hopeless(self, table: str, at: datetime) -> bool:
+        """Whether an image of *table* was refused, and has been waited for long enough."""
+        return any(self._hopeless(table, cut.at, at) for cut in self.cuts)
+
+    def _never(self, table: Table, cut: datetime, at: datetime) -> str:
+        """Why there is not to be one, whatever lands; empty if there may be."""
+        if not self.unplaced.isdisjoint(table.sources):
+            return "its changes have no place in a log to be cut at"
+        if self._hopeless(table.name, cut, at):
+            return "the turn that was to make it was refused for too long"
+        return ""
+
+    def _hopeless(self, table: str, cut: datetime, at: datetime) -> bool:
+        rule, since = self.settings.published(table), self._waiting.get((table, cut))
+        if rule is None or since is None or (table, cut) not in self._refused:
+            return False
+        return at - since > rule.hold_back
+
+    def _open(self, table: str, at: datetime) -> Iterator[DueCut]:
+        for cut in self.cuts:
+            due = cut.at <= at and self.settings.published(table) is not None
+            if due and not self._settled(table, cut.at):
+                yield cut
+
+    def _settled(self, table: str, cut: datetime) -> bool:
+        """Whether there is an image of *cut*, or can be none any more."""
+        if (table, cut) in self._missed:
+            return True
+        seen = self.mirrors.seen(table)
+        if seen is None or batch_of(seen, self.settings.lane) < 0:
+            return True  # it has grown from nothing since
+        if any(one.cut >= cut for one in images_of(seen)):
+            return True
+        if self.mirrors.table_format.engine(seen) is not None:
+            self.miss(table, cut, "another engine writes its mirror")
+            return True
+        if (table, cut) not in self._waiting:
+            if not self._before(table, seen.version, cut):
+                self.miss(table, cut, "the mirror went past the cut before it was known")
+                return True
+            self._waiting[table, cut] = self.clock()
+        return False
+
+    def _before(self, table: str, version: int, cut: datetime) -> bool:
+        """Whether the newest turn was made of what had landed before *cut*."""
+        turns = (one for one in self.mirrors.commits(table, version) if "since" in one.own)
+        turn = next(turns, None)
+        return turn is not None and _known(turn) < cut
+
+    def _patient(self, table: str, due: DueCut, at: datetime) -> HeldBack | None:
+        rule, since = self.settings.published(table), self._waiting[table, due.at]
+        if rule is not None and at - since <= rule.hold_back:
+            return HeldBack(due.at, since + rule.hold_back)
+        self.miss(table, due.at, "what is below the cut was not proven to have landed in time")
+        return None
+
+
+def _known(turn: Commit) -> datetime:
+    """Before when all had landed that *turn* is made of."""
+    told = turn.own.get("known")
+    return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
+
+
+def doubts(
+    table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
+) -> str:
+    """Why nobody knows *table* as it was at *places* by what has landed; empty if that is known.
+
+    *based*: see :func:`pipeline.image.lacking`.
+    """
+    again = _lost(table, mark) or _read_again(table, places, mark)
+    return again or lacking(table, places, mark, based)
+
+
+def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
+    """What of *table* was read again over the cut: its rows may tell what came after it."""
+    for shard in table.shards:
+        one, cut = mark.rereads.get(str(shard)), places[shard.source]
+        if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
+            return f"{shard} was being read again over the cut"
+    return ""
+
+
+def _lost(table: Table, mark: Mark) -> str:
+    """What is open of *table* that lost it changes, whether before the cut or after it."""
+    own = {str(shard) for shard in table.shards}
+    for gap in map(read_gap, mark.gaps.values()):
+        if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
+            return f"changes were lost before landing ({gap.id})"
+    for subject, one in mark.quarantine.items():
+        if one.table == table.name or own & {*one.shards}:
+            return f"changes could not be read ({subject})"
+    return ""
+
+
+def kept(images: Sequence[Image], made: Image) -> Mapping[datetime, Image]:
+    """The *images* that are still to be kept once *made* is there, and that one, by their cuts.
+
+    A day has one image, the newest: where the time zone has changed, it ended twice.
+    """
+    others = (one for one in images if not one.day or one.day != made.day)
+    return {one.cut: one for one in (*others, made) if one.held(made.made)}
+
+
+REFUSED = "image_uncorrected"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletesBelow:
+    """Asks the change log for deletes of keys, but for those above a cut."""
+
+    landed: LandedDeletes
+    places: Mapping[str, Order]
+
+    def __call__(self, keys: pa.StringArray) -> pa.Table:
+        """Key, source, shard, order and origin of the landed deletes of *keys*."""
+        return below_cut(self.landed(keys), self.places)
+
+
+def correction(
+    image: Image,
+    name: str,
+    landed: LandedState,
+    changes: ChangeLog,
+    at: datetime,
+    *,
+    rules: ArchiveRules | None,
+) -> Callable[[Any], TurnTask[Any]]:
+    """The turn, for the version that is the *image* of table *name*; *rules* are of its archive.
+
+    Raises:
+        HeldError: ``image_uncorrected``; nobody can tell the table as it was at the cut any more.
+        UnreachableError: the change log cannot be read.
+    """
+    table = landed.catalog.table(name, landed.mark.shards)
+    _refuse_other_sources(table, image)
+    changes.look()
+    archive = landed_archives(table, rules, changes, landed.mark, image.batch)
+    late = _joined(_late(image, name, landed.mark, changes), archive, image)
+    schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
+
+    def task(snapshot: Any) -> TurnTask[Any]:
+        floors = floors_of(snapshot)
+        if why := doubts(table, image.positions, landed.mark, floors):
+            raise HeldError(REFUSED, f"{name}: {why}")
+        return TurnTask(
+            table=table,
+            snapshot=snapshot,
+            columns=schema.columns,
+            changes=late,
+            at=at,
+            deletes=_deletes(image, name, changes),
+            known=AppliedBefore(None),  # so each insert is looked for among the deletes
+            floors=highest(floors, of_bases(table, landed.mark, image)),
+            fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
+            archive=None if archive is None else archive.evidence,
+        )
+
+    return task
+
+
+def _refuse_other_sources(table: Table, image: Image) -> None:
+    if any(source not in image.positions for source in table.sources):
+        raise HeldError(REFUSED, f"{table.name}: it is folded from other sources now")
+
+
+def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
+    files = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
+    return DeletesBelow(LandedDeletes(changes.store.uri, files, name, image.batch), image.positions)
+
+
+def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.Table:
+    """With the deletes of before of keys that were left for those that *late* changes have."""
+    return late if archive is None else below_cut(archive.joined(late), image.positions)
+
+
+def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
+    """All that came after the image was made and stands below its cut."""
+    until = image.corrected().through
+    wanted = WantedBatches(image.batch, until)
+    files = parts(changes.snapshot, image.batch, until)
+    columns = (*APPLIED_COLUMNS, "tx")  # a marker may stand in the transaction
+    rows = read(changes.store, files, {name: wanted}, columns=columns).get(name)
+    dropped = int(changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+    if rows is None or mark.batch < until or dropped > image.batch:  # with deletes from before it
+        raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
+    late = below_cut(rows, image.positions)
+    _refuse_read_later(late, mark)
+    return late
+
+
+def _refuse_read_later(late: pa.Table, mark: Mark) -> None:
+    """Return only if rows that were read from a source are of a reading that the mark knows.
+
+    Whether that ended below the cut is asked with all other doubts.
+    """
+    again = late.filter(pc.equal(plain(late["op"]), str(Op.READ)))
+    for row in again.select(["source", "shard", "order"]).to_pylist():
+        shard, order = Shard(row["source"], row["shard"]), Order(**row["order"])
+        known = mark.rereads.get(str(shard))
+        if known is None or order < known.lowest:
+            raise HeldError(REFUSED, f"{shard}: rows were read again, and nobody knows until when")

@@ -1,0 +1,465 @@
+"""Holds a slice that breaks an invariant, unless its batches are waived.
+
+A slice is the folded batches that a mirror has not applied. A later change that corrects the
+rows makes the whole slice valid again. A waiver names a range of batches that begins at the
+mirror's next batch, so it ends when they are applied. It also names the mirror: a rebuilt
+mirror begins with the same batch numbers and is not covered.
+
+References to another table are true, false, or null where that is not known yet. The other
+table's rows are those of its mirror and its landed changes that are not merged, so the merge
+order does not matter. A value is known to be absent only when everything has landed that the
+source committed before the referring row. A later parent would be one that the source's own
+constraint did not see. A parent that was deleted after the row arrived counts as present. A
+TRUNCATE or a new base of the other table counts only when its mirror has it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from hashlib import sha256
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.decide import Floors, Found, RowVerdict, Verdicts, below, leaves, stands
+from pipeline.apply.fold import ROW_OPS
+from pipeline.apply.partial_rows import Peek
+from pipeline.apply.row_metadata import Adoption, Integers, Mask, Owned, above, owned, plain, rank
+from pipeline.changelog.scan import Part, scan
+from pipeline.delta.store import open_store
+from pipeline.errors import HeldError
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay, numbered
+from pipeline.model import Op, Order, Shard, Table
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column, arrow_type
+
+FIRST_KEYS = 5
+_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})@([0-9a-f]{8})")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occurrences:
+    """Rows of a mirror that hold one of the values sought: ``of`` which, file, position, owner."""
+
+    of: Integers
+    file: npt.NDArray[np.int32]
+    position: Integers
+    owned: Owned
+
+
+Search = Callable[[pa.Table], Occurrences]
+"""Values, a row each, each once and none null -> all rows of the mirror that hold one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What is demanded, by name, of the batches after ``after`` of a mirror of ``there`` rows.
+
+    ``mirror`` tells it in a waiver's name from another that is made in its folder.
+    Those up to ``let`` a person lets through, whatever they break.  ``floors`` are those the mirror
+    remembers: a TRUNCATE that is not above its shard's takes nothing, it was applied before.
+    ``landed`` tells of a day what was applied before; None where nobody can.
+    """
+
+    invariants: tuple[tuple[str, Invariant], ...]
+    mirror: str
+    after: int
+    there: int
+    let: int | None = None
+    floors: Floors = field(default_factory=dict)
+    landed: Callable[[str, date], LandedDay] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecidedSlice:
+    """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
+
+    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` tells where
+    values stand in the mirror, ``raised`` are the floors below which its rows go.  ``elsewhere``
+    tells whether values, of rows that are owned, stand in another table.  ``peek`` reads the
+    mirror.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    changes: pa.Table
+    folded: pa.Table
+    rows: pa.Table
+    found: Found
+    verdicts: Verdicts
+    raised: Floors
+    search: Search | None
+    elsewhere: Callable[[str, pa.Table, Owned], pa.BooleanArray]
+    peek: Peek | None = None
+
+
+def short_name(id_: str) -> str:
+    """A mirror's id, of whatever form, as a waiver's name has it."""
+    return sha256(id_.encode()).hexdigest()[:8]
+
+
+def let_through(table: str, mirror: str, after: int, waived: Iterable[str]) -> int | None:
+    """The batch up to which a person lets a mirror's next slice through; None: nobody does."""
+    name = f"invalid:{table}:"
+    spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
+    own = (span for span in spans if span and span[3] == mirror)
+    return max((int(span[2]) for span in own if int(span[1]) == after + 1), default=None)
+
+
+def require_valid(demands: Demands, made: DecidedSlice) -> None:
+    """Ask every invariant.
+
+    Raises:
+        HeldError: ``invalid``, with all that are broken and the first keys; ``awaited``, where all
+            of these may heal by what is on its way; ``invariant``, one of them cannot be asked.
+    """
+    went = pc.equal(plain(made.folded["op"]), str(Op.DELETE)).to_numpy()
+    new = stands(made.verdicts) & ~went  # of rows that stay though archived nothing is demanded
+    intended = _intended(demands, made, new)
+    broken = [
+        (name, breach)
+        for name, invariant in demands.invariants
+        for breach in invariant.breaches(intended)
+    ]
+    sure = [one for one in broken if one[1].sure]
+    broken = sure or broken
+    if not broken:
+        return
+    last = max(_last(breach, made, new) for _, breach in broken)
+    last = max(last, demands.after + 1)  # rows that came from another table's are older
+    if demands.let is not None and last <= demands.let:
+        return
+    keys = plain(made.folded["key"]).filter(pa.array(new))
+    span = f"{demands.after + 1}-{last}"
+    told = "; ".join(_told(name, breach, keys) for name, breach in broken)
+    waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
+    advice = (
+        "the mirror stays as it was; put the rows right at the source, and the table goes on by "
+        f"itself, or let batches {span} through: waive {waiver}"
+    )
+    if sure:
+        detail = f"batches {span} break what is demanded: {told}; {advice}"
+        raise HeldError("invalid", detail, waiver)
+    detail = f"batches {span} wait for what is demanded of them: {told}; {advice}"
+    raise HeldError("awaited", detail, waiver)
+
+
+def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
+    return IntendedRows(
+        table=made.table.name,
+        key=made.table.key,
+        rows=made.rows.filter(pa.array(new)),
+        there=demands.there,
+        changed=int((leaves(made.verdicts) & (made.verdicts != RowVerdict.ARCHIVE)).sum()),
+        emptied=_emptied(made.changes, demands.floors),
+        standing=partial(_standing, made),
+        before=partial(_before, made, new),
+        elsewhere=partial(_elsewhere, made, new),
+        deleted=partial(_deleted, made),
+        landed=demands.landed or _unknown_day,
+    )
+
+
+def _unknown_day(column: str, day: date) -> LandedDay:
+    none = pa.schema([(column, pa.timestamp("us")), ("at", pa.timestamp("us", "UTC"))])
+    return LandedDay(None, none.empty_table())
+
+
+def _deleted(made: DecidedSlice, names: Sequence[str]) -> pa.Table:
+    """What the rows that are deleted held: as their deletes say, else as the mirror has it."""
+    at = np.flatnonzero(made.verdicts == RowVerdict.DELETE)
+    rows = made.rows.take(pa.array(at)).select(list(names))
+    if made.peek is not None and len(at) and any(column.null_count for column in rows.columns):
+        found = Found(made.found.file[at], made.found.position[at], made.found.owned.take(at))
+        there = made.peek(found, list(names))
+        for number, name in enumerate(names):
+            column = pc.coalesce(rows[name], there[name].cast(rows.schema.field(name).type))
+            rows = rows.set_column(number, name, column)
+    return rows.append_column("at", made.folded.take(pa.array(at))["at"])
+
+
+def _emptied(changes: pa.Table, floors: Floors) -> bool:
+    """Whether a TRUNCATE takes rows that stood until now; one sent again does not."""
+    marks = changes.filter(pc.equal(plain(changes["op"]), Op.TRUNCATE))
+    return any(
+        (known := floors.get(Shard(row["source"], row["shard"]))) is None
+        or Order(**row["order"]) > known
+        for row in marks.select(["source", "shard", "order"]).to_pylist()  # a few rows
+    )
+
+
+def _last(breach: Breach, made: DecidedSlice, new: Mask) -> int:
+    """The newest batch that has a part in it."""
+    rows = made.changes if breach.rows is None else made.folded.filter(pa.array(new))
+    if breach.rows is not None:
+        rows = rows.filter(pa.array(breach.rows))
+    return int(pc.max(rows["batch"]).as_py())
+
+
+def _told(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
+    if breach.rows is None:
+        return f"{name}: {breach.what}"
+    first = keys.filter(pa.array(breach.rows)).slice(0, FIRST_KEYS).to_pylist()
+    number = int(breach.rows.sum())
+    rows = "1 row, key" if number == 1 else f"{number} rows, first keys"
+    return f"{name}: {breach.what} in {rows} {', '.join(first)}"
+
+
+def _elsewhere(made: DecidedSlice, new: Mask, name: str, values: pa.Table) -> pa.BooleanArray:
+    return made.elsewhere(name, values, owned(made.folded.filter(pa.array(new))))
+
+
+def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
+    """Which *values* stand in a row of the mirror that neither goes nor is replaced."""
+    if made.search is None:
+        detail = f"{made.table.name} is a mirror that cannot be searched for values, as Spark's are"
+        advice = "take that invariant out of `invariants` and restart the service"
+        raise HeldError("invariant", f"{detail}; {advice}, or rebuild the mirror")
+    there, own = sought(made.search, values), made.found
+    gone = leaves(made.verdicts)
+    places = set(zip(own.file[gone].tolist(), own.position[gone].tolist(), strict=True))
+    at = zip(there.file.tolist(), there.position.tolist(), strict=True)
+    stays = ~np.fromiter((place in places for place in at), np.bool_, len(there.of))
+    stays &= ~below(there.owned, made.raised) & ~there.owned.archived
+    found = np.zeros(len(values), np.bool_)
+    found[there.of[stays]] = True
+    return found
+
+
+def sought(search: Search, values: pa.Table) -> Occurrences:
+    """Ask *search*; who demands it is told why it cannot be asked."""
+    try:
+        return search(values)
+    except HeldError as error:
+        if error.reason != "key_kind":
+            raise
+        kinds = ", ".join(f"{field.name} ({field.type})" for field in values.schema)
+        detail = f"a mirror cannot be searched for values of {kinds}, which are not matched exactly"
+        advice = "take that invariant out of `invariants` and restart the service"
+        raise HeldError("invariant", f"{detail}; {advice}") from error
+
+
+def _before(made: DecidedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
+    """What the first change of each row says that it was; nulls where it does not say."""
+    rows = made.changes.filter(
+        pc.and_(
+            made.changes["before"].is_valid(),
+            pc.is_in(plain(made.changes["op"]), value_set=pa.array([Op.UPDATE, Op.DELETE])),
+        )
+    )
+    keys = plain(made.folded["key"]).filter(pa.array(new)).combine_chunks()
+    at = pc.index_in(plain(rows["key"]), value_set=keys).combine_chunks()
+    rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy().astype(np.int64)
+    newest_first = np.lexsort(rank(rows)[::-1])[::-1]
+    place = np.full(len(keys), -1, np.int64)
+    place[at[newest_first]] = newest_first  # the oldest is written last, and stays
+    texts = plain(rows["before"]).combine_chunks().take(pa.array(place, mask=place < 0))
+    return typed(texts, made.columns).rows.select(names)
+
+
+S = TypeVar("S")  # a mirror as of one version, as its format tells it
+
+Searches = Callable[[Any, Adoption], Search]
+"""A mirror as of one version, and what counts for rows of others -> how values are found in it."""
+
+_READ = ("table", "batch", "source", "before", "after", "order", "origin")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferredTable(Generic[S]):
+    """What a turn is told of another table, whose mirror is applied through batch ``applied``.
+
+    ``files`` of the change log at ``changes`` are all that are kept.  ``reached``: source -> below
+    which epoch, log and pos everything is landed.  ``whole`` is false where rows of it may be
+    missing: then nothing is known to be absent.  ``snapshot`` is None where it has no mirror yet.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    snapshot: S | None
+    applied: int
+    changes: str
+    files: tuple[Part, ...]
+    reached: Mapping[str, tuple[int, int, int]]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Movements:
+    """What the change log tells of values: ``of`` which, and whether they came or went.
+
+    ``rank`` has a line for each of epoch, log, pos, row and origin.
+    """
+
+    values: pa.Table
+    came: Mask
+    source: pa.Array
+    rank: Integers
+
+
+def standing(
+    others: Sequence[ReferredTable[Any]],
+    searches: Searches | None,
+    name: str,
+    values: pa.Table,
+    owners: Owned,
+) -> pa.BooleanArray:
+    """Of each row of *values*, owned by *owners*, whether table *name* has them.
+
+    Raises:
+        HeldError: ``invariant``, it cannot be asked; or a file cannot be read.
+    """
+    other = next((one for one in others if one.table.name == name), None)
+    if searches is None or other is None:
+        detail = f"a mirror that Spark writes is not compared with another table ({name})"
+        advice = "take that invariant out of `invariants` and restart the service"
+        raise HeldError("invariant", f"{detail}; {advice}")
+    if other.snapshot is None or not other.columns:
+        nobody_knows = pa.nulls(len(values), pa.bool_())
+        return pc.if_else(_all_there(values), nobody_knows, True)
+    there = _all_there(values)
+    wanted = _fitting(other, values.filter(there))
+    rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
+    found = _found(other, searches, wanted, owners.take(rows))
+    return pc.replace_with_mask(pa.array([True] * len(values), pa.bool_()), there, found)
+
+
+def _all_there(values: pa.Table) -> pa.BooleanArray:
+    found = pa.array([True] * len(values), pa.bool_())
+    for column in values.columns:
+        found = pc.and_(found, column.is_valid().combine_chunks())
+    return found
+
+
+def _fitting(other: ReferredTable[Any], values: pa.Table) -> pa.Table:
+    """The values in the types of the columns that they are to stand in."""
+    made = {}
+    for name in values.column_names:
+        column = next((one for one in other.columns if one.name == name), None)
+        if column is None:
+            known = ", ".join(one.name for one in other.columns)
+            detail = f"{other.table.name} has no column {name!r}, of which an invariant speaks"
+            raise HeldError("invariant", f"{detail}; it has {known}; {_CORRECT}")
+        kind, own = arrow_type(column), values[name].type
+        alike = own.equals(kind) or (pa.types.is_integer(own) and pa.types.is_integer(kind))
+        try:
+            made[name] = values[name].cast(kind if alike else own)
+        except pa.ArrowInvalid:
+            alike = False
+        if not alike:
+            detail = f"values of type {own} are not all of {kind}, as {other.table.name}.{name} is"
+            raise HeldError("invariant", f"{detail}; {_CORRECT}")
+    return pa.table(made)
+
+
+_CORRECT = "correct it under `invariants` and restart the service"
+
+
+def _found(
+    other: ReferredTable[Any], searches: Searches, wanted: pa.Table, owners: Owned
+) -> pa.BooleanArray:
+    if not len(wanted):
+        return pa.array([], pa.bool_())
+    fresh = [part for part in other.files if part.high > other.applied]
+    told = _told_reference(other, fresh, wanted, ROW_OPS, after=other.applied)
+    came, went = _newest(wanted, told)
+    held = _in_mirror(other, searches, wanted)
+    absent = ~came & ~held
+    unknown = held & went & ~came  # its merge decides
+    if absent.any():
+        rows = np.flatnonzero(absent)
+        some, whose = wanted.take(pa.array(rows)), owners.take(rows)
+        absent[rows[_was_there(other, some, whose)]] = False
+        unknown |= absent & ~_is_known(other, owners)
+    return pa.array(~absent, pa.bool_(), mask=unknown)
+
+
+def _is_known(other: ReferredTable[Any], owners: Owned) -> Mask:
+    """Where all that could have been there before these rows is landed."""
+    sources = {shard.source for shard in other.table.shards}
+    if not other.whole or len(sources) != 1:
+        return np.zeros(len(owners.source), np.bool_)
+    (source,) = sources
+    place = other.reached.get(source, (-1, -1, -1))
+    own: Mask = pc.fill_null(pc.equal(owners.source, source), False).to_numpy(zero_copy_only=False)
+    return own & above(np.array(place, np.int64)[:, None], owners.rank[:3])
+
+
+def _in_mirror(other: ReferredTable[Any], searches: Searches, wanted: pa.Table) -> Mask:
+    numbers = numbered(wanted)
+    _, first = np.unique(numbers, return_index=True)
+    search = searches(other.snapshot, Adoption.of(other.table))
+    there = np.zeros(len(first), np.bool_)
+    there[sought(search, wanted.take(pa.array(first))).of] = True
+    found: Mask = there[numbers]
+    return found
+
+
+def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: Owned) -> Mask:
+    """Where the values went later than their row came: by the log of the same source."""
+    told = _told_reference(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
+    numbers = numbered(pa.concat_tables([wanted, told.values]))
+    known: dict[tuple[str, int], list[int]] = {}
+    for at in np.flatnonzero(~told.came).tolist():
+        known.setdefault((told.source[at].as_py(), int(numbers[len(wanted) + at])), []).append(at)
+    found = np.zeros(len(wanted), np.bool_)
+    for row in range(len(wanted)):
+        went = known.get((owners.source[row].as_py(), int(numbers[row])), [])
+        found[row] = above(told.rank[:, went], owners.rank[:, [row]]).any()
+    return found
+
+
+def _newest(wanted: pa.Table, told: _Movements) -> tuple[Mask, Mask]:
+    """Of which values the newest that is told of a source is that they came, and went."""
+    numbers = numbered(pa.concat_tables([wanted, told.values]))
+    own, theirs = numbers[: len(wanted)], numbers[len(wanted) :]
+    sources = told.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    placed = np.lexsort((told.came, *told.rank[::-1], sources, theirs))
+    last = np.ones(len(placed), np.bool_)
+    last[:-1] = np.diff(theirs[placed]).astype(np.bool_) | np.diff(sources[placed]).astype(np.bool_)
+    newest = placed[last]
+    states = np.zeros((2, int(numbers.max(initial=-1)) + 1), np.bool_)
+    states[told.came[newest].astype(np.int64), theirs[newest]] = True
+    return states[1][own], states[0][own]
+
+
+def _told_reference(
+    other: ReferredTable[Any],
+    files: Sequence[Part],
+    wanted: pa.Table,
+    ops: Sequence[Op],
+    *,
+    after: int,
+) -> _Movements:
+    """Changes in batches after *after* that brought or took one of the values, or may have."""
+    parts = [one for part in files for one in _of_file(other, part, wanted, ops, after)]
+    ranks = np.concatenate([np.zeros((5, 0), np.int64), *(part.rank for part in parts)], axis=1)
+    return _Movements(
+        pa.concat_tables([wanted.slice(0, 0), *(part.values for part in parts)]),
+        np.concatenate([np.zeros(0, np.bool_), *(part.came for part in parts)]),
+        pa.concat_arrays([pa.array([], pa.string()), *(part.source for part in parts)]),
+        ranks,
+    )
+
+
+def _of_file(
+    other: ReferredTable[Any], part: Part, wanted: pa.Table, ops: Sequence[Op], after: int
+) -> Iterator[_Movements]:
+    names, table = wanted.column_names, other.table.name
+    among = ("table", (table,))
+    rows = scan(open_store(other.changes), (part,), among=among, ops=ops, columns=_READ)
+    rows = rows.filter(pc.greater(rows["batch"], after))
+    columns = [one for name in names for one in other.columns if one.name == name]
+    for text, came in (("before", False), ("after", True)):
+        values = typed(plain(rows[text]), columns).rows
+        near = _all_there(values)
+        for name in names:
+            near = pc.and_(near, pc.is_in(values[name], value_set=wanted[name]).combine_chunks())
+        own = rows.filter(near)
+        source = plain(own["source"]).combine_chunks()
+        yield _Movements(values.filter(near), np.full(len(own), came), source, rank(own))

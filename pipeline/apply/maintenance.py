@@ -1,0 +1,167 @@
+"""Compacts and cleans the mirrors and the change log of one lane.
+
+Maintenance of a mirror runs between its merges, in the process that merges: two commits on one
+version conflict. One call works for about 15 seconds, at most 5 minutes with waits, and starts
+with the table maintained longest ago. A held mirror is left alone, because a commit on top of a
+foreign one would make that one impossible to undo.
+
+Nothing is removed that a reader still needs. A file that left a mirror stays for at least 168
+hours. It stays longer if a pinned image or a registered reader needs it.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+
+from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, images_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Chores
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.maintenance import CleaningTimes, LogUpkeep
+from pipeline.checkpoint import Mark
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.settings import PipelineSettings
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = timedelta(seconds=15)
+_LONGEST = timedelta(minutes=5)  # with the merges it waits for
+_LEAST = timedelta(hours=168)  # nothing younger is ever taken
+_SOME = timedelta(days=1)  # for who began to read an image on its last day
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Upkeep:
+    """Compact and clean one lane's lake.
+
+    Runs in the process that merges, each mirror between merges: two commits on one version are one
+    too many.  The change log's own runs beside landing.
+    """
+
+    settings: PipelineSettings
+    changes: ChangeLog
+    mirrors: Mirrors[Any]
+    clock: Callable[[], datetime]
+    _done: dict[str, datetime] = field(default_factory=dict)
+    _left: dict[str, int] = field(default_factory=dict)  # the version each mirror was left in
+
+    def __post_init__(self) -> None:
+        """Nothing is due yet."""
+        self._log = LogUpkeep(self.settings, self.changes, self.clock)
+        self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
+
+    def run(
+        self,
+        mark: Mark,
+        readers: Mapping[str, int],
+        applied: Mapping[str, int],
+        held: Callable[[str], bool],
+        *,
+        key: Callable[[str], tuple[str, ...]] = lambda _: (),
+        turn: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
+
+        Whose turn is longest ago comes first.
+
+        *readers*: table -> lowest version that a registered reader still needs.
+        *applied*: table -> applied batch; no day that holds a later one is dropped.
+        *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
+        make it impossible to take that one back.  Asked only of mirrors that are due.
+        *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
+        *turn*: what to be in while the mirror of a table is looked at: merges come in between.
+        """
+        try:
+            self._log.run(mark, applied)
+        except (HeldError, UnreachableError) as error:
+            log.warning("upkeep left the change log alone", why=str(error))
+        began, spent = self.clock(), timedelta()
+        for table in sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name)):
+            if not self._waiting(table):
+                continue
+            with turn(table):
+                taken = self.clock()
+                self._done[table] = taken
+                self._kept_well(table, readers.get(table), held, key)
+                spent += self.clock() - taken
+            if spent > _AT_ONCE or taken - began > _LONGEST:
+                return
+
+    def _waiting(self, table: str) -> bool:
+        """Whether the mirror has another version than it was left in, or is to be cleaned.
+
+        By what merges know of it: as many mirrors as there are would each be listed.
+        """
+        seen = self.mirrors.seen(table)
+        if seen is None:
+            return not self.mirrors.absent(table)
+        return self._left.get(table) != seen.version or self._cleaning.due(table)
+
+    def _kept_well(
+        self,
+        table: str,
+        read: int | None,
+        held: Callable[[str], bool],
+        key: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        try:
+            left = self._mirror(table, read, held, key)
+        except LostRaceError:
+            return  # somebody came between; next time
+        except (HeldError, UnreachableError) as error:
+            log.warning("upkeep left a mirror alone", table=table, why=str(error))
+        else:
+            if left is not None:
+                self._left[table] = left
+
+    def _mirror(
+        self,
+        table: str,
+        read: int | None,
+        held: Callable[[str], bool],
+        key: Callable[[str], tuple[str, ...]],
+    ) -> int | None:
+        """Do what is due of one; the version it is left in, None if it is to be looked at again."""
+        table_format, seen = self.mirrors.table_format, self.mirrors.seen(table)
+        cleaning = self._cleaning.due(table)
+        if seen is not None and not (table_format.worn(seen) or cleaning):
+            return int(seen.version)
+        snapshot = self.mirrors.look(table)
+        if snapshot is None or held(table):
+            return None
+        keep = None
+        if cleaning:
+            self._cleaning.cleaned(table)
+            keep = self._keep(table, snapshot, read)
+        stamp = CommitStamp(self.settings.lane, self.clock())
+        made = table_format.kept(snapshot, Chores(stamp, key(table), keep))
+        self.mirrors.know(table, made)
+        return None if table_format.worn(made) else made.version
+
+    def _keep(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> timedelta | None:
+        """How long what has left it stays; None, for ever, while somebody reads an older one."""
+        kept = max(self.settings.upkeep.keep_versions, _LEAST, self._imaged(snapshot))
+        since = self._since(table, snapshot, read)
+        return kept if since is not None and self.clock() - since <= kept else None
+
+    def _imaged(self, snapshot: MirrorSnapshot) -> timedelta:
+        """As long as an image is kept, and some: what it needs went after it was made.
+
+        One that is written out is so long before a week is over.
+        """
+        now = self.clock()
+        held = (one.keep + _SOME for one in images_of(snapshot) if one.pinned and one.held(now))
+        return max(held, default=timedelta())
+
+    def _since(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> datetime | None:
+        """When version *read* was committed, now if it is the newest; None if no log tells.
+
+        What it needs was removed later than that, by the stamps of the log.
+        """
+        if read is None or read >= snapshot.version:
+            return self.clock()
+        return next((one.at for one in self.mirrors.commits(table, read)), None)

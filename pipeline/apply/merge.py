@@ -1,0 +1,354 @@
+"""Plans the row changes of one merge: folds the changes, types them, and decides each one.
+
+Nothing is written or committed here. The table format looks up the rows under the changed keys,
+and the decisions do not depend on how it does that. Input and output can be pickled, because a
+merge may run on any worker, twice, or in vain.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from shlex import quote
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.account import Counted, balance
+from pipeline.apply.archive import ArchiveEvidence, ArchiveTurn, archived, last_words, live, told_of
+from pipeline.apply.decide import (
+    AppliedBefore,
+    Fill,
+    Floors,
+    Found,
+    RowVerdict,
+    Verdicts,
+    below,
+    decide,
+    doubtful,
+    filled,
+    highest,
+    outlived,
+    stands,
+    withdrawn,
+)
+from pipeline.apply.fold import ROW_OPS, Folded, fold
+from pipeline.apply.invariants import (
+    DecidedSlice,
+    Demands,
+    ReferredTable,
+    Searches,
+    require_valid,
+    standing,
+)
+from pipeline.apply.partial_rows import Peek, ValueSources, is_partial, made_whole
+from pipeline.apply.row_metadata import META, SLUICE, Adoption, Owned, owned, plain
+from pipeline.errors import HeldError
+from pipeline.model import Account, Op, Order, Origin, Shard, Table
+from pipeline.schema.decode import typed
+from pipeline.schema.model import Column
+
+S = TypeVar("S")  # a mirror as of one version, as its format tells it
+W = TypeVar("W")  # what a turn leaves for its commit
+
+Deletes = Callable[[pa.StringArray], pa.Table]
+"""Keys -> key, source, shard, order, origin of their deletes in batches that are applied."""
+
+Look = Callable[[pa.Table, Owned | None], Found]
+"""The key's columns, and whose they are if that counts -> where they stand in the mirror."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTask(Generic[S]):
+    """What one mirror is to be brought to, and from what.
+
+    ``changes`` are the table's rows of the slice, of all ops.  ``floors`` are those the mirror
+    remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
+    forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded;
+    ``others`` are the tables that these speak of.  ``archive`` tells which deletes only move a
+    row to an archive; None where nothing does.
+    """
+
+    table: Table
+    snapshot: S
+    columns: tuple[Column, ...]
+    changes: pa.Table
+    at: datetime
+    deletes: Deletes
+    known: AppliedBefore | None = None
+    floors: Floors | None = None
+    fills: tuple[Fill, ...] = ()
+    adopted: Order | None = None
+    demands: Demands | None = None
+    others: tuple[ReferredTable[S], ...] = ()
+    archive: ArchiveEvidence | None = None
+
+    @property
+    def adoption(self) -> Adoption:
+        """What counts for the mirror's rows without ``_sluice``."""
+        return Adoption.of(self.table, self.adopted)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``.
+
+    Those of ``archived`` are still there, and were deleted.
+    """
+
+    inserted: int
+    updated: int
+    deleted: int
+    noop: int
+    again: int
+    floored: int
+    archived: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """What becomes of each key of the slice, in the order of ``rows``; nothing is written yet.
+
+    ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
+    sets, below which the mirror's rows go; ``floors`` are all that are to be remembered.
+    ``outlived`` counts the changes below those, which are not looked at.
+    """
+
+    folded: Folded
+    rows: pa.Table
+    found: Found
+    verdicts: Verdicts
+    raised: Floors
+    floors: Mapping[Shard, Order]
+    outlived: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Generic[W]):
+    """What a turn comes to, once ``work`` is committed after ``version``.
+
+    Only the mirror's format knows what ``work`` is.  It may change no row: the applied batch is
+    committed all the same.  ``floors`` are to be remembered.
+    """
+
+    version: int
+    work: W
+    counts: Counts
+    account: Account
+    floors: Mapping[Shard, Order]
+
+
+Turn = Callable[[TurnTask[Any]], Written[Any]]
+
+
+def decided(
+    task: TurnTask[Any], look: Look, searches: Searches | None = None, peek: Peek | None = None
+) -> Decided:
+    """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
+
+    *searches* find other values, there and in other mirrors; without them a demand that has to is
+    refused.  *peek* reads rows of the mirror, where some came without all of their values.
+
+    Raises:
+        HeldError: the table must stand still; the reason says why.
+    """
+    raised = _raised(task.changes)
+    floors = highest(task.floors or {}, raised)
+    changes, told, outlived_rows = _acting(task, floors)
+    folded = fold(changes)
+    _refuse_doubts(folded)
+    rows = _typed(task, folded)
+    keys = rows.select(list(task.table.key))
+    found = look(keys, None if task.table.unique_across_shards else owned(folded.rows))
+    verdicts = decide(folded, found, floors, raised)
+    if task.archive is not None:
+        known = _sources(task, told, folded, look, peek)
+        lent = ArchiveTurn(
+            told, folded, rows, found, raised, known.read, partial(_whole, its=known), peek
+        )
+        rows, verdicts = archived(task.archive, lent, verdicts)
+    verdicts = _withdrawn(task, folded, found, verdicts)
+    if (some := is_partial(folded.rows) & stands(verdicts)).any():
+        known = _sources(task, changes, folded, look, peek)
+        rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
+    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
+    if task.demands is not None:
+        require_valid(task.demands, _slice(task, made, searches, peek))
+    return made
+
+
+def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
+    names = pa.array([str(op) for op in ops], pa.string())
+    return changes.filter(pc.is_in(plain(changes["op"]), value_set=names))
+
+
+def _raised(changes: pa.Table) -> dict[Shard, Order]:
+    """The floors that truncates and settles of the slice set; a few rows."""
+    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
+    return highest(
+        *({Shard(row["source"], row["shard"]): Order(**row["order"])} for row in marks.to_pylist())
+    )
+
+
+def _acting(task: TurnTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, int]:
+    """The changes that a truncate or settle has not outlived, and how many others there are.
+
+    Those say nothing any more, and may have columns that were dropped since; but deletes by which
+    rows may have gone to an archive before.  Second: what tells of these rows, too.
+    """
+    changes = _rows_of(task.changes, *ROW_OPS)
+    if not floors or not len(changes):
+        return changes, changes, 0
+    gone = below(owned(changes), floors)
+    above, others = changes.filter(pa.array(~gone)), changes.filter(pa.array(gone))
+    if task.archive is None or not len(others):
+        return above, above, len(others)
+    last = last_words(task.archive.rules, others, task.table.key)
+    names = frozenset(column.name for column in task.columns)
+    told = pa.concat_tables([above, told_of(last, others, names)])
+    return pa.concat_tables([above, last]), told, len(others) - len(last)
+
+
+def _refuse_doubts(folded: Folded) -> None:
+    if folded.crossed is not None:
+        detail = f"key {folded.crossed} has rows in two sources, whose orders cannot be compared"
+        advice = "take `unique_across_shards` away, and rebuild the mirror"
+        raise HeldError("crosses_sources", f"{detail}; {advice}")
+    for row in folded.conflicts.to_pylist():
+        order = Order(**row["order"])
+        detail = f"key {row['key']} has two different changes at {order}, one place of its log"
+        raise HeldError("conflict", detail)
+
+
+def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
+    """The folded rows in the mirror's columns and ``_sluice``."""
+    texts = pc.coalesce(plain(folded.rows["after"]), plain(folded.rows["before"]))
+    read = typed(texts, task.columns)
+    if read.unknown:
+        names = ", ".join(read.unknown[:5])
+        detail = f"fields {names} are in no schema that has landed, though it had time to land"
+        raise HeldError("unknown_field", detail)
+    if misread := int(pc.sum(read.misread).as_py() or 0):
+        first = folded.rows["key"][pc.index(read.misread, True).as_py()]
+        detail = f"{misread} rows hold a value their column's type cannot, first key {first}"
+        raise HeldError("misread", detail)
+    _refuse_altered(task, folded, read.rows)
+    parts = [folded.rows[field.name].combine_chunks().cast(field.type) for field in META]
+    meta = pa.StructArray.from_arrays(parts, fields=list(META))
+    rows = read.rows.append_column(SLUICE, meta)
+    return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
+
+
+def _refuse_altered(task: TurnTask[Any], folded: Folded, rows: pa.Table) -> None:
+    """Refuse values that a collector's snapshot may have altered; what Sluice read is right."""
+    origin, topic = plain(folded.rows["origin"]), plain(folded.rows["topic"])
+    sent = pc.and_(pc.equal(origin, int(Origin.SNAPSHOT)), pc.is_valid(topic))
+    if not pc.any(sent).as_py():
+        return
+    for column in task.columns:
+        values = plain(rows[column.name]).combine_chunks()
+        altered = column.dialect.altered_by_snapshot(column, values)
+        if altered is None:
+            continue
+        found = pc.fill_null(pc.and_(sent.combine_chunks(), altered), fill_value=False)
+        if count := int(pc.sum(found).as_py() or 0):
+            first = folded.rows["key"][pc.index(found, True).as_py()]
+            value = values[pc.index(found, True).as_py()]
+            detail = f"{column.name} of {count} rows is unverifiable: the collector's snapshot"
+            detail += f" sends other values as this one, too ({value}, key {first})"
+            raise HeldError("misread", f"{detail}; run `sluice bootstrap {quote(task.table.name)}`")
+
+
+def _sources(
+    task: TurnTask[Any], changes: pa.Table, folded: Folded, look: Look, peek: Peek | None
+) -> ValueSources:
+    return ValueSources(
+        changes=changes,
+        columns=tuple(column.name for column in task.columns),
+        key=task.table.key,
+        unique=task.table.unique_across_shards,
+        read=lambda rows: _typed(task, replace(folded, rows=rows)),
+        look=look,
+        peek=peek,
+    )
+
+
+def _whole(folded: pa.Table, rows: pa.Table, found: Found, *, its: ValueSources) -> pa.Table:
+    """All that are partial among *rows*, with what they had before."""
+    some = np.flatnonzero(is_partial(folded))
+    return made_whole(folded, rows, found, some, its) if len(some) else rows
+
+
+def _slice(
+    task: TurnTask[Any], made: Decided, searches: Searches | None, peek: Peek | None
+) -> DecidedSlice:
+    own = None if searches is None else searches(task.snapshot, task.adoption)
+    return DecidedSlice(
+        table=task.table,
+        columns=task.columns,
+        changes=task.changes,
+        folded=made.folded.rows,
+        rows=made.rows,
+        found=made.found,
+        verdicts=made.verdicts,
+        raised=made.raised,
+        search=own,
+        elsewhere=partial(standing, task.others, searches),
+        peek=peek,
+    )
+
+
+def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verdicts) -> Verdicts:
+    """Without inserts that a delete has outlived which the mirror no longer remembers."""
+    if task.known is None:
+        return verdicts
+    doubts = doubtful(folded, verdicts, task.known)
+    if not doubts.any():
+        return verdicts
+    keys = plain(folded.rows["key"]).filter(pa.array(doubts)).combine_chunks()
+    gone = doubts & outlived(folded, task.deletes(keys))
+    return withdrawn(verdicts, gone, found.there & found.owned.archived)
+
+
+def counts_of(verdicts: Verdicts, floored: int) -> Counts:
+    """Count each verdict once; *floored* comes from the mirror."""
+    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
+    return Counts(
+        inserted=number[RowVerdict.INSERT],
+        updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
+        deleted=number[RowVerdict.DELETE],
+        noop=number[RowVerdict.NOOP],
+        again=number[RowVerdict.AGAIN],
+        floored=floored,
+        archived=number[RowVerdict.ARCHIVE],
+    )
+
+
+def _corrected(changes: pa.Table) -> int:
+    """Changes that were quarantined before: they bear the name of their message."""
+    if "error" not in changes.column_names:
+        return 0
+    named = changes.filter(pc.not_equal(plain(changes["op"]), str(Op.ERROR)))["error"]
+    return int(pc.count(named).as_py())
+
+
+def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
+    """The account of a turn that changes as many rows as *counts* says."""
+    changes, folded = task.changes, made.folded
+    counted = Counted(
+        read=len(changes),
+        rows=folded.total,
+        kept=len(folded.rows),
+        distinct=folded.distinct,
+        ordered=len(_rows_of(changes, Op.TRUNCATE, Op.SETTLE)),
+        tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
+        quarantined=len(_rows_of(changes, Op.ERROR)),
+        corrected=_corrected(changes),
+    )
+    new = made.verdicts == RowVerdict.INSERT
+    came = 0 if task.archive is None else int((new & live(folded.rows, Op.DELETE)).sum())
+    applied = counts.inserted + counts.updated + counts.deleted - came
+    noop = counts.noop + made.outlived
+    return balance(counted, applied, noop, counts.again, counts.archived + came)

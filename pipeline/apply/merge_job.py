@@ -1,0 +1,432 @@
+"""Defines the merge jobs that are sent to workers, and runs them in the driver or with Spark.
+
+Jobs are sent in groups, so that a file of the change log is opened once for all mirrors of a
+group. A mirror that fails is reported and spoils no other. Up to 24 mirrors and 100,000 rows
+run in the driver. A mirror with far more rows than all others runs last, so that the others are
+committed before it.
+
+A worker that dies over one mirror, for example out of memory, fails the whole Spark job. Then
+the groups run one by one, and each mirror of a failed group runs alone.
+
+A base can continue in batches after those of the merge. A change newer than the base may land
+before the base's row. If that change is partial, it would take old values from the mirror. So
+the base rows of such keys are read ahead. Their own merge later finds nothing to do for them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from pipeline.apply.archive_evidence import LandedArchives
+from pipeline.apply.decide import AppliedBefore, Fill, Floors
+from pipeline.apply.invariants import Demands, ReferredTable
+from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
+from pipeline.apply.merge import Turn, TurnTask, Written
+from pipeline.apply.partial_rows import is_partial, leaving
+from pipeline.apply.renames import RowMove, moved
+from pipeline.changelog.scan import APPLIED_COLUMNS, Part, TableRows, WantedBatches, read, scan
+from pipeline.changelog.table import CHANGES
+from pipeline.checkpoint import Mark
+from pipeline.delta.store import Store, open_store
+from pipeline.errors import SluiceError, UnreachableError
+from pipeline.image import Image, LateChanges
+from pipeline.model import Op, Order, Table
+from pipeline.reports import Refusal
+from pipeline.schema.model import Column
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRest:
+    """Asks the change log at ``changes``, in ``files``, for rows of bases in later ``batches``."""
+
+    changes: str
+    files: tuple[Part, ...]
+    table: str
+    batches: WantedBatches
+
+    def joined(self, rows: pa.Table) -> pa.Table:
+        """*rows*, and the base's of those keys among them that came without some values.
+
+        Raises:
+            HeldError: ``file_damaged``.
+        """
+        keys = _keys(rows)
+        if not keys:
+            return rows
+        store, columns = open_store(self.changes), rows.column_names
+        wanted = tuple(dict.fromkeys([*columns, "table", "batch"]))
+        found = scan(store, self.files, among=("key", keys), ops=(Op.READ,), columns=wanted)
+        own = self.batches.of(found.filter(pc.equal(found["table"], self.table)))
+        return pa.concat_tables([rows, own.select(columns)])
+
+
+def rest_of_bases(
+    table: Table, mark: Mark, turn: WantedBatches, until: int
+) -> WantedBatches | None:
+    """Batches up to *until* in which bases go on that begin in those of a *turn*, or before."""
+    end = min(_base_end(table, mark, turn), until)
+    return WantedBatches(turn.until, end) if end > turn.until else None
+
+
+def _keys(rows: pa.Table) -> Sequence[str]:
+    """Of rows that are not whole, and of those that took another key in the very same place."""
+    short = rows.filter(pa.array(is_partial(rows)))
+    if not len(short):
+        return ()
+    keys = pa.concat_tables([one.select(["key"]) for one in (short, leaving(rows))])["key"]
+    found: list[str] = pc.unique(keys.drop_null()).to_pylist()
+    return found
+
+
+def _base_end(table: Table, mark: Mark, turn: WantedBatches) -> int:
+    """The last batch of the bases that begin in *turn*; a new mirror has no rows before any."""
+    names = [str(shard) for shard in table.shards]
+    begun = [one for one in names if turn.after < 0 or mark.based.get(one, -1) <= turn.until]
+    return max((mark.complete.get(name, -1) for name in begun), default=-1)
+
+
+S = TypeVar("S")  # a mirror as of one version, as its format tells it
+DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
+TOGETHER = 1_000_000  # rows of the change log that are held at once for several mirrors
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LandedDeletes:
+    """Asks the change log for deletes of keys, in the batches that a mirror has applied."""
+
+    changes: str
+    files: tuple[Part, ...]
+    table: str
+    until: int
+
+    def __call__(self, keys: pa.StringArray) -> pa.Table:
+        """Key, source, shard, order and origin of the landed deletes of *keys*."""
+        columns = ("table", "batch", *DELETE_COLUMNS)
+        near = [part for part in self.files if part.low <= self.until]
+        found = scan(
+            open_store(self.changes),
+            near,
+            among=("table", (self.table,)),
+            ops=(Op.DELETE,),
+            columns=columns,
+        )
+        own = pc.and_(pc.is_in(found["key"], keys), pc.less_equal(found["batch"], self.until))
+        return found.filter(own).select(list(DELETE_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorJob(Generic[S]):
+    """One mirror's turn, but for its changes; see :class:`pipeline.apply.merge.TurnTask`.
+
+    ``deletes`` are the files of the change log that may hold deletes.  ``moves`` bring rows of
+    other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
+    ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
+    takes all of the batches.  ``images`` are those that were made before, to each of which a
+    change may be late; ``day`` is the column by which such changes are counted.  ``archive`` tells
+    which deletes only move rows to an archive, ``rest`` what a base tells in later batches.
+    """
+
+    table: Table
+    snapshot: S
+    columns: tuple[Column, ...]
+    wanted: WantedBatches
+    at: datetime
+    deletes: tuple[Part, ...]
+    known: AppliedBefore | None = None
+    floors: Floors | None = None
+    fills: tuple[Fill, ...] = ()
+    adopted: Order | None = None
+    moves: tuple[RowMove, ...] = ()
+    history: tuple[Part, ...] = ()
+    dropped: int = -1
+    image: Image | None = None
+    images: tuple[Image, ...] = ()
+    day: Column | None = None
+    zone: str = "UTC"
+
+    @property
+    def reached(self) -> int:
+        """The batch that the mirror is applied through after the turn."""
+        return self.wanted.until if self.image is None else self.wanted.after
+
+    demands: Demands | None = None
+    others: tuple[ReferredTable[S], ...] = ()
+    archive: LandedArchives | None = None
+    rest: BaseRest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that run one after the other; ``files`` are those of the change log to read.
+
+    ``turn`` works out each.
+    """
+
+    changes: str
+    files: tuple[Part, ...]
+    jobs: tuple[MirrorJob[Any], ...]
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """What one job came to; ``topics`` its changes arrived in.
+
+    ``late``: cut -> what of them is late for its image.
+    """
+
+    result: Written[Any] | Refusal
+    topics: frozenset[str] = field(default_factory=frozenset)
+    late: Mapping[datetime, LateChanges] = field(default_factory=dict)
+
+
+def run(group: Group) -> dict[str, TurnOutcome]:
+    """Do each job, by table; what fails is a refusal, never an exception of its own."""
+    store = open_store(group.changes)
+    try:
+        portions = tuple(_portions(group, store))
+    except SluiceError:
+        portions = tuple((one,) for one in group.jobs)
+    found: dict[str, TurnOutcome] = {}
+    for portion in portions:
+        found |= _together(replace(group, jobs=portion), store)
+    return found
+
+
+def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]]:
+    """Jobs whose rows are read at once: all, unless that may be more than memory holds."""
+    if sum(part.rows for part in group.files) <= TOGETHER:
+        yield group.jobs
+        return
+    rows, held = TableRows(store), 0
+    portion: list[MirrorJob[Any]] = []
+    for one in group.jobs:
+        most = sum(rows.of(part, one.table.name) for part in group.files if one.wanted.meets(part))
+        if portion and held + most > TOGETHER:
+            yield tuple(portion)
+            portion, held = [], 0
+        portion.append(one)
+        held += most
+    yield tuple(portion)
+
+
+def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
+    wanted = {one.table.name: one.wanted for one in group.jobs}
+    try:
+        rows = read(store, group.files, wanted, columns=_columns(group.jobs))
+    except SluiceError:
+        return {one.table.name: _alone(one, group, store) for one in group.jobs}
+    return {one.table.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
+
+
+def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
+    """Do one job by itself: it may not need the file that could not be read."""
+    try:
+        rows = read(store, group.files, {job.table.name: job.wanted}, columns=_columns([job]))
+    except SluiceError as error:
+        return TurnOutcome(Refusal.of(error))
+    return _done(job, group.changes, rows, group.turn)
+
+
+def _columns(jobs: Sequence[MirrorJob[Any]]) -> tuple[str, ...]:
+    """With the transaction, where a marker may stand in it."""
+    marked = any(one.archive is not None and one.archive.markers for one in jobs)
+    return (*APPLIED_COLUMNS, "tx") if marked else APPLIED_COLUMNS
+
+
+def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: Turn) -> TurnOutcome:
+    name = job.table.name
+    own = rows.get(name)
+    if own is None:
+        own = pa.schema([CHANGES.field(column) for column in _columns([job])]).empty_table()
+    topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
+    try:
+        came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
+        own = pa.concat_tables([own, *came], promote_options="default") if came else own
+        own = own if job.archive is None else job.archive.joined(own)
+        own = own if job.image is None else below_cut(own, job.image.positions)
+        late = _late(job, changes, own) if job.images else {}
+        own = own if job.rest is None else job.rest.joined(own)
+        return TurnOutcome(turn(_task(job, changes, own)), topics, late)
+    except SluiceError as error:
+        return TurnOutcome(Refusal.of(error), topics)
+    except Exception as error:  # the boundary of one mirror's turn: it blocks no other
+        log.exception("turn_broken", table=name)
+        return TurnOutcome(Refusal.unforeseen(error), topics)
+
+
+def _late(job: MirrorJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:
+    def landed(some: pa.Table) -> pa.Table:
+        """One file after the other: a table may have been changed often."""
+        found = [
+            scan(
+                open_store(changes),
+                (part,),
+                among=("table", (job.table.name,)),
+                ops=ACTING,
+                columns=("table", "batch", *SAME),
+            )
+            for part in job.history
+        ]
+        keys = some["key"].combine_chunks()
+        return pa.concat_tables([one.filter(pc.is_in(one["key"], keys)) for one in found])
+
+    return late_for(job.images, rows, landed, job.day, job.zone)
+
+
+def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
+    name = job.table.name
+    return TurnTask(
+        table=job.table,
+        snapshot=job.snapshot,
+        columns=job.columns,
+        changes=rows,
+        at=job.at,
+        deletes=LandedDeletes(changes, job.deletes, name, job.wanted.after),
+        known=job.known,
+        floors=job.floors,
+        fills=job.fills,
+        adopted=job.adopted,
+        demands=job.demands,
+        others=job.others,
+        archive=None if job.archive is None else job.archive.evidence,
+    )
+
+
+def grouped(group: Group, count: int) -> tuple[Group, ...]:
+    """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
+    jobs = sorted(group.jobs, key=lambda one: one.table.name)
+    size = max(1, -(-len(jobs) // max(1, count)))
+    parts: list[Sequence[MirrorJob[Any]]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    return tuple(replace(group, jobs=tuple(part)) for part in parts)
+
+
+HERE = 100_000  # rows that are read in this process; more are worth a Spark job
+HERE_MIRRORS = 24
+FAR_MORE = 4  # times as many rows as the next one has
+GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
+
+Outcomes = Mapping[str, TurnOutcome]
+Run = Callable[[Sequence[Group]], Sequence[Outcomes]]
+
+
+@dataclass(eq=False)
+class SpreadTurns:
+    """``spread`` runs groups side by side; ``_fatal`` are mirrors that ended a worker last time."""
+
+    spread: Run
+    workers: int
+    _fatal: set[str] = field(default_factory=set)
+
+    def __call__(self, group: Group, rows: TableRows) -> Outcomes:
+        """What the turns came to, by table; *rows* counts those of the files.
+
+        Raises:
+            UnreachableError: not one of them could be run.
+        """
+        if not group.jobs:
+            return {}
+        if len(group.jobs) <= HERE_MIRRORS and _are_few(group, rows):
+            return run(group)
+        alone = [job for job in group.jobs if job.table.name in self._fatal]
+        others = tuple(job for job in group.jobs if job.table.name not in self._fatal)
+        found: dict[str, TurnOutcome] = {}
+        for part in self._together(grouped(replace(group, jobs=others), GROUPS * self.workers)):
+            found |= part
+        for job in alone:
+            found |= self._single(replace(group, jobs=(job,)))
+        return found
+
+    def in_turn(self, group: Group, rows: TableRows) -> Iterator[Outcomes]:
+        """The same, step by step: a mirror of most changes comes after all others.
+
+        Who takes a step commits it before the next one: nobody waits for the largest.
+
+        Raises:
+            UnreachableError: not one of all could be run.
+        """
+        large = _largest(group, rows)
+        others = tuple(job for job in group.jobs if job is not large)
+        if large is None or not others:
+            yield self(group, rows)
+            return
+        try:
+            small = self(replace(group, jobs=others), rows)
+        except UnreachableError:
+            yield self(group, rows)  # the large one shows whether it is for one of them
+            return
+        yield small
+        yield self._single(replace(group, jobs=(large,)))
+
+    def _together(self, groups: Sequence[Group]) -> Sequence[Outcomes]:
+        try:
+            return self.spread(groups) if groups else ()
+        except UnreachableError as error:
+            log.warning("turns_run_apart", groups=len(groups), why=str(error))
+            return self._apart(groups, error)
+
+    def _apart(self, groups: Sequence[Group], error: UnreachableError) -> Sequence[Outcomes]:
+        found: list[Outcomes] = []
+        failed: list[Group] = []
+        for one in groups:
+            try:
+                found += self.spread([one])
+            except UnreachableError:
+                failed.append(one)
+        if not found:
+            raise error  # it is not for one of them
+        singles = [replace(one, jobs=(job,)) for one in failed for job in one.jobs]
+        return [*found, *map(self._single, singles)]
+
+    def _single(self, group: Group) -> Outcomes:
+        """The turn of one mirror that may end its worker."""
+        (job,) = group.jobs
+        name = job.table.name
+        try:
+            (found,) = self.spread([group])
+        except UnreachableError as error:
+            self._fatal.add(name)
+            return {name: TurnOutcome(Refusal.of(error))}
+        self._fatal.discard(name)
+        return found
+
+
+def _largest(group: Group, rows: TableRows) -> MirrorJob[Any] | None:
+    """The mirror of far more changes than any other, if they are many; None if there is none."""
+    if len(group.jobs) < 2 or sum(part.rows for part in group.files) <= HERE:
+        return None
+    try:
+        counts = [_rows(rows, group, job) for job in group.jobs]
+    except SluiceError:
+        return None  # a turn tells which file it is
+    most, next_ = sorted(counts, reverse=True)[:2]
+    return group.jobs[counts.index(most)] if most > max(HERE, FAR_MORE * next_) else None
+
+
+def _rows(rows: TableRows, group: Group, job: MirrorJob[Any]) -> int:
+    return sum(rows.of(part, job.table.name) for part in group.files if job.wanted.meets(part))
+
+
+def _are_few(group: Group, rows: TableRows) -> bool:
+    """Whether so little is to be read that no Spark job is worth it, nor the wait for one.
+
+    Files hold other tables' rows, too: where all would be many, their footers are asked.
+    """
+    if sum(part.rows for part in group.files) <= HERE:
+        return True
+    left = HERE
+    try:
+        for part in group.files:
+            near = (job for job in group.jobs if job.wanted.meets(part))
+            left -= sum(rows.of(part, job.table.name) for job in near)
+            if left < 0:
+                return False
+    except SluiceError:
+        return False  # a turn tells which file it is
+    return True

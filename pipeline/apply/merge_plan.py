@@ -1,0 +1,442 @@
+"""Plans the merge of one mirror, or raises why the table is held.
+
+The columns of a mirror follow its source before its rows do. One merge takes at most 2,000,000
+rows, older batches first; the merge of an image takes everything below its cut. Batches that a
+person waived get a merge of their own, except in an image.
+
+A table is held if its changes were lost before landing, are no longer kept, or are written by
+standards other than the present ones. Only a new base helps then.
+
+Rows of a renamed table move only when everything below the RENAME or DROP has landed. Only the
+collector's acknowledged position proves that. It usually takes seconds, and the table has no
+merge meanwhile. After 5 minutes the table is held as `unacknowledged`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from pipeline.apply.archive_evidence import LandedDays, landed_archives
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.decide import AppliedBefore, Fill, highest, of_bases
+from pipeline.apply.fold import ROW_OPS
+from pipeline.apply.invariants import Demands, ReferredTable, let_through, short_name
+from pipeline.apply.landed_state import HighestOrders, LandedState
+from pipeline.apply.merge_job import BaseRest, MirrorJob, rest_of_bases
+from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of, floors_of, images_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.renames import RowMove
+from pipeline.apply.schema_evolution import Shape
+from pipeline.apply.table_format import TableFormat
+from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import Part, TableRows, WantedBatches, bounded, parts
+from pipeline.changelog.table import DROPPED
+from pipeline.checkpoint import ALWAYS, Mark, is_there
+from pipeline.clocks import over
+from pipeline.errors import HeldError
+from pipeline.image import Image
+from pipeline.invariants.invariant import Recalling, Referring
+from pipeline.model import Op, Table
+from pipeline.settings import PipelineSettings
+
+PATIENCE = timedelta(minutes=5)
+
+
+@dataclass(eq=False)
+class Arrivals:
+    """Since when each table has waited; forgotten at a restart, which begins to wait anew."""
+
+    _since: dict[str, datetime] = field(default_factory=dict)
+
+    def complete(self, table: str, moves: Sequence[RowMove], mark: Mark, now: datetime) -> bool:
+        """Whether all below *moves* has landed.
+
+        Raises:
+            HeldError: ``unacknowledged``, the table has waited for too long.
+        """
+        late = [move for move in moves if not mark.passed(move.shard.source, move.order)]
+        if not late:
+            self._since.pop(table, None)
+            return True
+        if not over(self._since.setdefault(table, now), PATIENCE, now):
+            return False
+        shard, order = late[0].shard, late[0].order
+        detail = (
+            f"{shard.source}: {shard.name} was renamed, or dropped, at {order}; whether all before "
+            f"that has come is not known, since the collector has not said so for minutes; see to "
+            f"the collector, and the table goes on by itself"
+        )
+        raise HeldError("unacknowledged", detail)
+
+
+def require_landed(
+    table: Table, mark: Mark, moves: Sequence[RowMove], gaps: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse a table with an open gap; so may one be of which rows have yet to come.
+
+    Unread changes of such a one hold it, too: of the table's own the gate tells.  What was lost of
+    a shard that is dropped is missed no more.  *gaps*: ``source/shard`` -> ids of the mark's that
+    concern it.
+
+    Raises:
+        HeldError: ``gap``, ``quarantine``.
+    """
+    others = {str(one.shard) for move in moves for one in move.names}
+    names = {name for name in _names(table) if is_there(mark, name)} | others
+    lost = sorted(gap for name in names for gap in gaps.get(name, ()))
+    if lost:
+        raise HeldError("gap", f"changes were lost before landing ({lost[0]}); take a new base")
+    open_ = mark.quarantine.items() if others else ()
+    unread = [subject for subject, one in open_ if others & {*one.shards}]
+    if unread:
+        detail = f"its rows had another name, and changes of that are unread ({unread[0]})"
+        raise HeldError("quarantine", f"{detail}; take a new base of {table.name}")
+
+
+def require_alike(table: Table, mark: Mark, moves: Sequence[RowMove], catalog: Catalog) -> None:
+    """Refuse a table of which rows would be written by two standards, or with and without one.
+
+    Raises:
+        HeldError: ``standards``.
+    """
+    wanted = catalog.standards.digest(table.name)
+    for other in sorted({one.shard.name for move in moves for one in move.names}):
+        if catalog.standards.digest(catalog.router.table(other)) != wanted:
+            detail = f"its rows had the name {other}, and other `standards` there"
+            raise HeldError("standards", f"{detail}; take a new base of {table.name}")
+    for name in sorted(_names(table)):
+        known = mark.standards.get(name, ALWAYS)
+        if not is_there(mark, name) or (name not in mark.shards and known is ALWAYS):
+            continue
+        if known.digest != wanted:
+            detail = f"`standards` changed: rows of {name} are written otherwise from now on"
+            raise HeldError("standards", f"{detail}; the next batch that lands takes note of it")
+        if known.since >= 0 and mark.based.get(name, -1) <= known.since:
+            detail = f"`standards` changed: rows of {name} from before are written otherwise"
+            raise HeldError("standards", f"{detail}; take a new base")
+
+
+def require_kept(table: Table, mark: Mark, dropped: int) -> None:
+    """Refuse to begin a mirror of which batches since its base, up to *dropped*, are gone.
+
+    Raises:
+        HeldError: ``no_base``.
+    """
+    lost = sorted(name for name in _names(table) if mark.based.get(name, dropped + 1) <= dropped)
+    if lost:
+        detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
+        raise HeldError("no_base", detail)
+
+
+def require_archived(table: Table, kept: int, waived: Collection[str]) -> None:
+    """Refuse to make a mirror anew of a table of which *kept* rows went to an archive.
+
+    Raises:
+        HeldError: ``archived_rows``; somebody has to say that they may go, or has put them back.
+    """
+    name = f"archived_rows:{table.name}:{kept}"
+    if name not in waived:
+        detail = f"its mirror is gone, and with it {kept} rows that went to an archive: no source"
+        detail += " has them, and a mirror that is made anew would lack them"
+        advice = "put the mirror back; or waive this, and copy them from the old one into the new"
+        raise HeldError("archived_rows", f"{detail}; {advice}", name)
+
+
+def _names(table: Table) -> set[str]:
+    return {str(shard) for shard in table.shards}
+
+
+MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFiles:
+    """Files of the change log that a pass reads, those that may hold deletes of any batch, and all.
+
+    Found once: as many mirrors as there are would each go through all files.
+    """
+
+    files: tuple[Part, ...]
+    deletes: tuple[Part, ...]
+    rows: TableRows
+    every: tuple[Part, ...] = ()
+
+    def of(self, wanted: WantedBatches) -> list[Part]:
+        """Those that may hold one of these batches."""
+        return [one for one in self.files if wanted.meets(one)]
+
+    def most(self, job: MirrorJob[Any], room: int) -> int:
+        """Rows that *job* may read; not counted where all that are pending are within *room*."""
+        if sum(part.rows for part in self.files) <= room:
+            return 0
+        return sum(self.rows.of(part, job.table.name) for part in self.of(job.wanted))
+
+
+@dataclass(eq=False)
+class TurnJobs:
+    """Makes the jobs of a pass; a mirror's columns follow its source's before its rows do."""
+
+    settings: PipelineSettings
+    changes: ChangeLog
+    mirrors: Mirrors[Any]
+    table_format: TableFormat[Any, Any]
+    archived: ArchiveWord = NO_WORD
+    _arrivals: Arrivals = field(default_factory=Arrivals)
+
+    def pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
+        """What some of these mirrors have not applied."""
+        if not ready:
+            return PendingFiles((), (), TableRows(self.changes.store))
+        self.changes.look()
+        first, until = min(self.mirrors.applied(one.name) for one in ready), landed.mark.batch
+        return PendingFiles(
+            files=parts(self.changes.snapshot, first, until),
+            deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
+            rows=TableRows(self.changes.store),
+            every=parts(self.changes.snapshot, -1, until) if self.settings.publish else (),
+        )
+
+    def of(
+        self,
+        table: Table,
+        landed: LandedState,
+        pending: PendingFiles,
+        highs: HighestOrders,
+        stamp: CommitStamp,
+        *,
+        image: Image | None = None,
+    ) -> MirrorJob[Any] | None:
+        """What a turn of *table* needs; None where it waits for changes still on their way.
+
+        One that makes an *image* reads all its batches; whether it may, tells :meth:`at_once`.
+
+        Raises:
+            HeldError: it must stand still; the reason says why.
+            LostRaceError: somebody else committed to its mirror meanwhile.
+        """
+        mark, catalog, name = landed.mark, landed.catalog, table.name
+        moves = self._moves(table, landed, stamp.at)
+        if moves is None:
+            return None
+        shape = _shape(table, landed, image)
+        snapshot = self._shaped(name, shape, stamp)
+        after = batch_of(snapshot, self.settings.lane)
+        job = MirrorJob(
+            table=table,
+            snapshot=snapshot,
+            columns=shape.schema.columns,
+            wanted=_wanted(table, _waiting(name, after, landed), pending, image),
+            at=stamp.at,
+            deletes=pending.deletes if after >= 0 else (),
+            known=_known(name, after, highs, mark),
+            floors=highest(floors_of(snapshot), of_bases(table, mark, image)),
+            fills=tuple(_fills(catalog, table, shape)),
+            moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
+            history=self._history(moves, pending, mark),
+            dropped=self._dropped(),
+        )
+        return self._imaged(self._with_rest(job, landed), image)
+
+    def _with_rest(self, job: MirrorJob[Any], landed: LandedState) -> MirrorJob[Any]:
+        """With what asks for rows of a base that goes on behind the turn."""
+        until = _waiting(job.table.name, job.wanted.after, landed).until
+        batches = rest_of_bases(job.table, landed.mark, job.wanted, until)
+        if batches is None:
+            return replace(job, rest=None)
+        files = parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
+        rest = BaseRest(self.changes.store.uri, files, job.table.name, batches)
+        return replace(job, rest=rest)
+
+    def require_archived(self, table: Table, waived: frozenset[str]) -> None:
+        """Refuse to make a mirror anew that kept what no source has any more.
+
+        Raises:
+            HeldError: ``archived_rows``.
+        """
+        kept = self.archived.kept.get(table.name, 0)
+        if kept and self.mirrors.applied(table.name) < 0:
+            require_archived(table, kept, waived)
+
+    def archive_of(self, table: str) -> ArchiveRules | None:
+        """What says of its deletes that they only move rows to an archive, or did once."""
+        found = rules_of(table, self.settings.archive, self.archived.windows)
+        return ArchiveRules() if found is None and self.archived.kept.get(table) else found
+
+    def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
+        """Whether one turn may read all that *table* has not applied, as an image's has to."""
+        wanted = _waiting(table.name, self.mirrors.applied(table.name), landed)
+        return _wanted(table, wanted, pending, None) == wanted
+
+    def demanding(
+        self, job: MirrorJob[Any], landed: LandedState, waived: frozenset[str]
+    ) -> MirrorJob[Any]:
+        """The same with what is demanded of its rows, and what says that some were archived.
+
+        What a person lets through has a turn of its own, but for an image, which takes all below
+        its cut.
+
+        Raises:
+            HeldError: it must stand still; the reason says why.
+            UnreachableError: nobody knows how many rows its mirror has.
+        """
+        archive = self.archive_of(job.table.name)
+        _refuse_answers(job.table, archive)
+        after = job.wanted.after
+        its = landed_archives(job.table, archive, self.changes, landed.mark, after)
+        job = replace(job, archive=its)
+        named = self.settings.demanded(job.table.name)
+        if not named:
+            return job
+        mirror = short_name(job.snapshot.id)
+        let = let_through(job.table.name, mirror, after, waived)
+        there, floors = self.table_format.count(job.snapshot), floors_of(job.snapshot)
+        recalling = any(isinstance(one, Recalling) for _, one in named)
+        days = self._landed_days(job) if recalling else None
+        demands = Demands(named, mirror, after, there, let, floors, days)
+        names = {n for _, one in named if isinstance(one, Referring) for n in one.others}
+        others = tuple(self._referred(name, landed) for name in sorted(names))
+        made = replace(job, demands=demands, others=others)
+        if let is None or job.image is not None:
+            return made
+        cut = WantedBatches(after, min(let, job.wanted.until))
+        return self._with_rest(replace(made, wanted=cut), landed)
+
+    def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
+        snapshot, after = self.changes.snapshot, job.wanted.after
+        return LandedDays(
+            changes=self.changes.store.uri,
+            files=parts(snapshot, -1, after, ROW_OPS),
+            table=job.table.name,
+            columns=job.columns,
+            until=after,
+            rules=None if job.archive is None else job.archive.rules,
+        )
+
+    def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
+        """What is known of a table that another speaks of; nobody waits for its turn."""
+        mark, seen = landed.mark, self.mirrors.seen(name)
+        table = landed.catalog.table(name, mark.shards)
+        reached = {one.source: mark.reached(one.source) for one in table.shards}
+        try:
+            columns = landed.catalog.schema(table).columns
+        except HeldError:
+            columns = ()
+        return ReferredTable(
+            table=table,
+            columns=columns,
+            snapshot=seen,
+            applied=-1 if seen is None else batch_of(seen, self.settings.lane),
+            changes=self.changes.store.uri,
+            files=parts(self.changes.snapshot, -1, mark.batch),
+            reached={source: place for source, place in reached.items() if place is not None},
+            whole=_is_whole(table, landed),
+        )
+
+    def _history(
+        self, moves: tuple[RowMove, ...], pending: PendingFiles, mark: Mark
+    ) -> tuple[Part, ...]:
+        """All files, where rows of other shards come or a change may be late."""
+        if pending.every or not moves:
+            return pending.every
+        return parts(self.changes.snapshot, -1, mark.batch)
+
+    def _imaged(self, job: MirrorJob[Any], image: Image | None) -> MirrorJob[Any]:
+        """With the *image* that it makes, or those before it, for which a change may be late."""
+        rule = self.settings.published(job.table.name)
+        if image is not None:
+            return replace(job, image=replace(image, version=job.snapshot.version + 1))
+        if rule is None:
+            return job
+        day = next((one for one in job.columns if one.name == rule.day), None)
+        images = tuple(one for one in images_of(job.snapshot) if one.held(job.at))
+        return replace(job, images=images, day=day, zone=self.settings.time_zone)
+
+    def _moves(
+        self, table: Table, landed: LandedState, now: datetime
+    ) -> tuple[RowMove, ...] | None:
+        """Rows that come from other names or go; None if changes of these may be on their way."""
+        mark, seen = landed.mark, self.mirrors.seen(table.name)
+        floors = floors_of(seen) if seen is not None else {}
+        landed.catalog.require_rows(table, mark.bases, floors)
+        moves = landed.catalog.moves(table, mark, floors)
+        if not self._arrivals.complete(table.name, moves, mark, now):
+            return None
+        require_alike(table, mark, moves, landed.catalog)
+        require_landed(table, mark, moves, landed.holding)
+        if self.mirrors.applied(table.name) < 0:
+            require_kept(table, mark, self._dropped())
+        return moves
+
+    def _dropped(self) -> int:
+        """The newest batch of which changes are no longer kept."""
+        return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+
+    def _shaped(self, name: str, shape: Shape, stamp: CommitStamp) -> MirrorSnapshot:
+        """The mirror with the columns of today, made if it was not there.
+
+        On the version that was looked at for others' commits, or not at all.
+        """
+        known, uri = self.mirrors.seen(name), self.settings.mirror(name)
+        made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
+        self.mirrors.know(name, made)
+        return made
+
+
+def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
+    """An age is in what the source has, not in what a standard made of it."""
+    columns = () if archive is None else (one.column for one in archive.windows)
+    if odd := sorted(name for name in {*columns} if table.restates(name)):
+        detail = f"an archive's window speaks of column {odd[0]}, which is written by a standard"
+        raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
+
+
+def _shape(table: Table, landed: LandedState, image: Image | None) -> Shape:
+    """With bases that are below the cut, where an *image* is made: others tell nothing of it."""
+    catalog, every = landed.catalog, landed.mark.bases
+    bases = {
+        str(shard): every[str(shard)]
+        for shard in table.shards
+        if str(shard) in every and (image is None or image.belongs(shard, every[str(shard)]))
+    }
+    digest = catalog.standards.digest(table.name)
+    newest = catalog.newest_of(table)
+    return Shape(table, catalog.schema(table), newest, catalog.at, bases, digest)
+
+
+def _is_whole(table: Table, landed: LandedState) -> bool:
+    """Whether no row of *table* is missing but what is on its way."""
+    mark, names = landed.mark, {str(shard) for shard in table.shards}
+    there = {name for name in names if is_there(mark, name)}
+    unread = any(subject.startswith("topic:") for subject in mark.quarantine)
+    lost = unread or any(landed.gaps.get(name) for name in there)
+    open_ = {*mark.quarantine, *mark.snaps} & names
+    return bool(there) and there <= mark.bases.keys() and not lost and not open_
+
+
+def _waiting(table: str, after: int, landed: LandedState) -> WantedBatches:
+    """All that a mirror that is applied through *after* may take up."""
+    return WantedBatches(after, max(after, landed.through[table]))
+
+
+def _wanted(
+    table: Table, wanted: WantedBatches, pending: PendingFiles, image: Image | None
+) -> WantedBatches:
+    """The older of the batches, where all are too many rows at once."""
+    near = pending.of(wanted)
+    if image is not None or sum(part.rows for part in near) <= MOST_ROWS:
+        return wanted
+    return bounded(pending.rows, near, table.name, wanted, MOST_ROWS)
+
+
+def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBefore | None:
+    """How high the mirror has come by batch *after*; None if it holds nothing."""
+    grown = bool(highs.topics(name) & set(mark.grown))
+    return None if after < 0 else AppliedBefore(highs.of(name, after), grown)
+
+
+def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:
+    """Defaults of columns that were added to shards whose older changes may still be applied."""
+    for name in shape.newest:
+        yield from catalog.fills(name)

@@ -1,0 +1,540 @@
+"""Runs the due merges: selects mirrors, runs their merges, and makes one commit for each mirror.
+
+A merge runs in the driver or on Spark workers and leaves files. The driver commits one mirror
+after the other, each on the version that its merge was planned from. If another commit came
+between, the mirror is planned again in the next run. A run takes at most 1,000 mirrors of each
+tier, and about 10,000,000 rows for each worker. Tier 0 comes first, and in a tier the longest
+waiting table.
+
+A tier with a merge interval waits for it. A table that a request needs, or that becomes an
+image, does not wait. After a restart all tables are due at once. A missing schema, an unknown
+field or an awaited row is reported as a hold only after 1 minute.
+
+Each commit holds the account of its merge. So the next process can report a merge that was
+committed by a process that died. A run that finds unreported merges returns only those: they
+must be stored before the next merges, or a kill loses both accounts. A commit without an answer
+is looked up in the mirror.
+
+The mirrors of a merge queue, and the cache of their state, are used by one owner at a time: a
+merge run, or the maintenance of one mirror. No queue waits for another, so a long run in one
+delays no run in another.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import InitVar, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from pipeline.apply.account import unexplained
+from pipeline.apply.foreign_writes import Watch
+from pipeline.apply.images import DueImages, HeldBack
+from pipeline.apply.landed_state import HighestOrders, LandedState
+from pipeline.apply.late_changes import marked
+from pipeline.apply.merge import Turn, Written
+from pipeline.apply.merge_job import Group, MirrorJob, Run, SpreadTurns, TurnOutcome, run
+from pipeline.apply.merge_plan import PendingFiles, TurnJobs
+from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import TableFormat
+from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.checkpoint import Mark, living_tables
+from pipeline.clocks import over
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.image import DueCut
+from pipeline.model import Account, Table
+from pipeline.reports import Applied, Hold, Refusal
+from pipeline.retries import Retries
+from pipeline.settings import PipelineSettings
+
+
+@dataclass(eq=False)
+class Cycles:
+    """Remembers when each table had its last turn; after a restart all have one at once."""
+
+    settings: PipelineSettings
+    clock: Callable[[], datetime]
+    _turned: dict[str, datetime] = field(default_factory=dict)
+
+    def ripe(self, tables: Iterable[Table], wanted: Collection[str]) -> list[Table]:
+        """Those of *tables* whose time has come, or that are *wanted*."""
+        return [one for one in tables if one.name in wanted or self._due(one)]
+
+    def turned(self, turns: Iterable[Applied], last: Mapping[str, int]) -> None:
+        """*turns* were made; *last*: table -> the last batch that holds a change of it.
+
+        One that is held, or has more to take up than one turn may read, comes again at once.
+        """
+        for turn in turns:
+            if turn.hold is None and turn.batch >= last.get(turn.table, -1):
+                self._turned[turn.table] = turn.started
+
+    def _due(self, table: Table) -> bool:
+        cycle, turned = self.settings.cycle(table.tier), self._turned.get(table.name)
+        return not cycle or turned is None or over(turned, cycle, self.clock())
+
+
+@dataclass(eq=False)
+class UntoldTurns:
+    """Remembers of which mirrors the newest turn was told; at first of none."""
+
+    mirrors: Mirrors[Any]
+    watch: Watch
+    clock: Callable[[], datetime]
+    _told: set[str] = field(default_factory=set)
+    _unanswered: dict[str, int] = field(default_factory=dict)
+
+    def told(self, table: str) -> None:
+        """The newest turn of *table* is told by who made it."""
+        self._told.add(table)
+
+    def unanswered(self, table: str, batch: int) -> None:
+        """Nobody knows whether the turn of *table* through *batch* was committed."""
+        self._unanswered[table] = batch
+
+    def settle(self) -> None:
+        """Look what became of commits that got no answer; who is not there is asked again."""
+        for table, batch in tuple(self._unanswered.items()):
+            try:
+                self.mirrors.look(table)
+                made = self.mirrors.applied(table) >= batch
+            except (HeldError, UnreachableError):
+                continue
+            if made:
+                self._told.discard(table)
+            del self._unanswered[table]
+
+    def turns(self, tables: Iterable[str]) -> Iterator[Applied]:
+        """The newest turn of each of *tables* that nobody was told of; from now on it is told.
+
+        A mirror that does not answer is asked in the next pass, and keeps no other from it.
+        """
+        for table in tables:
+            if table in self._told:
+                continue
+            try:
+                snapshot, last = self.mirrors.seen(table), self.watch.last_turn(table)
+            except (HeldError, UnreachableError):
+                continue
+            self._told.add(table)
+            if snapshot is not None and last is not None:
+                batch, account = last
+                now = self.clock()
+                yield Applied(table, batch, snapshot.version, account, now, now - now)
+
+
+MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late
+PASS_ROWS = 10_000_000  # for each worker: a pass that takes too long is killed, and nothing is kept
+ON_ITS_WAY = ("no_schema", "unknown_field", "awaited")  # a row may land before what it needs
+PATIENCE = timedelta(minutes=1)  # with that; nobody is told as long
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Passes:
+    """Bring mirrors up to date; one pass at a time.
+
+    ``spread`` runs groups of our own turns side by side.  ``shared`` are mirrors of which another
+    merges other ones.  What is kept here is a cache of what the lake says.
+    """
+
+    settings: PipelineSettings
+    changes: ChangeLog
+    spread: Run
+    clock: Callable[[], datetime]
+    table_format: TableFormat[Any, Any]
+    shared: InitVar[Mirrors[Any] | None] = None
+    highs: HighestOrders = field(default_factory=HighestOrders)
+    mirrors: Mirrors[Any] = field(init=False)
+    watch: Watch = field(init=False)
+    jobs: TurnJobs = field(init=False)
+    ours: SpreadTurns = field(init=False)
+    images: DueImages = field(init=False)
+    _retries: Retries = field(default_factory=Retries)
+    _looks: Retries = field(default_factory=Retries)  # at mirrors that stand still
+    _seen: dict[str, Hold] = field(default_factory=dict)  # what the last of those looks found
+    _untold: UntoldTurns = field(init=False)
+    _cycles: Cycles = field(init=False)
+    _held: set[str] = field(default_factory=set)
+    _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
+    _number: int = 0
+
+    def __post_init__(self, shared: Mirrors[Any] | None) -> None:
+        """Read nothing yet."""
+        self.mirrors = shared or Mirrors(self.settings, self.table_format)
+        self.watch = Watch(self.mirrors)
+        self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
+        self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
+        self.images = DueImages(self.settings, self.mirrors, self.clock)
+        self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
+        self._cycles = Cycles(self.settings, self.clock)
+
+    def run(
+        self,
+        landed: LandedState,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut] = (),
+        paused: Collection[str] = frozenset(),
+        wanted: Collection[str] = frozenset(),
+        *,
+        archived: ArchiveWord = NO_WORD,
+    ) -> tuple[Applied, ...]:
+        """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
+
+        Those that are *paused* have none, whatever lands; one that is *wanted* waits for no cycle.
+        *archived* is what people said of archives beside the settings, and what was kept by it.
+        Returns a turn for each such mirror, and for each one that was looked at and stands still.
+        """
+        mark = landed.mark
+        self.images.told(cuts)
+        self.jobs.archived = archived
+        self._untold.settle()
+        behind, broken = self._behind(landed, waived)
+        untold = tuple(self._untold.turns(sorted(mark.tables)))
+        if untold:
+            return untold  # to be kept before the next turns, or a kill takes both accounts
+        going = [name for name in behind if name not in paused]
+        tables = [landed.catalog.table(name, mark.shards) for name in going]
+        ripe = self._cycles.ripe(tables, {*wanted, *filter(self.images.concerns, going)})
+        tried = [table for table in ripe if self._due(table, landed, waived)]
+        standing = broken | self._standing({table.name for table in tried}, mark, waived)
+        ready = self._first([table for table in tried if table.name not in standing])
+        done = self._turns(ready, landed, waived)
+        again = done
+        while made := {turn.table for turn in again if turn.image is not None}:
+            again = self._turns([one for one in ready if one.name in made], landed, waived)
+            done += again
+        self._cycles.turned(done, landed.through)
+        left = [self._still(name, hold) for name, hold in sorted(standing.items())]
+        result = (*done, *left, *self._freed(standing, {turn.table for turn in done}, behind))
+        self._note_held(result)
+        return result
+
+    def _note_held(self, turns: Sequence[Applied]) -> None:
+        self._held |= {turn.table for turn in turns if turn.hold is not None}
+        for table in self._held & {turn.table for turn in turns if turn.hold is None}:
+            self._held.discard(table)
+            self._looks.succeeded(table)
+            self._seen.pop(table, None)
+
+    def _first(self, ready: Sequence[Table]) -> list[Table]:
+        """Those to have a turn in this pass: tier 0 first, in a tier whose turn is longest ago."""
+        self._number += 1
+        found: list[Table] = []
+        taken: Counter[int] = Counter()
+        for table in sorted(ready, key=self._place):
+            taken[table.tier] += 1
+            found += [table] if taken[table.tier] <= MOST_MIRRORS else []
+        return found
+
+    def _place(self, table: Table) -> tuple[int, int, str]:
+        return table.tier, self._asked.get(table.name, 0), table.name
+
+    def applied(self, table: str) -> int:
+        """The batch a mirror is applied through; -1 before the first, and where nobody can tell."""
+        try:
+            return self.mirrors.applied(table)
+        except (HeldError, UnreachableError):
+            return -1
+
+    def stands_still(self, table: str) -> bool:
+        """Whether *table* is held, or somebody else has written to its mirror."""
+        return table in self._held or self.watch.hold(table, frozenset()) is not None
+
+    def _behind(
+        self, landed: LandedState, waived: frozenset[str]
+    ) -> tuple[list[str], dict[str, Hold]]:
+        """Tables with something to apply, and those whose mirror does not fit the change log.
+
+        One that cannot be read whole is read from its beginning each time: not in every pass.
+        """
+        behind: list[str] = []
+        broken: dict[str, Hold] = {}
+        for name in living_tables(landed.mark, landed.catalog.router):
+            unread = name in self._seen and self.mirrors.seen(name) is None
+            if unread and self._resting(name, waived):
+                broken[name] = self._seen[name]
+                continue
+            try:
+                applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
+                due = applied < landed.through[name] or self.images.concerns(name)
+            except (HeldError, UnreachableError) as error:
+                broken[name] = Refusal.of(error).hold(name)
+                if isinstance(error, HeldError):
+                    self._looked(name, broken[name], waived)
+                continue
+            except Exception as error:  # the boundary of one mirror: it stops no other
+                log.exception("turn_broken", table=name)
+                broken[name] = Refusal.unforeseen(error).hold(name)
+                continue
+            if due:
+                behind.append(name)
+        return behind, broken
+
+    def _standing(self, due: set[str], mark: Mark, waived: frozenset[str]) -> dict[str, Hold]:
+        """Mirrors to leave alone, because somebody else has written to them.
+
+        A held table without one is looked at when it is tried again, or when its turn has come;
+        one that stood still when it was looked at last, less and less often, but at once if it is
+        due or something was waived.
+        """
+        held = {name for name in self._held if not self.mirrors.absent(name)}
+        still = (self._held | self._seen.keys()) - due
+        resting = {name for name in still if self._resting(name, waived)}
+        found = {name: self._seen[name] for name in resting if name in self._seen}
+        for name in sorted(self.watch.choose(due | held, mark.tables) - resting):
+            hold = self.watch.hold(name, waived)
+            found.pop(name, None)
+            if hold is not None:
+                found[name] = hold
+            if hold is not None or name in held:
+                self._looked(name, hold, waived)
+        return found
+
+    def _resting(self, table: str, waived: frozenset[str]) -> bool:
+        return not self._looks.due(table, waived, self.clock())
+
+    def _looked(self, table: str, hold: Hold | None, waived: frozenset[str]) -> None:
+        """Remember what a look at a mirror that stands still has found; the next is later."""
+        self._looks.failed(table, waived, self.clock())
+        if hold is None:
+            self._seen.pop(table, None)
+        else:
+            self._seen[table] = hold
+
+    def _due(self, table: Table, landed: LandedState, waived: frozenset[str]) -> bool:
+        circumstances = self._circumstances(table, landed, waived)
+        return self._retries.due(table.name, circumstances, self.clock())
+
+    def _circumstances(
+        self, table: Table, landed: LandedState, waived: frozenset[str]
+    ) -> tuple[object, ...]:
+        """All that could let a table go on that failed."""
+        mark, seen = landed.mark, self.mirrors.seen(table.name)
+        names = [str(shard) for shard in table.shards]
+        bases = tuple(mark.bases.get(name) for name in names)
+        schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
+        gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
+        version = None if seen is None else seen.version
+        given_up = self.images.hopeless(table.name, self.clock())
+        told = (landed.through.get(table.name), bases, schemas, gaps, table.key)
+        return (*told, waived, version, given_up, self.jobs.archive_of(table.name))
+
+    def _turns(
+        self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
+    ) -> tuple[Applied, ...]:
+        started = self.clock()
+        jobs: list[MirrorJob[Any]] = []
+        failed: list[Applied | None] = []
+        pending = self.jobs.pending(ready, landed)
+        room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
+        for table in ready:
+            if room <= 0 and table.tier in served:
+                continue  # it comes first of its tier in a later pass
+            served.add(table.tier)
+            self._asked[table.name] = self._number
+            try:
+                job = self._job(table, landed, pending, waived)
+            except LostRaceError:
+                continue  # somebody came between: next time, from what is there then
+            except (HeldError, UnreachableError) as error:
+                hold = Refusal.of(error).hold(table.name)
+                failed.append(self._failed(table, hold, landed, waived))
+            except Exception as error:  # the boundary of one mirror: it stops no other
+                log.exception("turn_broken", table=table.name)
+                hold = Refusal.unforeseen(error).hold(table.name)
+                failed.append(self._failed(table, hold, landed, waived))
+            else:
+                jobs += [job] if job is not None else []
+                room -= pending.most(job, room) if job is not None else 0
+        done = (
+            self._finished(job, outcome, started, landed, waived)
+            for job, outcome in self._outcomes(jobs, pending)
+        )
+        return tuple(turn for turn in (*failed, *done) if turn is not None)
+
+    def _job(
+        self, table: Table, landed: LandedState, pending: PendingFiles, waived: frozenset[str]
+    ) -> MirrorJob[Any] | None:
+        """What its turn needs; None if it has none now."""
+        self.jobs.require_archived(table, waived)
+        stamp = self._stamp()
+        image = self.images.of(table, landed.mark, stamp.at)
+        if isinstance(image, HeldBack):
+            return None
+        if image is not None and not self.jobs.at_once(table, landed, pending):
+            self.images.miss(table.name, image.cut, "more was waiting than one turn may read")
+            image = None
+        job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
+        return self.jobs.demanding(job, landed, waived) if job is not None else None
+
+    def _outcomes(
+        self, jobs: Sequence[MirrorJob[Any]], pending: PendingFiles
+    ) -> Iterator[tuple[MirrorJob[Any], TurnOutcome]]:
+        """What our own turns came to, then another engine's: each is asked for when it is due."""
+        ours: list[MirrorJob[Any]] = []
+        theirs: list[tuple[MirrorJob[Any], Turn]] = []
+        for one in jobs:
+            engine = self.table_format.engine(one.snapshot)
+            if engine is None:
+                ours.append(one)
+            else:
+                theirs.append((one, engine))
+        log_uri, files = self.changes.store.uri, pending.files
+        group = Group(log_uri, files, tuple(ours), self.table_format.worker())
+        for found in self.ours.in_turn(group, pending.rows):
+            yield from ((one, found[one.table.name]) for one in ours if one.table.name in found)
+        for one, engine in theirs:
+            yield one, run(Group(log_uri, files, (one,), engine))[one.table.name]
+
+    def _finished(
+        self,
+        job: MirrorJob[Any],
+        outcome: TurnOutcome,
+        started: datetime,
+        landed: LandedState,
+        waived: frozenset[str],
+    ) -> Applied | None:
+        """Commit one turn; None if it starts over: somebody came between, or more has to land."""
+        table, result = job.table, outcome.result
+        if isinstance(result, Refusal):
+            return self._failed(table, result.hold(table.name), landed, waived)
+        reached, job = job.reached, self._with_late(job, outcome)
+        doubt = self.watch.below(table.name, job.snapshot, waived)
+        doubt = doubt or unexplained(table.name, reached, result.account)
+        if doubt is not None and doubt.id not in waived:
+            return self._failed(table, doubt, landed, waived)
+        try:
+            version = self._commit(job, result, landed.lives.at(reached))
+        except LostRaceError:
+            self.mirrors.look(table.name)
+            return None
+        except (HeldError, UnreachableError) as error:
+            self._untold.unanswered(table.name, reached)
+            return self._failed(table, Refusal.of(error).hold(table.name), landed, waived)
+        if self.table_format.engine(job.snapshot) is None:
+            self.watch.ours(table.name, version)
+        elif (told := self.watch.hold(table.name, waived)) is not None:
+            return self._failed(table, told, landed, waived)
+        return self._succeeded(job, outcome, result.account, started)
+
+    def _with_late(self, job: MirrorJob[Any], outcome: TurnOutcome) -> MirrorJob[Any]:
+        """The job as its commit tells it: images only where something is late for one."""
+        at = self.clock()
+        late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
+        for cut, one in late.items():
+            told = {"cut": cut.isoformat(), "rows": one.rows, "days": dict(one.days)}
+            log.warning("changes_late", table=job.table.name, **told)
+        return replace(job, images=tuple(marked(job.images, late)) if late else ())
+
+    def _succeeded(
+        self, job: MirrorJob[Any], outcome: TurnOutcome, account: Account, started: datetime
+    ) -> Applied:
+        """The turn as it is told; of the changes in an image the turn after it tells."""
+        name, reached, made = job.table.name, job.reached, self.mirrors.seen(job.table.name)
+        self._untold.told(name)
+        self._retries.succeeded(name)
+        version, took = -1 if made is None else made.version, self.clock() - started
+        if job.image is not None:
+            return Applied(name, reached, version, Account(), started, took, image=job.image)
+        self.highs.applied(name, reached, outcome.topics)
+        return Applied(name, reached, version, account, started, took)
+
+    def _commit(self, job: MirrorJob[Any], written: Written[Any], life: int | None) -> int:
+        table = job.table.name
+        made: MirrorSnapshot = self.table_format.commit(job, written, self._stamp(life))
+        self.mirrors.know(table, made)
+        return made.version
+
+    def _stamp(self, life: int | None = None) -> CommitStamp:
+        return CommitStamp(self.settings.lane, self.clock(), life)
+
+    def _failed(
+        self, table: Table, hold: Hold, landed: LandedState, waived: frozenset[str]
+    ) -> Applied | None:
+        """The table as it stands; None while what it lacks may still be on its way."""
+        now = self.clock()
+        circumstances = self._circumstances(table, landed, waived)
+        failing = self._retries.failed(table.name, circumstances, now)
+        if hold.reason != "unreachable":
+            self.images.refused(table.name)
+        if hold.reason in ON_ITS_WAY and failing < PATIENCE:
+            return None
+        return self._still(table.name, hold)
+
+    def _still(self, name: str, hold: Hold) -> Applied:
+        seen, now = self.mirrors.seen(name), self.clock()
+        version = -1 if seen is None else seen.version
+        batch = -1 if seen is None else batch_of(seen, self.settings.lane)
+        return Applied(name, batch, version, Account(), now, now - now, hold)
+
+    def _freed(
+        self, standing: Mapping[str, Hold], done: set[str], behind: Sequence[str]
+    ) -> list[Applied]:
+        """Tables that were held, are not any more, and have nothing to apply."""
+        now, free = self.clock(), sorted(self._held - set(standing) - done - set(behind))
+        found = []
+        for name in free:
+            seen = self.mirrors.seen(name)
+            version = -1 if seen is None else seen.version
+            batch = self.applied(name)
+            found.append(Applied(name, batch, version, Account(), now, now - now))
+        return found
+
+
+Serves = Callable[[int], bool]
+
+
+def every_tier(_: int) -> bool:
+    """All tables are of this line."""
+    return True
+
+
+def urgent(tier: int) -> bool:
+    """Tier 0."""
+    return tier == 0
+
+
+def patient(tier: int) -> bool:
+    """All others."""
+    return not urgent(tier)
+
+
+@dataclass(eq=False)
+class MergeLine:
+    """``passes`` over the mirrors of tables whose tier it ``serves``, in Spark's pool ``name``."""
+
+    name: str
+    passes: Passes
+    serves: Serves = every_tier
+    _mirrors: threading.Lock = field(default_factory=threading.Lock)
+    _next: threading.Lock = field(default_factory=threading.Lock)
+    _own: tuple[LandedState, LandedState] | None = None
+
+    @contextmanager
+    def turn(self, within: timedelta | None = None) -> Iterator[bool]:
+        """Have the mirrors to oneself; who waits comes next, whoever had them last.
+
+        False where they were not to be had *within* that time.
+        """
+        seconds = -1 if within is None else within.total_seconds()
+        with self._next:
+            mine = self._mirrors.acquire(timeout=seconds)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._mirrors.release()
+
+    def own(self, landed: LandedState) -> LandedState:
+        """What of *landed* concerns the tables of this line; worked out once for each batch."""
+        if self.serves is every_tier:
+            return landed
+        if self._own is None or self._own[0] is not landed:
+            self._own = landed, landed.served(self.serves)
+        return self._own[1]

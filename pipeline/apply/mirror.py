@@ -1,0 +1,290 @@
+"""Defines a mirror as of one version: its state, its commits, and what probes can read.
+
+All that Sluice knows of a mirror is in the mirror's own commits: the applied batch, some short
+properties, and a note on each commit. A commit of Sluice has the note `{"sluice":{"after":N}}`,
+with more keys; N is the version before. A commit without it is foreign. A foreign commit that
+changes data makes the mirror another table than the applied batch describes, even with the same
+batch number.
+
+Probes read one pinned version without Spark. Each of their reads may raise `UnreachableError`
+or `ProofError`; both end as UNKNOWN. The row changes of a commit come in parts, and each part
+is read only when it is used.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
+from pipeline.apply.decide import Floors
+from pipeline.changelog.table import app
+from pipeline.image import IMAGES, Image, images_in
+from pipeline.model import Order, Shard
+from pipeline.readings import LogKey
+
+FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
+ARCHIVED = "sluice.archived"
+STANDARDS = "sluice.standards"
+_images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; as many as there are mirrors
+
+
+class MirrorSnapshot(Protocol):
+    """A mirror as of one version; it can be pickled, and is kept from look to look."""
+
+    @property
+    def uri(self) -> str:
+        """The mirror's address."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """From 0 on, without gaps."""
+        ...
+
+    @property
+    def entry(self) -> str:
+        """Tells this version's commit from another that may come to stand in its place."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Tells this mirror from another that may be made in its folder."""
+        ...
+
+    @property
+    def shape(self) -> str:
+        """Another one where other columns, or other remembered texts, go with the same rows."""
+        ...
+
+    @property
+    def rows(self) -> int | None:
+        """How many there are; None where only its files would tell."""
+        ...
+
+    @property
+    def transactions(self) -> Mapping[str, int]:
+        """Numbers of applied batches, by their applications."""
+        ...
+
+    @property
+    def remembered(self) -> Mapping[str, str]:
+        """Texts that Sluice has told the mirror to keep; there may be others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStamp:
+    """Whose commit it is, and when; ``life`` is that of the batch which is applied."""
+
+    lane: str
+    at: datetime
+    life: int | None = None
+
+
+def batch_of(snapshot: MirrorSnapshot, lane: str) -> int:
+    """The batch a mirror is applied through; -1 before the first."""
+    return snapshot.transactions.get(app(lane), -1)
+
+
+def floors_of(snapshot: MirrorSnapshot) -> dict[Shard, Order]:
+    """The highest truncate or settle of each shard that the mirror remembers."""
+    text = snapshot.remembered.get(FLOORS, "{}")
+    return {Shard.parse(name): Order(*parts) for name, parts in json.loads(text).items()}
+
+
+def schemas_of(snapshot: MirrorSnapshot) -> dict[str, Order]:
+    """``source/shard`` -> order of the schema change that the mirror follows."""
+    text = snapshot.remembered.get(SCHEMAS, "{}")
+    return {name: Order(*parts) for name, parts in json.loads(text).items()}
+
+
+def told_floors(floors: Floors) -> dict[str, str]:
+    """The text that remembers *floors*."""
+    return {FLOORS: _told({str(s): order for s, order in floors.items()})}
+
+
+def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
+    """The versions of the mirror that are images of cuts, oldest cut first.
+
+    Asked for in every pass and every look: the newest text of each mirror is kept as it was read.
+    """
+    text = snapshot.remembered.get(IMAGES)
+    if text is None:
+        return ()
+    known = _images.get(snapshot.uri)
+    if known is None or known[0] != text:
+        known = text, images_in(text)
+        _images[snapshot.uri] = known
+    return known[1]
+
+
+def standards_of(snapshot: MirrorSnapshot) -> str:
+    """The digest of the standards by which its rows are written; empty if by none."""
+    return snapshot.remembered.get(STANDARDS, "")
+
+
+def told_standards(snapshot: MirrorSnapshot | None, digest: str) -> dict[str, str]:
+    """The text that remembers *digest*, where there is or was one."""
+    known = snapshot is not None and STANDARDS in snapshot.remembered
+    return {STANDARDS: digest} if digest or known else {}
+
+
+def life_of(snapshot: MirrorSnapshot) -> int | None:
+    """The life of landing whose batch was applied last; see :mod:`pipeline.checkpoint`."""
+    text = snapshot.remembered.get(LIFE)
+    return None if text is None else int(text)
+
+
+def keeps_archived(snapshot: MirrorSnapshot) -> bool:
+    """Whether it may hold rows that went to an archive; once it may, it says so for good."""
+    return ARCHIVED in snapshot.remembered
+
+
+def told_archived() -> dict[str, str]:
+    """The text that remembers it."""
+    return {ARCHIVED: "kept"}
+
+
+def told_life(life: int | None) -> dict[str, str]:
+    """The text that remembers it."""
+    return {} if life is None else {LIFE: str(life)}
+
+
+def told_schemas(orders: Mapping[str, Order]) -> dict[str, str]:
+    """The text that remembers which schema changes are followed."""
+    return {SCHEMAS: _told(orders)}
+
+
+def following(snapshot: MirrorSnapshot, batch: int, lane: str, **more: object) -> dict[str, object]:
+    """As ``note``, of a commit that follows *snapshot*; with its shape and how many rows it has.
+
+    Others' commits are held against these.
+    """
+    return note(snapshot.version, batch, lane, shape=snapshot.shape, rows=snapshot.rows, **more)
+
+
+def note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:
+    """What a commit of ours says of itself: it follows version *after*."""
+    return {"sluice": {"after": after, "batch": batch, "lane": lane, **more}}
+
+
+def _told(orders: Mapping[str, Order]) -> str:
+    return json.dumps({name: order.parts for name, order in orders.items()}, sort_keys=True)
+
+
+FileState = tuple[str, str | None]  # a file's path, and what hides rows of it
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of a mirror, as its log tells it.
+
+    ``data_changing`` is false for compaction, and for a new schema or new properties.  ``note`` is
+    what the writer said of it, parsed if it is JSON; ``txns`` are numbers of applied batches by
+    their applications; ``parameters`` and ``metrics`` those of the operation, as its writer told
+    them.  ``shape`` is the mirror's, where it was told anew; ``came`` and ``went`` are files as
+    they stand after it and stood before it; ``gained`` is by how many rows it says there are more;
+    ``entry`` tells the commit's own text from any other, if known.
+    """
+
+    version: int
+    operation: str
+    at: datetime
+    data_changing: bool = False
+    note: Any = None
+    txns: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    shape: str | None = None
+    came: frozenset[FileState] = frozenset()
+    went: frozenset[FileState] = frozenset()
+    gained: int = 0
+    entry: str = ""
+
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """What Sluice noted in a commit of its own; empty for others'."""
+        own = self.note.get("sluice") if isinstance(self.note, dict) else None
+        return own if isinstance(own, dict) else {}
+
+    @property
+    def after(self) -> int | None:
+        """The version Sluice saw before this commit of its own; None for a foreign commit."""
+        after = self.own.get("after")
+        return after if isinstance(after, int) else None
+
+
+Range = tuple[int, int]
+"""Ids, half open: ``(low, high)`` holds ``low`` and not ``high``."""
+
+
+class MirrorSide(Protocol):
+    """Every method may raise ``UnreachableError`` or ``ProofError``; both end as UNKNOWN."""
+
+    @property
+    def version(self) -> int:
+        """The pinned version of the mirror."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Applied through this batch of its lane."""
+        ...
+
+    def rows(self) -> int:
+        """Rows, from the table's own metadata where it is exact."""
+        ...
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id of the shard's rows; None when it has none."""
+        ...
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows of the shard in each range."""
+        ...
+
+    def tallies(
+        self,
+        shards: Sequence[Shard],
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[TalliedField],
+    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        """Of each shard rows and sums of *fields* in each span of *column*; no archived rows."""
+        ...
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
+        ...
+
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of the shard whose ids are in *span*, with ``_sluice`` if they have it."""
+        ...
+
+    def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
+        """Whether each key's row is there, in the order asked."""
+        ...
+
+    def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
+        """At most *limit* rows of the newest slice, columns without ``_sluice``."""
+        ...
+
+
+RowPart = Callable[[], Iterator[pa.Table]]
+"""Rows of one file, some thousands at a time, with ``_sluice`` where the mirror has it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowChanges:
+    """Rows that ``came`` with a commit, and those that ``went``: of these the key's columns only.
+
+    A row that was written anew stands in both; one that was only moved to another file in neither.
+    """
+
+    commit: Commit
+    came: tuple[RowPart, ...] = ()
+    went: tuple[RowPart, ...] = ()

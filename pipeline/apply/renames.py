@@ -1,0 +1,190 @@
+"""Rebuilds the rows that a renamed table had just below its RENAME, from landed changes.
+
+`RENAME TABLE t TO t_old, t_new TO t` gives t the rows of t_new, and no event of t describes
+them. They are in the change log under their previous name, from its base on. Folded as of the
+rename, they are what a snapshot at its order would have read.
+
+The table is held as `renamed` if the rows may be incomplete, or if one name has more than
+2,000,000 changes. A table whose rows the collector did not send has no base under its previous
+name, so it is held too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.fold import ROW_OPS, fold
+from pipeline.apply.row_metadata import Integers, above, plain, rank, ranked
+from pipeline.changelog.scan import APPLIED_COLUMNS, Part, opened, row_groups, scan
+from pipeline.changelog.table import CHANGES
+from pipeline.delta.store import Store
+from pipeline.errors import HeldError
+from pipeline.formats.json_text import quote
+from pipeline.model import Op, Order, Origin, Shard
+
+MOST_ROWS = 2_000_000  # changes under one name that are folded at once
+FLOORS = (Op.TRUNCATE, Op.SETTLE)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerName:
+    """A name that rows had until just below ``order``.
+
+    ``unique`` as its table's rule says.  A base below ``doubted`` does not count, nor do rows
+    below ``born``, which lack what the source has filled into a later column.  ``base`` is its
+    newest base, ``since`` the batch in which the rows of that began.
+    """
+
+    shard: Shard
+    order: Order
+    unique: bool = False
+    doubted: Order | None = None
+    born: Order | None = None
+    base: Order | None = None
+    since: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RowMove:
+    """Rows come to *shard* of *table* at *order*; ``names`` are those they had, the last first.
+
+    Without any name, none come, and none of before stay.
+    """
+
+    shard: Shard
+    table: str
+    order: Order
+    names: tuple[FormerName, ...]
+    unique: bool = False
+
+
+def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> pa.Table:
+    """The rows as a snapshot at the move's order would have read them, and its settle.
+
+    In: all *files* of the change log; batches up to *dropped* are no longer kept.
+    Out: rows of ``APPLIED_COLUMNS``.
+
+    Raises:
+        HeldError: ``renamed``, the rows are not all in the change log, or too many.
+    """
+    nothing = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_table()
+    every = pa.concat_tables([nothing, *_under_each_name(move, store, files, dropped)])
+    folded = fold(every).rows
+    folded = folded.filter(pc.not_equal(plain(folded["op"]), str(Op.DELETE)))
+    told = {
+        "source": move.shard.source,
+        "shard": move.shard.name,
+        "table": move.table,
+        "op": str(Op.READ),
+        "before": None,
+        "order": asdict(move.order),
+        "origin": int(Origin.SNAPSHOT),
+    }
+    key = folded["key"].combine_chunks()
+    before = "[" if move.unique else _before_key(move.shard)
+    keys = pc.binary_join_element_wise(before, pc.utf8_slice_codeunits(key, 1), "")
+    settle = {**told, "op": str(Op.SETTLE), "batch": -1}
+    rows = _told(folded, {**told, "key": keys})
+    return pa.concat_tables([rows, pa.Table.from_pylist([settle], rows.schema)])
+
+
+def _under_each_name(
+    move: RowMove, store: Store, files: Sequence[Part], dropped: int
+) -> Iterator[pa.Table]:
+    """Changes under each name, back to the newest base; with keys that name no shard."""
+    for at, name in enumerate(move.names):
+        came = move.names[at + 1].order if at + 1 < len(move.names) else None
+        rows = _landed(name, move, store, files)
+        floor = _floor(rows, name, dropped)
+        ends = floor is not None and (came is None or came < floor)
+        first = floor if ends else came
+        if first is None:
+            _refuse(move, f"of {name.shard.name} the change log has no whole base")
+        yield _since(rows, name, first, move)
+        if ends:
+            return
+
+
+def _landed(name: FormerName, move: RowMove, store: Store, files: Sequence[Part]) -> pa.Table:
+    """What has landed of a shard below the order until which it had the rows."""
+    shard = name.shard.name
+    if (number := sum(_rows(part, shard, store) for part in files)) > MOST_ROWS:
+        _refuse(move, f"{number} changes of {shard} are more than are moved at once")
+    rows = scan(
+        store,
+        files,
+        among=("shard", (shard,)),
+        ops=(*ROW_OPS, *FLOORS, Op.ERROR),
+        columns=APPLIED_COLUMNS,
+    )
+    rows = rows.filter(pc.equal(plain(rows["source"]), name.shard.source))
+    broken = pc.equal(plain(rows["op"]), str(Op.ERROR))
+    placed = rows.filter(pc.invert(broken))
+    below = above(ranked(name.order, Origin.SNAPSHOT)[:-1], rank(placed)[:-1])
+    return pa.concat_tables([placed.filter(pa.array(below)), rows.filter(broken)])
+
+
+def _rows(part: Part, shard: str, store: Store) -> int:
+    """Rows of the row groups that may hold the shard: never fewer than there are."""
+    with opened(store, part.path) as file:
+        groups = tuple(row_groups(file.metadata, "shard"))
+    return sum(group.rows for group in groups if group.holds((shard,)))
+
+
+def _floor(rows: pa.Table, name: FormerName, dropped: int) -> Order | None:
+    """The newest place below which the shard had no rows, and above which all were landed."""
+    ops = pa.array([str(op) for op in FLOORS])
+    found = rows.filter(pc.is_in(plain(rows["op"]), ops))["order"].to_pylist()
+    floor = max((Order(**order) for order in found), default=None)
+    if floor is None or (name.doubted is not None and floor < name.doubted):
+        return None
+    kept = name.base is not None and name.base <= floor and name.since > dropped
+    return floor if dropped < 0 or kept else None
+
+
+def _since(rows: pa.Table, name: FormerName, first: Order, move: RowMove) -> pa.Table:
+    """The changes of rows at *first* or later, by keys without the shard."""
+    broken = pc.equal(plain(rows["op"]), str(Op.ERROR))
+    errors, rows = rows.filter(broken), rows.filter(pc.invert(broken))
+    rows = rows.filter(pa.array(~above(ranked(first, Origin.SNAPSHOT)[:-1], rank(rows)[:-1])))
+    if len(errors) and pc.max(errors["batch"]).as_py() >= (pc.min(rows["batch"]).as_py() or 0):
+        _refuse(move, f"changes of {name.shard.name} could not be read")
+    rows = rows.filter(pc.is_in(plain(rows["op"]), pa.array([str(op) for op in ROW_OPS])))
+    if name.born is not None and _any_below(name.born, rank(rows)):
+        _refuse(move, f"a column was added to {name.shard.name} while it had rows")
+    start = 1 if name.unique else len(_before_key(name.shard))
+    keys = pc.utf8_slice_codeunits(plain(rows["key"]).combine_chunks(), start)
+    keys = pc.binary_join_element_wise("[", keys, "")
+    return _told(rows, {"key": keys, "shard": move.shard.name})  # of one shard, or none outlives it
+
+
+def _any_below(order: Order, ranks: Integers) -> bool:
+    return bool(above(ranked(order, Origin.SNAPSHOT)[:-1], ranks[:-1]).any())
+
+
+def _before_key(shard: Shard) -> str:
+    """How the canonical key of a row begins that is not unique across shards."""
+    return f"[{quote(shard.source)},{quote(shard.name)},"
+
+
+def _told(rows: pa.Table, told: Mapping[str, object]) -> pa.Table:
+    """The rows with other values: arrays, or one for all."""
+    columns = []
+    for name in APPLIED_COLUMNS:
+        kind, value = CHANGES.field(name).type, told.get(name)
+        if name not in told:
+            columns.append(rows[name].cast(kind))
+        elif isinstance(value, pa.Array):
+            columns.append(value.cast(kind))
+        else:
+            columns.append(pa.repeat(pa.scalar(value, kind), len(rows)))
+    return pa.table(columns, pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]))
+
+
+def _refuse(move: RowMove, why: str) -> NoReturn:
+    shard, rows_of = move.shard.name, move.names[0].shard.name
+    detail = f"{shard} has had the rows of {rows_of} since {move.order}, and {why}"
+    raise HeldError("renamed", f"{move.shard.source}: {detail}; take a new base of {shard}")

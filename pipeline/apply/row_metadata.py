@@ -1,0 +1,193 @@
+"""Reads the origin of rows, the column `_sluice`: source, shard, and rank in the source log.
+
+The rank of a change is (order, origin), compared left to right. It decides between two changes
+of one key. Ranks of different sources must not be compared; callers of `above` ensure that.
+
+Rows of an adopted mirror have no `_sluice`. They count as read at the order of the adoption,
+or, without such an order, as older than any change. Their shard is known only if the table has
+one shard.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import HeldError
+from pipeline.model import Op, Order, Origin, Shard, Table
+
+SLUICE = "_sluice"
+PARTS = ("epoch", "log", "pos", "row")
+ORDER = pa.struct([(part, pa.int64()) for part in PARTS])
+META = pa.struct(
+    [
+        ("source", pa.string()),
+        ("shard", pa.string()),
+        ("order", ORDER),
+        ("op", pa.string()),
+        ("origin", pa.int32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("batch", pa.int64()),
+    ]
+)
+Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owned:
+    """Rows with what decides over them, in their order.
+
+    ``source`` and ``shard`` are plain strings; ``rank`` has a line for each of epoch, log, pos,
+    row and origin.  ``adopted`` rows have no provenance: source and shard are null, the rank is
+    the least there is, or that of the table's adoption.  ``archived`` rows of a mirror are those
+    that went to an archive: their source has them no more, see :mod:`pipeline.archive`.
+    """
+
+    source: pa.Array
+    shard: pa.Array
+    rank: Integers
+    adopted: Mask
+    archived: Mask
+
+    def take(self, rows: Integers) -> "Owned":
+        """Those at *rows*."""
+        at = pa.array(rows)
+        parts = self.source.take(at), self.shard.take(at)
+        return Owned(*parts, self.rank[:, rows], self.adopted[rows], self.archived[rows])
+
+
+NOBODY = Owned(
+    pa.nulls(0, pa.string()),  # an array of a list would import pandas
+    pa.nulls(0, pa.string()),
+    np.zeros((len(PARTS) + 1, 0), np.int64),
+    np.zeros(0, np.bool_),
+    np.zeros(0, np.bool_),
+)
+
+
+def joined(parts: Sequence[Owned]) -> Owned:
+    """All of them, one after the other; at least one."""
+    return Owned(
+        pa.concat_arrays([part.source for part in parts]),
+        pa.concat_arrays([part.shard for part in parts]),
+        np.concatenate([part.rank for part in parts], axis=1),
+        np.concatenate([part.adopted for part in parts]),
+        np.concatenate([part.archived for part in parts]),
+    )
+
+
+def owned(rows: pa.Table) -> Owned:
+    """Provenance of changes, none of them adopted.
+
+    In: source, shard, order (struct) and origin.
+
+    Raises:
+        HeldError: a change has no order, so nothing can be decided by it.
+    """
+    return Owned(
+        plain(rows["source"]).combine_chunks(),
+        plain(rows["shard"]).combine_chunks(),
+        rank(rows),
+        np.zeros(len(rows), np.bool_),
+        np.zeros(len(rows), np.bool_),
+    )
+
+
+def rank(rows: pa.Table) -> Integers:
+    """Line by line epoch, log, pos, row, origin of *rows* (order, origin).
+
+    Raises:
+        HeldError: a change has no order.
+    """
+    columns = [pc.struct_field(rows["order"], part) for part in PARTS]
+    columns.append(rows["origin"].cast(pa.int64()))
+    if any(column.null_count for column in columns):
+        detail = "a change has no order, so newer and older cannot be told; report this"
+        raise HeldError("no_order", detail)
+    return np.stack([column.to_numpy() for column in columns])
+
+
+def ranked(order: Order, origin: Origin) -> Integers:
+    """The rank of one place, as a column that compares with many."""
+    return np.array([[order.epoch], [order.log], [order.pos], [order.row], [origin]], np.int64)
+
+
+def above(left: Integers, right: Integers) -> Mask:
+    """Where the rank *left* is above *right*; as many lines on both sides."""
+    higher, equal = np.zeros(1, np.bool_), np.ones(1, np.bool_)
+    for ours, theirs in zip(left, right, strict=True):
+        higher = higher | (equal & (ours > theirs))
+        equal = equal & (ours == theirs)
+    return higher
+
+
+def same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
+    """Where two values are equal; two nulls are."""
+    both = pc.and_(pc.is_null(left), pc.is_null(right))
+    equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
+    found: Mask = equal.to_numpy(zero_copy_only=False)
+    return found
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A text or binary column without views, which lack half of the kernels."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column
+
+
+SOURCE, SHARD = (SLUICE, "source"), (SLUICE, "shard")
+OP = (SLUICE, "op")
+RANK = (*((SLUICE, "order", part) for part in PARTS), (SLUICE, "origin"))
+_BEFORE_ALL = Order(np.iinfo(np.int64).min, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What counts for rows without ``_sluice``: read at ``order``, and of which shard.
+
+    Without an order they are older than any change.  ``shard`` is None where the table has several.
+    """
+
+    order: Order | None = None
+    shard: Shard | None = None
+
+    @classmethod
+    def of(cls, table: Table, order: Order | None = None) -> "Adoption":
+        """What counts in the mirror of *table*."""
+        return cls(order, table.shards[0] if len(table.shards) == 1 else None)
+
+    def owners(self, rows: pa.Table) -> Owned:
+        """Provenance of whole *rows*, under the table's names."""
+        if SLUICE not in rows.column_names:
+            nobody = pa.nulls(len(rows), META)
+            rows = rows.append_column(SLUICE, nobody)
+        paths = (OP, SOURCE, SHARD, *RANK)
+        told = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in paths)
+        op, source, shard, *rank = (column.combine_chunks() for column in told)
+        return self.owned(source, shard, rank, op)
+
+    def owned(
+        self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array], op: pa.Array | None
+    ) -> Owned:
+        """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``.
+
+        Without *op* none of them is archived.
+        """
+        order, origin = rank[:-1], rank[-1]
+        adopted = np.zeros(len(source), np.bool_)
+        for part in order:
+            adopted |= pc.is_null(part).to_numpy(zero_copy_only=False)
+        lines = [pc.fill_null(part.cast(pa.int64()), 0).to_numpy() for part in (*order, origin)]
+        found = np.stack(lines)
+        found[:, adopted] = ranked(self.order or _BEFORE_ALL, Origin.SNAPSHOT)
+        if (own := self.shard) is not None and adopted.any():
+            source, shard = pc.fill_null(source, own.source), pc.fill_null(shard, own.name)
+        archived = np.zeros(len(source), np.bool_)
+        if op is not None:
+            archived = same(op.cast(pa.string()), pa.scalar(str(Op.DELETE)))
+        return Owned(source, shard, found, adopted, archived)

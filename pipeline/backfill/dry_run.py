@@ -1,0 +1,277 @@
+"""Previews a repair: reads as the repair would, compares with the mirror, and lands nothing.
+
+The mirror is read once it holds everything below the fence. A row that is newer in the mirror
+than the fence counts as right, because a repair would not change it. Rows that are written at
+this very time may still show as different.
+
+A repair deletes ids of a range that the mirror has and the source does not have. A mirror that
+is behind would not show rows that are still on their way into it. So such a mirror is awaited,
+by dry runs and by repairs.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from shlex import quote
+from typing import Any
+
+import pyarrow as pa
+import structlog
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.mirror import MirrorSide
+from pipeline.apply.row_metadata import SLUICE
+from pipeline.backfill.task import require_few, stretch_rows, stretches
+from pipeline.backfill_state import Preview, RereadState, WishedReread
+from pipeline.checkpoint import Mark
+from pipeline.errors import ConfigError, ProofError, SluiceError
+from pipeline.landing.source_feed import Feed
+from pipeline.model import Order, Shard, Table
+from pipeline.schema.decode import typed
+from pipeline.sources.positions import place
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
+
+UNBOUNDED = 1_000_000
+
+
+@dataclass(eq=False)
+class MirrorIds:
+    """Asks each mirror once for each range of a wish; forgotten with the process."""
+
+    open: Callable[[Table], MirrorSide | None]
+    _due: dict[tuple[str, str, Order], int] = field(default_factory=dict)
+    _known: dict[tuple[tuple[str, str, Order], tuple[int, int]], tuple[int, ...]] = field(
+        default_factory=dict
+    )
+
+    def of(
+        self,
+        wish: WishedReread,
+        shard: Shard,
+        table: Table,
+        span: tuple[int, int],
+        mark: Mark,
+        *,
+        fence: Order,
+    ) -> tuple[int, ...]:
+        """Ids from the first of *span* to the last, ascending; all below *fence* has landed.
+
+        What begins anew behind another fence asks anew.
+
+        Raises:
+            ProofError: the mirror is behind what had landed when it was first asked for.
+            ConfigError: there are more than *wish* allows.
+        """
+        begun = (wish.id, str(shard), fence)
+        asked = (begun, span)
+        if asked not in self._known:
+            self._forget(begun)
+            due = self._due.setdefault(begun, mark.tables.get(table.name, -1))
+            self._known[asked] = self._ids(wish, shard, table, span, due)
+        return self._known[asked]
+
+    def keep(self, ids: frozenset[str]) -> None:
+        """Forget what is of none of these wishes."""
+        self._due = {at: batch for at, batch in self._due.items() if at[0] in ids}
+        self._known = {at: found for at, found in self._known.items() if at[0][0] in ids}
+
+    def _ids(
+        self, wish: WishedReread, shard: Shard, table: Table, span: tuple[int, int], due: int
+    ) -> tuple[int, ...]:
+        mirror = self.open(table)
+        if mirror is None and due < 0:
+            return ()
+        applied = -1 if mirror is None else mirror.batch
+        if mirror is None or applied < due:
+            msg = f"its mirror is merged through batch {applied}, and is to hold {due} first"
+            raise ProofError(f"{msg}; sluice explain {quote(table.name)}")
+        limit = (wish.rows.most or UNBOUNDED) + 1
+        found = mirror.ids(shard, table.key[0], (span[0], span[1] + 1), limit)
+        others = (ids for (begun, _), ids in self._known.items() if begun[0] == wish.id)
+        require_few(wish, len(found) + sum(map(len, others)))
+        return found
+
+    def _forget(self, begun: tuple[str, str, Order]) -> None:
+        """What was known of the same shard behind another fence."""
+        self._known = {
+            at: ids for at, ids in self._known.items() if at[0] == begun or at[0][:2] != begun[:2]
+        }
+
+
+AT_ONCE = 10_000  # rows of a SELECT
+NAMED = 20
+ROUND = 20.0  # seconds after which no other shard has its turn in a round
+QUEUED = "its turn comes in another round"
+NO_SHARD = "no shard of it is known: nothing of it has landed, or all are gone"
+NOT_YET = "all below the place at which it reads must have landed first"
+log = structlog.get_logger(__name__)
+Rows = Mapping[Any, Mapping[str, Any]]
+
+
+@dataclass(eq=False)
+class Previews:
+    """Works off dry wishes of ranges; what it knows of one is forgotten with the process."""
+
+    feeds: tuple[Feed, ...]
+    open_rows: OpenRows
+    open_mirror: Callable[[Table], MirrorSide | None]
+    clock: Callable[[], datetime]
+    _fences: dict[tuple[str, str], tuple[ReadFence, Order]] = field(default_factory=dict)
+    _done: dict[tuple[str, str], RereadState] = field(default_factory=dict)
+    _next: tuple[str, str] = ("", "")
+    _ids: MirrorIds = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Wait for mirrors as a repair does."""
+        self._ids = MirrorIds(self.open_mirror)
+
+    def run(
+        self, landed: LandedState, wishes: Sequence[tuple[WishedReread, Table]]
+    ) -> tuple[RereadState, ...]:
+        """One round; a wish has ended once each of its shards was looked at, which is once.
+
+        A round has its time, as everybody who is read again waits for it: who had no turn comes
+        first in the next.
+        """
+        self._keep(frozenset(wish.id for wish, _ in wishes))
+        unknown = [RereadState(w.id, w.table, "", why=NO_SHARD) for w, t in wishes if not t.shards]
+        turns = [(wish, table, shard) for wish, table in wishes for shard in table.shards]
+        first = next((n for n, (w, _, s) in enumerate(turns) if (w.id, str(s)) == self._next), 0)
+        found, until = list[RereadState](), time.monotonic() + ROUND
+        for wish, table, shard in (*turns[first:], *turns[:first]):
+            state = self._done.get((wish.id, str(shard)))
+            if state is None and found and time.monotonic() > until:
+                state = RereadState(wish.id, wish.table, str(shard), why=QUEUED)
+            state = state or self._state(wish, table, shard, landed)
+            if state.done is not None:
+                self._done[wish.id, str(shard)] = state
+            found.append(state)
+        waiting = next((one for one in found if one.why == QUEUED), None)
+        self._next = (waiting.id, waiting.shard) if waiting else ("", "")
+        return (*found, *unknown)
+
+    def _keep(self, ids: frozenset[str]) -> None:
+        """Forget what is of none of these wishes."""
+        self._fences = {at: one for at, one in self._fences.items() if at[0] in ids}
+        self._done = {at: one for at, one in self._done.items() if at[0] in ids}
+        self._ids.keep(ids)
+
+    def _state(
+        self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
+    ) -> RereadState:
+        told = (wish.id, wish.table, str(shard))
+        try:
+            found = self._look(wish, table, shard, landed)
+        except SluiceError as error:
+            return RereadState(*told, why=str(error), refused=isinstance(error, ConfigError))
+        except Exception as error:  # the boundary of one wish: all else goes on
+            log.exception("preview_failed", table=wish.table)
+            why = f"{type(error).__name__}: {error}; see the log"
+            return RereadState(*told, why=why, refused=True)
+        if found is None:
+            return RereadState(*told, why=NOT_YET)
+        return RereadState(*told, done=landed.mark.batch, preview=found)
+
+    def _look(
+        self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
+    ) -> Preview | None:
+        feed = next(one for one in self.feeds if one.settings.name == shard.source)
+        with closing(self.open_rows(feed.connected())) as server:
+            fence, at = self._fence(wish, shard, landed, server)
+            if not landed.mark.passed(shard.source, at):
+                return None
+            found, count = Preview(), 0
+            for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
+                span = stretch_rows(wish, shard, number).span
+                if span is None:
+                    raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
+                # once this answers, the mirror is as far as the fence
+                self._ids.of(wish, shard, table, span, landed.mark, fence=at)
+                asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
+                texts = _read(server, fence, asked, wish, count)
+                count += len(texts)
+                source = _typed(texts, table, landed.catalog)
+                found = found.with_more(compared(source, self._mirror(table, shard, span), at))
+            return found
+
+    def _fence(
+        self, wish: WishedReread, shard: Shard, landed: LandedState, server: RowReader
+    ) -> tuple[ReadFence, Order]:
+        known, epoch = (wish.id, str(shard)), landed.mark.epochs.get(shard.source)
+        if epoch is None:
+            raise ProofError(f"source:{shard.source}: its server is not known yet")
+        if known not in self._fences:
+            at_least = landed.mark.heartbeats.get(shard.source, -1) + 1
+            fence = server.fence(at_least, self.clock())
+            self._fences[known] = fence, Order(epoch.number, *place(fence.head.position))
+        fence, at = self._fences[known]
+        if (epoch.number, epoch.identity) != (at.epoch, fence.head.identity):
+            del self._fences[known]
+            raise ProofError(f"source:{shard.source}: the server has changed; it begins anew")
+        return fence, at
+
+    def _mirror(self, table: Table, shard: Shard, span: tuple[int, int]) -> Rows:
+        mirror = self.open_mirror(table)
+        found = mirror.rows_of(shard, table.key[0], (span[0], span[1] + 1)) if mirror else ()
+        return {row[table.key[0]]: row for row in found}
+
+
+def _read(
+    server: RowReader, fence: ReadFence, asked: RowsAsked, wish: WishedReread, before: int
+) -> list[str]:
+    """Rows as the log would have them; so many were read *before*."""
+    texts, ended = list[str](), False
+    while not ended:
+        read = server.read(fence, asked)
+        texts += read.rows["after"].to_pylist()
+        require_few(wish, before + len(texts))
+        asked, ended = replace(asked, after=read.last), read.ended
+    return texts
+
+
+def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
+    """By their ids, as the mirror is to have them."""
+    own, columns = catalog.standards.of(table.name), catalog.schema(table).columns
+    texts = texts if own is None else [own.row(one) for one in texts]
+    rows = typed(pa.array(texts, pa.string()), columns).rows.to_pylist()
+    return {row[table.key[0]]: row for row in rows}
+
+
+def compared(source: Rows, mirror: Rows, at: Order) -> Preview:
+    """What a repair at *at* would write, take and replace."""
+    standing = {id_ for id_, row in mirror.items() if not _is_newer(row, at)}
+    missing = sorted(source.keys() - mirror.keys())
+    extra = sorted(standing - source.keys())
+    both = sorted(source.keys() & standing)
+    different = [one for one in both if _differ(source[one], mirror[one])]
+    named = [*_named("missing", missing), *_named("extra", extra), *_named("different", different)]
+    return Preview(len(missing), len(extra), len(different), tuple(named))
+
+
+def _named(what: str, ids: Sequence[Any]) -> Iterator[str]:
+    yield from (f"{what}: {id_}" for id_ in ids[:NAMED])
+
+
+def _is_newer(row: Mapping[str, Any], at: Order) -> bool:
+    came = (row.get(SLUICE) or {}).get("order")
+    return came is not None and Order(**came) > at
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return any(not _alike(value, other.get(name)) for name, value in one.items())
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether they are one value: JSON has several spellings, and NaN is like no other."""
+    if one == other or (one != one and other != other):  # noqa: PLR0124 - NaN
+        return True
+    if not (isinstance(one, str) and isinstance(other, str) and one[:1] in tuple("{[")):
+        return False
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False

@@ -1,0 +1,208 @@
+"""Opens one row reader per source, and asks sources about tables that have not landed yet.
+
+The readers belong to the thread that drives backfills; tasks open their own.
+
+The module also checks whether a backfill may begin. It refuses rows that cannot be ordered
+among the changes of the source, and columns that the collector alters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from pipeline.apply.catalog import Catalog
+from pipeline.backfill_state import WishedReread
+from pipeline.checkpoint import Mark, is_there
+from pipeline.clocks import over
+from pipeline.errors import ConfigError, ProofError, SluiceError
+from pipeline.landing.source_feed import Feed
+from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
+from pipeline.schema.model import TableSchema, TableTold
+from pipeline.settings import Router, SourceSettings
+from pipeline.sources.positions import place, reset
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
+
+AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
+BELOW = (
+    "its newest heartbeat stands below changes that had landed before it, and a base would, too; it"
+    " waits for one above them: whoever sends must count its versions as one sequence"
+)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class RowReaders:
+    """One of each source of *feeds*, opened where its server is now."""
+
+    feeds: tuple[Feed, ...]
+    open_rows: OpenRows
+    clock: Callable[[], datetime]
+    _known: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
+    _listed: tuple[datetime, tuple[Shard, ...]] | None = None
+    _described: dict[Shard, TableTold | None] = field(default_factory=dict)
+
+    def settings(self, source: str) -> SourceSettings:
+        """Where its server is now: it is the one that the collector is connected to."""
+        return self._feed(source).connected()
+
+    def of(self, source: str) -> RowReader:
+        """Its reader; one of a server that it has left is hung up."""
+        settings = self.settings(source)
+        known = self._known.get(source)
+        if known is None or known[0] != settings:
+            if known is not None:
+                known[1].close()
+            self._known[source] = (settings, self.open_rows(settings))
+        return self._known[source][1]
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, reader in self._known.values():
+            reader.close()
+
+    def fence(
+        self, source: str, mark: Mark, identity: str, before: ReadFence | None = None
+    ) -> ReadFence:
+        """A place in the log that goes on from all that was seen of it.
+
+        Raises:
+            ProofError: it is another server's, or began again under the same name.
+        """
+        at_least = mark.heartbeats.get(source, -1) + 1
+        fence = self.of(source).fence(at_least, self.clock())
+        epoch = mark.epochs.get(source)
+        seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
+        whys = [why for one in seen if (why := reset(one, fence.head.position)) is not None]
+        if fence.head.identity != identity or whys:
+            told = "".join(f": {why}" for why in whys[:1])
+            raise ProofError(f"source:{source}: the server has changed{told}; a new epoch begins")
+        return fence
+
+    def describe(self, shard: Shard) -> None:
+        """Make sure that what is written to *shard* from now on is in its log.
+
+        Raises:
+            ProofError: it is not; says why, and what to do.
+        """
+        self._described[shard] = self.of(shard.source).describe(shard)
+
+    def require_comparable(self, shard: Shard, origin: Origin, mark: Mark) -> None:
+        """Refuse what rows that are read again cannot be put among.
+
+        Where changes have no place in the log, all of a table may be: it begins at a heartbeat.
+
+        Raises:
+            ConfigError: changes have no place in the log, or other spellings of keys and values.
+        """
+        feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
+        ordering = feed.format.ordering
+        if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
+            why = f"{msg} one by one cannot be put among changes that go by {ordering}"
+            raise ConfigError(f"{why}; take a new base of the whole table (sluice bootstrap)")
+        names = (TopicPartition.parse(name).topic for name in mark.offsets)
+        if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
+            raise ConfigError(f"{msg} cannot be put among changes of several partitions")
+        if feed.format.notation not in self.of(shard.source).notations:
+            raise ConfigError(f"{msg} would be written otherwise than its collector writes them")
+
+    def begins_at(self, shard: Shard, mark: Mark, fence: ReadFence) -> Order:
+        """The place of rows that are read behind *fence*: they know all changes below it.
+
+        Where changes have no place in the log, that of the newest heartbeat that has landed: it
+        was committed long before the fence, and stands above all that was logged before it.
+
+        Raises:
+            ProofError: there is no such heartbeat yet, or it stands below what came before it.
+        """
+        number = mark.epochs[shard.source].number
+        if self._feed(shard.source).format.ordering is Ordering.LOG:
+            return Order(number, *place(fence.head.position))
+        trail = mark.beats.get(shard.source)
+        if trail is None or trail.order.epoch != number:
+            raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")
+        if trail.resending or trail.divided:
+            raise ProofError(f"source:{shard.source}: its log is being sent again; it waits")
+        if not trail.clear:
+            raise ProofError(f"source:{shard.source}: {BELOW}")
+        return trail.order
+
+    def has_landed(self, shard: Shard, order: Order, mark: Mark) -> bool:
+        """Whether all below *order*, a place where rows begin, has landed."""
+        by_log = self._feed(shard.source).format.ordering is Ordering.LOG
+        return mark.passed(shard.source, order) if by_log else True
+
+    def require_sent_as_it_is(self, shard: Shard) -> None:
+        """Refuse what is not sent as the source has it, for so it would be read, and landed.
+
+        Raises:
+            ConfigError: the collector leaves a column out, or changes its values.
+            ProofError: nobody tells.
+        """
+        feed = self._feed(shard.source)
+        lists = feed.captures()
+        if isinstance(lists, Missing):
+            msg = f"source:{shard.source}: whether the collector alters columns is not known"
+            raise ProofError(f"{msg}: {lists.why}")
+        if lists.alters is None:
+            return
+        for column in feed.server().columns(shard):
+            if by := lists.alters(f"{shard.name}.{column.name}"):
+                msg = f"{shard.name}.{column.name} is left out or changed by the collector ({by})"
+                advice = "let the collector take a snapshot of it (execute-snapshot)"
+                raise ConfigError(f"{msg}; read again it would come as the source has it; {advice}")
+
+    def schema(self, shard: Shard, catalog: Catalog, mark: Mark) -> TableSchema | None:
+        """Its columns and key as its log has told them; else as its source does, if rows do."""
+        declared = catalog.newest(shard.source, shard.name)
+        if declared is not None:
+            return declared
+        if shard not in self._described:
+            self.describe(shard)
+        told, known = self._described[shard], mark.rereads.get(str(shard))
+        if told is None or known is None:
+            return None
+        dialect = self._feed(shard.source).dialect
+        columns = tuple(dialect.column(one, "") for one in told.columns)
+        return TableSchema(shard.name, known.order, columns, told.key)
+
+    def folding(
+        self, wishes: Sequence[WishedReread], mark: Mark, router: Router
+    ) -> dict[str, str | None]:
+        """``source/shard`` -> table: of all that anything tells, with rows or without.
+
+        Sources are asked, once in a while, only where nothing that has landed tells of a table
+        that is wished for: in that of Postgres a table is told by its rows alone.
+        """
+        ids = {one.id for one in wishes}
+        begun = {name for name, one in mark.rereads.items() if one.id in ids}
+        names = {name for name in {*mark.shards, *mark.existing, *begun} if is_there(mark, name)}
+        found = {name: router.table(Shard.parse(name).name) for name in names}
+        missing = {one.table for one in wishes} - set(found.values())
+        if missing:
+            every = {str(one): router.table(one.name) for one in self._there()}
+            found |= {name: table for name, table in every.items() if table in missing}
+        return found
+
+    def _there(self) -> tuple[Shard, ...]:
+        """Every table of those sources that answer: another one may have the one that is sought."""
+        now = self.clock()
+        if self._listed is None or over(self._listed[0], AGAIN, now):
+            found = [one for feed in self.feeds for one in self._shards(feed.settings.name)]
+            self._listed = now, tuple(found)
+        return self._listed[1]
+
+    def _shards(self, source: str) -> tuple[Shard, ...]:
+        try:
+            return self.of(source).shards()
+        except SluiceError as error:
+            log.info("source was not asked for shards", source=source, why=str(error))
+            return ()
+
+    def _feed(self, source: str) -> Feed:
+        for feed in self.feeds:
+            if feed.settings.name == source:
+                return feed
+        msg = f"source:{source} is no longer in the config, so nothing of it can be read again"
+        raise ConfigError(msg)

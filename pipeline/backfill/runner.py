@@ -1,0 +1,479 @@
+"""Runs backfills while landing goes on: sets a fence, reads in parts, hands rows to landing.
+
+Progress is stored in the landing checkpoint only. After a crash the next process continues from
+there, and rows that were read but not landed are read again. One round runs at a time. Landing
+takes what is ready at any time.
+
+Two threads share the offer. Rows stay in it until the landing checkpoint shows that they
+landed. Rows that the checkpoint has overtaken are dropped.
+
+A backfill that starts over keeps nothing of its earlier reads. So a table that is altered all
+the time would be read forever, at the cost of its server. The runner refuses a backfill that
+started over too often.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from pipeline.apply.landed_state import LandedState
+from pipeline.backfill.dry_run import MirrorIds
+from pipeline.backfill.readers import RowReaders
+from pipeline.backfill.task import (
+    ReadLimits,
+    RereadDone,
+    RereadFailed,
+    RereadTask,
+    require_few,
+    stretch_rows,
+    stretches,
+)
+from pipeline.backfill_state import Reread, RereadState, WishedReread
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Mark
+from pipeline.errors import ConfigError, ProofError, SluiceError, SparedError
+from pipeline.landing.rereading import RereadNews, RowsAgain
+from pipeline.landing.source_feed import Feed
+from pipeline.model import Order, Origin, Shard, Table
+from pipeline.schema.model import TableSchema
+from pipeline.settings import PipelineSettings
+from pipeline.sources.condition import parsed
+from pipeline.sources.positions import place
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
+from pipeline.sources.source import limits_of
+from pipeline.standards.table_standards import TableStandards
+
+ANEW = 10  # times that it begins before somebody is to look why
+
+
+def require_few_beginnings(wish: WishedReread, shard: Shard, known: Reread | None) -> None:
+    """Refuse what is begun anew again and again.
+
+    Raises:
+        ConfigError: says how often, and why it was the last time.
+    """
+    if known is not None and known.former == wish.id and known.begun >= ANEW:
+        msg = f"{shard.name} was begun {known.begun} times and never ended, now since {known.void}"
+        raise ConfigError(f"{msg}; ask for it again once that is over")
+
+
+def begun_anew(known: Reread) -> str:
+    """How often it was begun, for people; empty if once, or if it is done."""
+    if known.done is not None or known.begun < 2:
+        return ""
+    return f"it was begun {known.begun} times, now since {known.void}"
+
+
+@dataclass(eq=False)
+class Offer:
+    """Filled by one thread, the reader's; ``news`` alone is for landing's."""
+
+    begun: dict[str, Reread] = field(default_factory=dict)
+    ready: list[RowsAgain] = field(default_factory=list)
+    closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
+    cancelled: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def news(self) -> RereadNews:
+        """All of it, as it stands."""
+        with self._lock:
+            begun, closing, cancelled = self.begun, self.closing, self.cancelled
+            return RereadNews(dict(begun), tuple(self.ready), dict(closing), dict(cancelled))
+
+    def begin(self, name: str, begun: Reread) -> None:
+        """Have the shard of that *name* begun, or cut."""
+        with self._lock:
+            self.begun[name] = begun
+
+    def read(self, rows: Sequence[RowsAgain]) -> None:
+        """Have *rows* landed, after those that wait."""
+        with self._lock:
+            self.ready += rows
+
+    def end(self, name: str, id_: str, order: Order) -> None:
+        """All rows of *name* were read once the log stood at *order*."""
+        with self._lock:
+            self.closing[name] = (id_, order)
+
+    def cancel(self, mark: Mark, wanted: Set[str]) -> None:
+        """Offer nothing more of what nobody wishes any more, and have landing forget it."""
+        every = [*self.begun.items(), *mark.rereads.items()]
+        known = {name: one.id for name, one in every if one.done is None}
+        with self._lock:
+            self.cancelled = {name: id_ for name, id_ in known.items() if id_ not in wanted}
+            self.ready[:] = [one for one in self.ready if one.id in wanted]
+            self.closing = {name: one for name, one in self.closing.items() if one[0] in wanted}
+
+    def forget(self, mark: Mark, is_there: Callable[[RowsAgain], bool]) -> None:
+        """What the mark tells of needs no more telling, nor what it has passed by, or is gone."""
+        there = [one for one in self.ready if is_there(one)]
+        with self._lock:
+            for name in [n for n, one in self.begun.items() if _is_known(mark, n, one)]:
+                del self.begun[name]
+            self.ready[:] = there
+            self.ready[:] = [one for one in self.ready if self._awaited(mark, one)]
+            for name, (wanted, _) in list(self.closing.items()):
+                known = mark.rereads.get(name)
+                if known is None or known.id != wanted or known.closing is not None:
+                    del self.closing[name]
+
+    def _awaited(self, mark: Mark, rows: RowsAgain) -> bool:
+        """Whether landing may still take it, now or after others of its stretch."""
+        known = mark.rereads.get(rows.name)
+        if known is None or known.id != rows.id or known.order != rows.order:
+            return False
+        if rows.stretch >= len(known.stretches) or known.stretches[rows.stretch].ended:
+            return False
+        at = known.stretches[rows.stretch].read
+        return any(
+            one.after == at
+            for one in self.ready
+            if (one.name, one.stretch) == (rows.name, rows.stretch)
+        )
+
+
+def _is_known(mark: Mark, name: str, one: Reread) -> bool:
+    """Whether landing has taken it, or did not want it: a batch or two have ended since."""
+    known = mark.rereads.get(name)
+    if one.key:  # it was begun before, and is cut now
+        return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
+    return (known is not None and known.order >= one.order) or mark.batch > one.since + 1
+
+
+AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
+AHEAD = 1_000_000  # rows that wait for landing before more are read
+OPEN = 16  # shards that are read at once: the mark remembers where each stretch of them is
+ROUND = 20.0  # seconds after which no other wish has its turn in a round
+RARELY = 32  # rounds between two tries of what keeps failing
+GIVEN_UP = "it was cancelled"
+QUEUED = "its turn comes once fewer are read at the same time"
+NOT_YET = "it is read once all before it has landed"
+ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Rereading:
+    """Works off wishes; ``work`` runs tasks, here or spread by Spark.
+
+    ``_fences`` belong to this life: another one reads behind a fence at the same place.
+    """
+
+    settings: PipelineSettings
+    feeds: tuple[Feed, ...]
+    log: ChangeLog
+    open_rows: OpenRows
+    work: Callable[[Sequence[RereadTask]], Sequence[RereadDone | RereadFailed]]
+    clock: Callable[[], datetime]
+    limits: ReadLimits = field(default_factory=ReadLimits)
+    mirror_ids: MirrorIds = field(default_factory=lambda: MirrorIds(lambda _: None))
+    offer: Offer = field(default_factory=Offer)
+    _fences: dict[str, ReadFence] = field(default_factory=dict)
+    _paces: dict[str, int] = field(default_factory=dict)
+    _brakes: dict[str, str] = field(default_factory=dict)
+    _failed: dict[tuple[str, int], tuple[int, SluiceError]] = field(default_factory=dict)
+    _round: int = 0
+    _next: str = ""
+    readers: RowReaders = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask nobody yet."""
+        self.readers = RowReaders(self.feeds, self.open_rows, self.clock)
+
+    def run(self, landed: LandedState, wishes: Sequence[WishedReread]) -> tuple[RereadState, ...]:
+        """One round: begin what is new, read on in what is open; tell how far each wish is.
+
+        What is open and of none of *wishes* is cancelled, and told of until landing knows.
+        """
+        self.offer.forget(landed.mark, self._is_there)
+        self.offer.cancel(landed.mark, {one.id for one in wishes})
+        self.mirror_ids.keep(frozenset(one.id for one in wishes))
+        wanted = self.tables(landed, wishes)
+        self._round += 1
+        troubles = dict(self._advanced(wanted, landed))
+        going = (
+            self._state(one, name, landed.mark, troubles.get(one.id))
+            for one, table in wanted
+            for name in map(str, table.shards or ("",))
+        )
+        gone = (
+            RereadState(id_, "", name, why=GIVEN_UP) for name, id_ in self.offer.cancelled.items()
+        )
+        return (*going, *gone)
+
+    def tables(
+        self, landed: LandedState, wishes: Sequence[WishedReread]
+    ) -> list[tuple[WishedReread, Table]]:
+        """Each of *wishes* with its table, and all of its shards that anything tells of."""
+        folding = self.readers.folding(wishes, landed.mark, landed.catalog.router)
+        return [(one, landed.catalog.table(one.table, folding)) for one in wishes]
+
+    def close(self) -> None:
+        """Hang up."""
+        self.readers.close()
+
+    def _advanced(
+        self, wanted: Sequence[tuple[WishedReread, Table]], landed: LandedState
+    ) -> Iterator[tuple[str, SluiceError | None]]:
+        """Give each wish its turn, as far as the round's time goes; who had none comes first."""
+        until = time.monotonic() + ROUND
+        first = next((at for at, (one, _) in enumerate(wanted) if one.id == self._next), 0)
+        for turn, (wish, table) in enumerate((*wanted[first:], *wanted[:first])):
+            if turn and time.monotonic() > until:
+                self._next = wish.id
+                return
+            yield wish.id, self._advance(wish, table, landed)
+
+    def _has_room(self, mark: Mark) -> bool:
+        """Whether one more shard may be read at the same time."""
+        every = mark.rereads.items()
+        going = {name for name, one in every if one.done is None and one.closing is None}
+        return len(going | self.offer.begun.keys()) < OPEN
+
+    def _is_there(self, rows: RowsAgain) -> bool:
+        """Upkeep takes what nobody names, if landing stood still for so long."""
+        return rows.file is None or self.log.store.exists(rows.file.path)
+
+    def _advance(self, wish: WishedReread, table: Table, landed: LandedState) -> SluiceError | None:
+        """Begin, end and read on what can be; why not all, if something stands in the way."""
+        if not table.shards:
+            return ProofError(f"no shard of {wish.table} is known: nothing of it has landed")
+        steps = [partial(self._step, wish, table, shard, landed) for shard in table.shards]
+        steps.append(partial(self._read_on, wish, table, landed))
+        found = [why for step in steps if (why := _failure(wish, step)) is not None]
+        return found[0] if found else None
+
+    def _step(self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState) -> None:
+        known = landed.mark.rereads.get(str(shard))
+        key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
+        if known is None or known.id != wish.id or _is_other(known, key):
+            require_few_beginnings(wish, shard, known)
+            if self._has_room(landed.mark):
+                self._begin(wish, shard, landed.mark)
+        elif known.done is None and known.closing is None:
+            require_few(wish, sum(o.rows for o in landed.mark.rereads.values() if o.id == wish.id))
+            self._go_on(wish, shard, table, landed)
+
+    def _begin(self, wish: WishedReread, shard: Shard, mark: Mark) -> None:
+        """Note a place in the log: the mark learns of it before all below it has landed."""
+        name = str(shard)
+        epoch, lists = mark.epochs.get(shard.source), mark.lists.get(shard.source)
+        if name in self.offer.begun:
+            return
+        if epoch is None or (lists is not None and lists.since is not None):
+            why = "its server is not known yet" if epoch is None else "its lists were just changed"
+            raise ProofError(f"source:{shard.source}: {why}; it begins when that has settled")
+        self.readers.require_comparable(shard, wish.origin, mark)
+        self.readers.require_sent_as_it_is(shard)
+        self.readers.describe(shard)
+        fence = self.readers.fence(shard.source, mark, epoch.identity)
+        place_of = self.readers.begins_at(shard, mark, fence)
+        begun = Reread(wish.id, wish.origin, place_of, fence.head.identity, mark.batch + 1)
+        self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
+        self.offer.begin(name, begun)
+        self._fences[name] = fence
+
+    def _go_on(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
+        """Take the next step that is due: cut it once all below it has landed, end it."""
+        known = landed.mark.rereads[str(shard)]
+        if known.key and known.read:
+            self._end(shard, known, landed.mark)
+        elif not known.key and self.readers.has_landed(shard, known.order, landed.mark):
+            self._cut(wish, shard, table, landed)
+
+    def _cut(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
+        """Into stretches along the key, which is known by now as it was at the place noted."""
+        known = landed.mark.rereads[str(shard)]
+        declared = self.readers.schema(shard, landed.catalog, landed.mark)
+        key = _sent_key(table, declared)
+        _require_key(shard, key, declared)
+        _require_shown(shard, key, wish, landed.catalog.standards.of(table.name))
+        if str(shard) in self.offer.begun:
+            return
+        bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
+        cut = replace(known, key=key, stretches=stretches(wish, shard, table, bounds))
+        self.offer.begin(str(shard), cut)
+
+    def _end(self, shard: Shard, known: Reread, mark: Mark) -> None:
+        """Note where the log ends now that all was read: what the reads saw stands below it."""
+        fence = self.readers.fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
+        self.offer.end(str(shard), known.id, Order(known.order.epoch, *place(fence.needed)))
+
+    def _tasks(self, wish: WishedReread, table: Table, landed: LandedState) -> Iterator[RereadTask]:
+        for shard in table.shards:
+            known = landed.mark.rereads.get(str(shard))
+            if known is None or known.id != wish.id or known.done is not None or not known.key:
+                continue
+            waiting = [one for one in self.offer.ready if one.name == str(shard)]
+            for number, stretch in enumerate(known.stretches):
+                own = [one for one in waiting if one.stretch == number]
+                if (
+                    stretch.ended
+                    or any(one.ended for one in own)
+                    or self._rests(str(shard), number)
+                ):
+                    continue
+                after = own[-1].read if own else stretch.read
+                where = parsed(wish.rows.where) if wish.rows.where else None
+                declared = landed.catalog.newest(shard.source, shard.name)
+                asked = RowsAsked(
+                    shard, known.key, after, stretch.until, 0, where, declared=declared
+                )
+                yield self._task(wish, table, landed, asked, number)
+
+    def _task(
+        self,
+        wish: WishedReread,
+        table: Table,
+        landed: LandedState,
+        asked: RowsAsked,
+        number: int,
+    ) -> RereadTask:
+        now = self.clock()
+        name, source = str(asked.shard), asked.shard.source
+        known = landed.mark.rereads[name]
+        rows, there = stretch_rows(wish, asked.shard, number), tuple[int, ...]()
+        if rows.span is not None and known.origin is Origin.REPAIR:
+            ids, fence = self.mirror_ids, known.order
+            there = ids.of(wish, asked.shard, table, rows.span, landed.mark, fence=fence)
+        if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
+            self._fences[name] = self.readers.fence(source, landed.mark, known.identity)
+        return RereadTask(
+            changes=self.log.store.uri,
+            metadata=self.log.opened(now).metadata,
+            stamp=Stamp(self.settings.lane, -1, now),
+            router=landed.catalog.router,
+            settings=self.readers.settings(source),
+            open_rows=self.open_rows,
+            fence=self._fences[name],
+            asked=replace(asked, keys=rows.keys),
+            origin=known.origin,
+            order=known.order,
+            id=known.id,
+            table=wish.table,
+            stretch=number,
+            limits=replace(
+                self.limits,
+                select=self._paces.get(name, self.limits.select),
+                rate=self._rate(wish, source),
+            ),
+            there=there,
+            at=wish.at,
+            standards=landed.catalog.standards,
+        )
+
+    def _read_on(self, wish: WishedReread, table: Table, landed: LandedState) -> None:
+        """Read the next rows of each stretch; what one lacks costs the others nothing.
+
+        Raises:
+            SluiceError: why a stretch could not be read, now or when it was last tried.
+        """
+        if sum(one.rows for one in self.offer.ready) < AHEAD:
+            tasks = tuple(self._tasks(wish, table, landed))
+            rated = tasks[:1] and tasks[0].limits.rate  # of one task only the rate is known
+            done = self.work(tasks[: 1 if rated else AT_ONCE])
+            self._keep([one for one in done if isinstance(one, RereadDone)])
+            for one in done:
+                if isinstance(one, RereadFailed):
+                    before, _ = self._failed.get((one.name, one.stretch), (0, one.error))
+                    count = 1 if one.brake else before + 1  # a brake is looked at again soon
+                    self._failed[one.name, one.stretch] = (count, one.error)
+        own = {*map(str, table.shards)}
+        for (name, _), (_, error) in self._failed.items():
+            if name in own:
+                raise error
+
+    def _keep(self, done: Sequence[RereadDone]) -> None:
+        """Have the rows landed, and ask for as many at once as each server has time for."""
+        self.offer.read([one.rows for one in done])
+        fewest: dict[str, int] = {}
+        for one in done:
+            self._failed.pop((one.rows.name, one.rows.stretch), None)
+            fewest[one.rows.name] = min(one.select, fewest.get(one.rows.name, one.select))
+            self._brakes[one.rows.name] = one.brake
+        for name, select in fewest.items():
+            asked = self._paces.get(name, self.limits.select)
+            faster = min(2 * asked, self.limits.select)
+            self._paces[name] = select if select < asked else faster
+
+    def _rate(self, wish: WishedReread, source: str) -> int:
+        """Rows a second that may be read: the lower of what was wished and the source's limit."""
+        given = (wish.rate, limits_of(self.readers.settings(source).options).rate)
+        return min(filter(None, given), default=0)
+
+    def _rests(self, name: str, stretch: int) -> bool:
+        """Whether it failed, and is tried again in a later round: each time twice as late."""
+        count, _ = self._failed.get((name, stretch), (0, None))
+        return self._round % min(1 << count, RARELY) != 0
+
+    def _state(
+        self, wish: WishedReread, name: str, mark: Mark, trouble: SluiceError | None
+    ) -> RereadState:
+        known = mark.rereads.get(name)
+        told = RereadState(wish.id, wish.table, name)
+        if known is not None and known.id == wish.id:
+            told = replace(told, rows=known.rows, done=known.done, why=begun_anew(known))
+        if told.done is None and trouble is None and known is not None and known.closing:
+            return replace(told, why=ALL_READ)
+        if told.done is None and trouble is None and (known is None or known.id != wish.id):
+            return replace(told, why=NOT_YET if name in self.offer.begun else QUEUED)
+        if told.done is None and trouble is None and known is not None and not known.key:
+            return replace(told, why=NOT_YET)
+        if told.done is not None:
+            return told
+        if trouble is None:
+            return replace(told, brake=self._brakes.get(name, ""))
+        brake = trouble.brake if isinstance(trouble, SparedError) else ""
+        refused = isinstance(trouble, ConfigError)
+        return replace(told, why=str(trouble), refused=refused, brake=brake)
+
+
+def _failure(wish: WishedReread, step: Callable[[], None]) -> SluiceError | None:
+    try:
+        step()
+    except SluiceError as error:
+        log.warning("reread_waits", table=wish.table, why=str(error))
+        return error
+    except Exception as error:  # the boundary of one wish: all else goes on
+        log.exception("reread_failed", table=wish.table)
+        return ProofError(f"{type(error).__name__}: {error}; see the log")
+    return None
+
+
+def _sent_key(table: Table, declared: TableSchema | None) -> tuple[str, ...]:
+    """The table's key in the order in which the shard's rows are sent under it."""
+    if declared is not None and (not table.key or set(declared.key) == set(table.key)):
+        return declared.key
+    return table.key
+
+
+def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | None) -> None:
+    why = "declares no key" if not key else "has no schema here"
+    if key and declared is not None:
+        if len(key) == 1 or key == declared.key:
+            return
+        why = f"goes by {', '.join(key)}, and whether they are sent in that order nobody tells"
+    raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
+
+
+def _require_shown(
+    shard: Shard, key: tuple[str, ...], wish: WishedReread, own: TableStandards | None
+) -> None:
+    """Refuse to read along a key that the lake must not have: it would tell how far that is."""
+    standards = {name: None if own is None else own.of(name) for name in key}
+    hidden = [name for name, one in standards.items() if one is not None and one.hides]
+    if hidden and (wish.rows.ranges or not wish.rows.some):
+        msg = f"{shard.name}: the lake would tell how far it was read along key column {hidden[0]}"
+        advice = "name rows by their keys, or let the collector take a snapshot (execute-snapshot)"
+        raise ConfigError(f"{msg}, which its standard hides; {advice}")
+
+
+def _is_other(known: Reread, key: tuple[str, ...]) -> bool:
+    """Whether the table goes by another key than the one that it is read along."""
+    return known.done is None and bool(known.key and key) and known.key != key

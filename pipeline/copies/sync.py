@@ -1,0 +1,179 @@
+"""Brings a copy up to its mirror: loads it once, then follows commit by commit.
+
+Only what commits have written is read: rows that came since the version of the copy, and keys
+of rows that went. A copy never holds more than its mirror. It waits while the newest commit
+that changed the mirror's rows is a foreign one. After a foreign commit that was waived or
+undone, or that can no longer be read, the copy is loaded again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.apply.mirror import Commit, MirrorSnapshot, RowChanges, RowPart, batch_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.row_metadata import SLUICE, Adoption
+from pipeline.changelog.table import app
+from pipeline.copies.copy import CopiedTable, CopyPosition, CopyStep, CopyTarget, RankedRows
+from pipeline.errors import HeldError, ProofError, UnreachableError
+from pipeline.model import Table
+
+AT_A_STRETCH = 200  # commits of one table, before others have their turn
+ROWS = 5_000  # written at a time: what makes texts of them keeps all other threads waiting
+
+
+@dataclass(eq=False)
+class Copying:
+    """One copy's tables, each brought up to its mirror; one thread at a time.
+
+    ``stopping`` is asked between steps: what is left is done in another life.
+    """
+
+    target: CopyTarget
+    mirrors: Mirrors[Any]
+    stopping: Callable[[], bool] = lambda: False
+    _shaped: dict[str, CopiedTable] = field(default_factory=dict)
+
+    def bring(self, table: Table, was: CopyPosition | None) -> CopyPosition | None:
+        """Where the copy of *table* stands then; it stood at *was*, None if there is none.
+
+        Raises:
+            HeldError: it cannot go on; the reason says why, and what now.
+            UnreachableError: the lake or the copy does not answer.
+            LostRaceError: somebody else writes this copy.
+        """
+        snapshot = self.mirrors.look(table.name)
+        if snapshot is None or batch_of(snapshot, self.mirrors.settings.lane) < 0:
+            return was
+        if not table.key:
+            raise HeldError("no_key", f"{table.name} has no key to copy by; name one by `key:`")
+        if was is not None and (parts := self._rest(snapshot, was)) is not None:
+            return self._parts(table, self._shaped_as_is(table, was.version), was, parts)
+        if not self._follows(table.name, snapshot, was) or was is None or not was.whole:
+            return self._loaded(table, snapshot, was)
+        try:
+            return self._followed(table, snapshot, was)
+        except ProofError:  # what it lacks was cleaned away meanwhile
+            return self._loaded(table, snapshot, was)
+
+    def _rest(self, snapshot: MirrorSnapshot, was: CopyPosition) -> tuple[RowPart, ...] | None:
+        """The parts of a version that was begun to be loaded; None if it cannot be gone on with."""
+        if was.whole or was.mirror != snapshot.id or was.version > snapshot.version:
+            return None
+        if self._entry(snapshot, was.version) != was.entry:
+            return None
+        try:
+            return self.mirrors.table_format.contents(snapshot.uri, was.version)
+        except UnreachableError:
+            if was.version == snapshot.version:
+                raise
+            return None
+
+    def _follows(self, table: str, snapshot: MirrorSnapshot, was: CopyPosition | None) -> bool:
+        """Whether nothing but commits of ours lies between *was* and the mirror as it is.
+
+        Raises:
+            HeldError: ``foreign_write``, what changed its rows last is not ours.
+        """
+        ours, follows = False, was is not None and was.mirror == snapshot.id
+        for commit in self.mirrors.commits(table, snapshot.version):
+            if was is not None and follows and commit.version <= was.version:
+                return (commit.version, commit.entry) == (was.version, was.entry)
+            foreign = commit.after is None and commit.data_changing
+            if foreign and not ours:
+                told = f"version {commit.version} of mirror {table} is not Sluice's"
+                raise HeldError("foreign_write", f"{told}; the copy waits for what becomes of it")
+            ours, follows = ours or commit.after is not None, follows and not foreign
+            if ours and not follows:
+                break
+        return False
+
+    def _entry(self, snapshot: MirrorSnapshot, version: int) -> str:
+        told = self.mirrors.table_format.commits(snapshot.uri, version)
+        return next((one.entry for one in told), "")
+
+    def _loaded(
+        self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None
+    ) -> CopyPosition:
+        """Load all rows of the newest version, whatever is there."""
+        self._shaped.pop(table.name, None)  # its place may be gone
+        begun = CopyPosition(
+            mirror=snapshot.id,
+            version=snapshot.version,
+            batch=batch_of(snapshot, self.mirrors.settings.lane),
+            entry=self._entry(snapshot, snapshot.version),
+            load=1 if was is None else was.load + 1,
+            parts=0,
+        )
+        parts = self.mirrors.table_format.contents(snapshot.uri, snapshot.version)
+        made = self._shaped_as_is(table, snapshot.version)
+        self.target.write(made, CopyStep(was, begun))
+        return self._parts(table, made, begun, parts)
+
+    def _parts(
+        self, table: Table, made: CopiedTable, at: CopyPosition, parts: tuple[RowPart, ...]
+    ) -> CopyPosition:
+        for number, part in enumerate(parts[at.parts or 0 :], (at.parts or 0) + 1):
+            if self.stopping():
+                return at
+            now = replace(at, parts=number)
+            self.target.write(made, CopyStep(at, now, self._ranked(table, part())))
+            at = now
+        whole = replace(at, parts=None)
+        self.target.write(made, CopyStep(at, whole))
+        return whole
+
+    def _followed(self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition) -> CopyPosition:
+        steps = self.mirrors.table_format.changes(snapshot, was.version, table.key)
+        for number, step in enumerate(steps, 1):
+            now = _after(was, step.commit, self.mirrors.settings.lane)
+            self._follow(table, CopyStep(was, now), step)
+            was = now
+            if number >= AT_A_STRETCH or self.stopping():
+                break
+        return was
+
+    def _follow(self, table: Table, step: CopyStep, changes: RowChanges) -> None:
+        came = chain.from_iterable(part() for part in changes.came)
+        went = chain.from_iterable(part() for part in changes.went)
+        if (first := next(came, None)) is not None:
+            self._shape(table, first.schema)
+            came = chain([first], came)
+        made = self._shaped.get(table.name)
+        if made is None:  # in this life no row has come yet that tells of all columns
+            made = self._shaped_as_is(table, step.now.version)
+        ranked = self._ranked(table, came), self._ranked(table, went)
+        self.target.write(made, replace(step, came=ranked[0], went=ranked[1]))
+
+    def _shaped_as_is(self, table: Table, version: int) -> CopiedTable:
+        """The table with the columns of *version* of its mirror."""
+        rows = self.mirrors.table_format.rows(self.mirrors.settings.mirror(table.name), version)
+        if (first := next(rows, None)) is None:
+            raise HeldError("schema", f"{table.name}: no reader tells the columns of its mirror")
+        return self._shape(table, first.schema)
+
+    def _shape(self, table: Table, schema: pa.Schema) -> CopiedTable:
+        """What the copy has of *table* now; it is asked only where that is new."""
+        columns = pa.schema([one.remove_metadata() for one in schema if one.name != SLUICE])
+        sharded = len(table.shards) > 1 and not table.unique_across_shards
+        made = CopiedTable(table.name, columns, table.key, sharded)
+        if self._shaped.get(table.name) != made:
+            self.target.shaped(made)
+            self._shaped[table.name] = made
+        return made
+
+    def _ranked(self, table: Table, rows: Iterable[pa.Table]) -> Iterator[RankedRows]:
+        adoption = Adoption.of(table)
+        for group in rows:
+            plain = [name for name in group.column_names if name != SLUICE]
+            for first in range(0, len(group), ROWS):
+                some = group.slice(first, ROWS)
+                yield RankedRows(some.select(plain), adoption.owners(some))
+
+
+def _after(was: CopyPosition, commit: Commit, lane: str) -> CopyPosition:
+    batch = commit.txns.get(app(lane), was.batch)
+    return replace(was, version=commit.version, batch=batch, entry=commit.entry)
