@@ -1,9 +1,17 @@
-"""What is wrong, since when, told to whom: incidents and notices as values.  Pure."""
+"""Defines incidents, notices, messages and silences as values.
+
+An incident is one episode of one cause. The fingerprint of a cause is the same in every episode
+and every process. The id of an incident names one episode.
+
+A silence includes its start and excludes its end. A maintenance window is a silence that starts
+in the future.
+"""
 
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from checks.model import Outcome, Ruling
@@ -196,3 +204,25 @@ class Message:
 @lru_cache(maxsize=50_000)  # each verdict asks for those of all open incidents several times
 def _digest(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Nobody is told about what matches, from ``start`` until (excluded) ``end``.
+
+    A maintenance window is a silence with its start in the future.  Patterns are globs.
+    """
+
+    id: str
+    start: datetime
+    end: datetime
+    who: str
+    reason: str
+    tables: str = "*"
+    checks: str = "*"
+
+    def covers(self, member: Member, now: datetime) -> bool:
+        """Whether *member* is silenced at *now*."""
+        if not self.start <= now < self.end:
+            return False
+        return fnmatchcase(member.table, self.tables) and fnmatchcase(member.check, self.checks)

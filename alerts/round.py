@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from alerts.causes import findings
 from alerts.lifecycle import advance, end
+from alerts.message import compose
 from alerts.model import (
     AlertKind,
     AlertPolicy,
@@ -18,10 +19,9 @@ from alerts.model import (
     Message,
     Notice,
     Severity,
+    Silence,
 )
 from alerts.routing import Route, policy
-from alerts.silence import Silence
-from alerts.text import compose
 from checks.model import Outcome, Ruling, Verdict
 
 STORM = "storm"

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from alerts.model import AlertKind, AlertPolicy, CauseFinding, Member, Severity
-from alerts.silence import Silence
+from alerts.model import AlertKind, AlertPolicy, CauseFinding, Member, Severity, Silence
 
 T = TypeVar("T")
 CHANNEL = "channel:"  # what the service calls a way to people, before its name

@@ -1,22 +1,83 @@
-"""What stands between a table and READY however small its lags are, each with its waiver id.
+"""Lists what keeps a table from READY however small its lags are, each with its waiver id.
 
-What is known to be wrong still blocks when its sample has grown old.  Pure.
+A known problem keeps blocking when its sample has grown old.
+
+A pause blocks every stage after landing, for every cut after its start. Landing continues, so
+no change is lost.
+
+`why_unproven` reports changes that no log shows, as the sources describe their tables. A source
+that was not asked yields Missing, never an empty answer.
+
+`waivable` judges a waiver id by its form alone. Cannot detect: whether the id exists now, which
+`monitor/waivers.py` decides. A waiver of an id that cannot exist would be kept for ever and
+would open nothing.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from hashlib import sha256
 from itertools import chain
 from shlex import quote
 
-from checks.model import Outcome, Reason, Verdict
-from checks.pause import Pause
+from checks.model import Outcome, Reason, Ruling, Verdict
 from pipeline.checkpoint import Mark, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
-from pipeline.model import Missing, Ordering, Table
+from pipeline.model import Missing, Ordering, Stage, Table
 from pipeline.reports import SETTING, Gap, Hold, read_gap
+from pipeline.sources.source import SourceDescription
+
+PAUSED = "paused"
+RUNS = Ruling(Outcome.PASS, "nobody has paused it")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Merges of ``table`` stand still ``since`` then, ``until`` it is resumed or that instant."""
+
+    table: str
+    reason: str
+    who: str
+    since: datetime
+    until: datetime | None = None
+
+    @property
+    def told(self) -> str:
+        """Who, since when, until when and why: one line."""
+        end = f" until {_second(self.until)}" if self.until else ""
+        return f"paused by {self.who} since {_second(self.since)}{end}: {self.reason}"
+
+
+def closed(pause: Pause | None, stage: Stage, cut: datetime) -> tuple[Reason, ...]:
+    """Why *stage* is BLOCKED for *cut*: nothing from after the pause gets into the mirror."""
+    if pause is None or stage is Stage.LANDED or cut <= pause.since:
+        return ()
+    return (Reason(PAUSED, f"{pause.told}; `sluice resume {quote(pause.table)}` ends it"),)
+
+
+def overlong(pause: Pause | None, kept: timedelta, at: datetime) -> Ruling:
+    """Whether it is so long that a person must think of it again.
+
+    The change log keeps what a paused table has not applied, and with it all that came since:
+    half of the time that it is *kept* for otherwise is enough.
+    """
+    if pause is None:
+        return RUNS
+    if at - pause.since <= kept / 2:
+        return Ruling(Outcome.PASS, pause.told)
+    days, whole = (at - pause.since) / timedelta(days=1), kept / timedelta(days=1)
+    text = (
+        f"{pause.told}; that is {days:.0f} days, and what is kept of the change log for "
+        f"{whole:.0f} days is kept for as long as it lasts: resume it, or ignore the table"
+    )
+    return Ruling(Outcome.FAIL, text, PAUSED)
+
+
+def _second(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
 MOST_KEYS = 20  # a ruling names no more: one that names so many may have been cut off
@@ -308,3 +369,100 @@ def _newest_ruled(inputs: Inputs, check: str) -> Verdict | None:
     own = (v for v in inputs.verdicts if v.check == check and v.table == inputs.table.name)
     ruled = (verdict for verdict in own if verdict.ruling.outcome is not Outcome.UNKNOWN)
     return max(ruled, key=lambda verdict: verdict.at, default=None)
+
+
+_SHARD = r"[^/]+/.+"
+_NUMBER = r"[0-9]{1,18}"
+_NOTICED = rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}"
+_FORMS = {
+    "again": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
+    "account": rf".+:{_NUMBER}",
+    "clock": rf".+:{_NUMBER}",
+    "dead_letters": rf".+:{_NUMBER}",
+    "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
+    "foreign_write": rf".+:{_NUMBER}",
+    "invalid": rf".+:{_NUMBER}-{_NUMBER}@[0-9a-f]{{8}}",
+    "hidden": _NOTICED,
+    "lists": _NOTICED,
+    "log": _NOTICED,
+    "no_base": rf"{_SHARD}@[0-9.]+",
+    "rules": rf"{_SHARD}@{_NUMBER}",
+    "delay": r".+@[0-9a-f]{8}",
+    "outdated": _NOTICED,
+    "setting": r".+@[0-9a-f]{8}",
+    "snapshot": rf"{_SHARD}@{_NUMBER}",
+    "torn": _NOTICED,
+    "unbalanced": rf".+@-?{_NUMBER}",
+    "unkept": _NOTICED,
+    "unproven": ".+@[0-9a-f]{8}",
+}
+_OF_BATCH = re.compile(rf".+:({_NUMBER}:{_NUMBER}|and {_NUMBER} more)@{_NUMBER}", re.DOTALL)
+_WITHOUT_BATCH = re.compile(rf".+:{_NUMBER}:{_NUMBER}", re.DOTALL)
+_OF_TABLE = re.compile(rf"[A-Za-z_][\w.]*:([^:].*:.+|.+@{_NUMBER})", re.DOTALL)
+
+
+_CLOSED = ("disorder", "rules", "snapshot")  # and what is named by its batch
+
+
+def is_closed_for_good(id_: str) -> bool:
+    """Whether the next batch closes what has this name, once it is waived.
+
+    It lands without the gap, the record or the snapshot: no end of the waiver brings that back.
+    """
+    return bool(_OF_BATCH.fullmatch(id_)) or id_.partition(":")[0] in _CLOSED
+
+
+def told_of(name: str, text: str) -> str:
+    """What a person waives of *name* for as long as *text* is what is told of it."""
+    return f"{name}@{sha256(text.encode()).hexdigest()[:8]}"
+
+
+def waivable(id_: str) -> bool:
+    """Whether something may bear this name: a gap, a hold, a change, or a key a check found.
+
+    Each names one instance: a waiver of a reason for good would hide the next.  Reasons of holds
+    and names of checks are free words, as plug-ins have their own.
+    """
+    if _OF_BATCH.fullmatch(id_):
+        return True
+    word, _, rest = id_.partition(":")
+    if word in _FORMS:
+        return bool(re.fullmatch(_FORMS[word], rest, re.DOTALL))
+    return bool(_OF_TABLE.fullmatch(id_)) and not _WITHOUT_BATCH.fullmatch(id_)
+
+
+SINCE_GONE = "; not any more, but what they changed before needs a new base"
+"""What follows a cause that is not there any more."""
+
+
+def why_unproven(table: Table, told: Mapping[str, SourceDescription | Missing]) -> str | Missing:
+    """What no log shows of *table*; empty if nothing; Missing if a source of it is not *told*."""
+    for shard in table.shards:
+        one = told.get(shard.source)
+        if isinstance(one, SourceDescription) and shard.name in one.unlogged:
+            return one.unlogged[shard.name]
+    return next(_ignorance(table, told), "")
+
+
+def unlogged(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
+    """Why *table* is not READY for what :func:`why_unproven` said, or what is left of it.
+
+    What a person waives is that foreign key, or that kind of not knowing, and no other.
+    """
+    if not unproven:
+        return ()
+    if isinstance(unproven, Missing):
+        kind = re.sub(r"\d+", "#", unproven.why)
+        return (Reason("not_described", unproven.why, told_of(f"unproven:{table.name}", kind)),)
+    cause = unproven.partition(SINCE_GONE)[0]
+    return (Reason("unproven", unproven, told_of(f"unproven:{table.name}", cause)),)
+
+
+def _ignorance(table: Table, told: Mapping[str, SourceDescription | Missing]) -> Iterator[Missing]:
+    for shard in table.shards:
+        one = told.get(shard.source, Missing("it was not asked yet"))
+        if isinstance(one, Missing):
+            why = one.why.removeprefix(f"source:{shard.source}: ")
+            yield Missing(f"source {shard.source} has not described its tables: {why}")
+        elif shard.name in one.hidden:
+            yield Missing(f"source {shard.source} shows no {shard.name}: its user may not read it")

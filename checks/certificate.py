@@ -1,7 +1,9 @@
-"""A stored READY answer with its evidence, and what takes it back.
+"""Defines a stored READY answer with its evidence, and decides what revokes it.
 
-A certificate answers its cut until it is revoked, whatever samples go missing later.  What it
-speaks of must be there, though: its version of its mirror, and the batches it rests on.  Pure.
+A certificate answers its cut until it is revoked, even if samples go missing later.
+
+Its evidence must still exist: its version of the mirror, image or copy, and its batches. A FAIL
+of a gating check revokes it too, and so does a heartbeat whose time proved wrong.
 """
 
 import hashlib
@@ -9,13 +11,38 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from checks.evidence import Evidence
 from checks.model import Outcome, Verdict
 from pipeline.checkpoint import Lives
 from pipeline.clocks import ClockStep
 from pipeline.copies.copy import CopyPosition
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Fence, Stage, staged
+from pipeline.model import Fence, Ordering, Stage, staged
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a certificate rests on.
+
+    ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
+    its W where the table's own changes arrive; ``version`` is the mirror's and ``applied`` its
+    batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
+    the batch was landed: a change log that lost it may have given its number to another.
+    For `image` they are those of the image: the batch that proved it, and nothing applied; ``path``
+    is the folder that it is written out to, if it is.  For `copy` version and batch are those that
+    the ``copy`` of this name holds.  ``ordering`` is what the orders of the
+    table's changes rest on: less than places in the log proves less.
+    """
+
+    fences: tuple[Fence, ...]
+    batch: int
+    version: int | None = None
+    applied: int | None = None
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    mirror: str = ""
+    life: int | None = None
+    path: str = ""
+    copy: str = ""
+    ordering: Ordering = Ordering.LOG
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,29 @@
-"""Count id ranges at the source now, compare them with a mirror that has come past that.
+"""Compares row counts of id ranges at source and mirror, and confirms the ids that differ.
 
-Counts that differ are no finding yet: rows may have changed since the source was read.  They only
-tell where to look for suspects.
+The source is read first. The comparison waits until the mirror holds everything below the first
+heartbeat after that reading. Then each row of the reading is in the mirror or was changed
+since, so a delay is never reported as a loss.
+
+Different counts are no finding yet, because rows may have changed after the source was read.
+They only yield suspects, which are read at the source again. Once the mirror has passed that
+reading, two things explain a difference. Either a change of the key landed after the reading,
+or the source now answers differently. A suspect without explanation is missing, extra or
+doubled.
+
+The mirror holds numbers, but a key in the change log may use the encoding of its collector. An
+example is the base64 of a BIGINT UNSIGNED. A search for digits would miss such a key and report
+a moving row as lost.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
+import pyarrow as pa
+
+from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.ranges import (
     CEILING,
     FLOOR,
@@ -18,12 +33,189 @@ from checks.ranges import (
     differing,
     mismatches,
     narrowed,
+    spans,
     width,
 )
-from checks.suspects import Suspect, name
-from checks.world import Range, SourceSide, World
+from checks.world import LogKey, MirrorSide, Range, SourceSide, World
 from pipeline.errors import TooManyRowsError
-from pipeline.model import Shard, Table
+from pipeline.formats.json_text import canonical, parse
+from pipeline.model import Fence, Shard, Table
+from pipeline.schema.model import TableSchema
+
+
+def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...]:
+    """Every key as which the change log may have the row of that id; digits if no schema is known.
+
+    For a table whose key is its ``id_column``.
+    """
+    schema = world.log().schema(shard)
+    column = schema.column(str(table.id_column)) if schema else None
+    texts = (str(id_),) if column is None else column.dialect.spellings(column, id_)
+    unique = table.unique_across_shards
+    return tuple(canonical([text], shard.source, shard.name, unique=unique) for text in texts)
+
+
+def in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
+    """*keys* with their integers in digits; one that is none stays as it is."""
+    log = world.log()
+    schemas = {shard: log.schema(shard) for shard in {key.shard for key in keys}}
+    return [replace(key, key=_in_digits(table, key, schemas[key.shard])) for key in keys]
+
+
+def _in_digits(table: Table, key: LogKey, schema: TableSchema | None) -> str:
+    parts = parse(key.key)
+    before, texts = parts[: len(parts) - len(table.key)], parts[len(parts) - len(table.key) :]
+    if schema is None or len(texts) != len(table.key):
+        return key.key
+    told = [
+        text if table.restates(name) else _digits(schema, name, text)
+        for name, text in zip(table.key, texts, strict=True)
+    ]
+    return canonical([*before, *told], "", "", unique=True)
+
+
+def _digits(schema: TableSchema, name: str, text: str | None) -> str | None:
+    column = schema.column(name)
+    if column is None or not column.dialect.whole(column):
+        return text
+    value = column.dialect.values(column, pa.array([text], pa.string()))[0].as_py()
+    return text if value is None else str(int(value))
+
+
+Suspect = tuple[Shard, int]
+
+
+class Fate(StrEnum):
+    """What became of a suspect; the last three are findings."""
+
+    CLEARED = "cleared"
+    MOVING = "moving"
+    MISSING = "missing"
+    EXTRA = "extra"
+    DOUBLED = "doubled"
+
+
+WRONG = (Fate.MISSING, Fate.EXTRA, Fate.DOUBLED)
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectReading:
+    """One reading of the suspects at the source: how many rows each id had there.
+
+    ``landed`` is the newest batch known before the reading, ``ended`` the instant it ended.
+    """
+
+    suspects: tuple[Suspect, ...]
+    before: tuple[int, ...]
+    landed: int
+    ended: datetime
+    tries: int
+
+    def dumps(self) -> dict[str, Any]:
+        """As JSON values, for a check's memory."""
+        return {
+            "suspects": dumps(self.suspects),
+            "before": list(self.before),
+            "landed": self.landed,
+            "ended": self.ended.isoformat(),
+            "tries": self.tries,
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "SuspectReading":
+        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        before = dict(zip(map(tuple, raw["suspects"]), raw["before"], strict=True))
+        kept = loads(raw["suspects"], table)
+        counts = tuple(before[name(shard), id_] for shard, id_ in kept)
+        ended = datetime.fromisoformat(raw["ended"])
+        return cls(kept, counts, raw["landed"], ended, raw["tries"])
+
+
+def dumps(suspects: Iterable[Suspect]) -> list[list[str | int]]:
+    """Suspects as JSON values."""
+    return [[name(shard), id_] for shard, id_ in suspects]
+
+
+def loads(raw: Iterable[Sequence[Any]], table: Table) -> tuple[Suspect, ...]:
+    """Read back what :func:`dumps` wrote; shards that are gone are left out."""
+    shards = {name(shard): shard for shard in table.shards}
+    return tuple((shards[own], id_) for own, id_ in raw if own in shards)
+
+
+def name(shard: Shard) -> str:
+    """The shard as people and marks spell it: ``source/database.table``."""
+    return str(shard)
+
+
+def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0) -> SuspectReading:
+    """Read the suspects at their source."""
+    ordered = tuple(sorted(set(suspects)))
+    landed = world.landed_batch()
+    found = _at_source(table, world, ordered)
+    before = tuple(found[suspect] for suspect in ordered)
+    return SuspectReading(ordered, before, landed, world.clock(), tries)
+
+
+def fates(table: Table, world: World, seen: SuspectReading) -> tuple[Fate, ...]:
+    """What became of each suspect, in order; only for a mirror that has come past *seen*."""
+    before = dict(zip(seen.suspects, seen.before, strict=True))
+    there = _counted(table, seen.suspects, lambda _: world.mirror(table))
+    differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
+    if not differ:
+        return (Fate.CLEARED,) * len(seen.suspects)
+    touched = _touched(table, world, differ, seen.landed)
+    after = _at_source(table, world, differ)
+    became = {
+        one: fate(before[one], there[one], after[one], touched=one in touched) for one in differ
+    }
+    return tuple(became.get(suspect, Fate.CLEARED) for suspect in seen.suspects)
+
+
+def fate(before: int, there: int, after: int, *, touched: bool) -> Fate:
+    """Rule on one id: rows at the source, in a mirror that came past that, at the source since.
+
+    *touched* says that a change of it has landed since the first reading.
+    """
+    if there == before:
+        return Fate.CLEARED
+    if touched or after != before:
+        return Fate.MOVING
+    if there < before:
+        return Fate.MISSING
+    return Fate.DOUBLED if before else Fate.EXTRA
+
+
+def _touched(
+    table: Table, world: World, suspects: Sequence[Suspect], after: int
+) -> frozenset[Suspect]:
+    """Those of which a change landed in a batch above *after*, under any spelling of their key."""
+    asked = [(one, key) for one in suspects for key in in_log(table, world, *one)]
+    found = world.log().touched(table, [(shard, key) for (shard, _), key in asked], after)
+    return frozenset(one for (one, _), yes in zip(asked, found, strict=True) if yes)
+
+
+def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> dict[Suspect, int]:
+    return _counted(table, suspects, lambda shard: world.source(shard.source))
+
+
+def _counted(
+    table: Table, suspects: Sequence[Suspect], side: Callable[[Shard], SourceSide | MirrorSide]
+) -> dict[Suspect, int]:
+    """Rows of each id on one side; each shard's are counted in one snapshot."""
+    column = str(table.id_column)  # no probe that asks for ids begins without one
+    counts: dict[Suspect, int] = {}
+    for shard, ids in _by_shard(suspects).items():
+        found = side(shard).count_ids(shard, column, [(id_, id_ + 1) for id_ in ids])
+        counts |= {(shard, id_): count for id_, count in zip(ids, found, strict=True)}
+    return counts
+
+
+def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:
+    grouped: dict[Shard, list[int]] = {}
+    for shard, id_ in suspects:
+        grouped.setdefault(shard, []).append(id_)
+    return grouped
+
 
 MOST_OPEN = 1000  # ranges of a shard remembered as differing; neighbours become one above that
 AGAIN = 64  # of them counted in one cycle
@@ -195,7 +387,7 @@ def count(
         own = name(shard)
         asked = _Asked(world.source(shard.source), shard, _column(table))
         more = () if pace.failed else again.get(own, ())
-        choice, counts[own] = _counted(
+        choice, counts[own] = _counted_ranges(
             asked, pace, rows=rows, cursor=cursors.get(own, 0), more=more
         )
         ranges[own], moved[own] = choice.ranges, choice.cursor
@@ -260,7 +452,7 @@ class _Asked:
         return self.source.count_ids(self.shard, self.column, ranges)
 
 
-def _counted(
+def _counted_ranges(
     asked: _Asked, pace: Pace, *, rows: int, cursor: int, more: Sequence[Range]
 ) -> tuple[Choice, tuple[int, ...]]:
     """Count blocks as wide as they may be, and *more*; narrower ones alone if that is too much.
@@ -288,3 +480,97 @@ def _counted(
 
 def _column(table: Table) -> str:
     return table.id_column or ""
+
+
+MOST_KEYS = 20
+_CODES = {Fate.MISSING: "missing_rows", Fate.EXTRA: "extra_rows", Fate.DOUBLED: "doubled_rows"}
+_WORDS = {Fate.MISSING: "missing", Fate.EXTRA: "extra", Fate.DOUBLED: "doubled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What one cycle of looking found.
+
+    ``looked`` says in words what was compared; ``moving`` counts suspects that kept changing;
+    ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
+    looking ended: what is read after it for the next cycle counts against no time limit.
+    """
+
+    as_of: tuple[Fence, ...]
+    looked: str
+    found: tuple[tuple[Suspect, Fate], ...] = ()
+    moving: int = 0
+    more: int = 0
+    ended: datetime | None = None
+
+    @property
+    def value(self) -> float:
+        """Rows found to be wrong."""
+        return float(len(self.found) + self.more)
+
+
+def ruled(reading: Differences) -> Ruling:
+    """FAIL for anything confirmed, UNKNOWN for what would not stand still, else PASS."""
+    if reading.found:
+        keys = tuple(_keys(reading))
+        fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]
+        told = "; ".join(_told(reading, fate) for fate in fates)
+        more = f"; about {reading.more} more rows differ" if reading.more else ""
+        unnamed = reading.more + len(keys[MOST_KEYS:])
+        code = _CODES[fates[0]]
+        return Ruling(Outcome.FAIL, f"{told}{more}", code, keys[:MOST_KEYS], unnamed)
+    if reading.moving:
+        why = f"{reading.moving} ids changed each time they were looked at"
+        return Ruling(Outcome.UNKNOWN, why, "in_motion")
+    if reading.more:
+        why = f"about {reading.more} more rows differed than could be asked for; counted again"
+        return Ruling(Outcome.UNKNOWN, why, "not_all_asked")
+    return Ruling(Outcome.PASS, reading.looked)
+
+
+def _told(reading: Differences, fate: Fate) -> str:
+    own = [suspect for suspect, each in reading.found if each is fate]
+    shown = ", ".join(list(_spelled(own))[:3])
+    rest = ", ..." if len(list(_spelled(own))) > 3 else ""
+    rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
+    return f"{rows} {_WORDS[fate]} in the mirror: {shown}{rest}"
+
+
+def _keys(reading: Differences) -> Iterator[str]:
+    for fate in _CODES:
+        yield from _spelled([suspect for suspect, each in reading.found if each is fate])
+
+
+def _spelled(suspects: Sequence[Suspect]) -> Iterator[str]:
+    """Ids by shard, runs of consecutive ones as ``first-last``: ``shop/shop_00.orders:17-29``."""
+    for shard in sorted({shard for shard, _ in suspects}):
+        for first, last in spans(sorted(id_ for own, id_ in suspects if own == shard)):
+            yield f"{name(shard)}:{first}" + (f"-{last}" if last > first else "")
+
+
+Fences = tuple[Fence, ...]
+
+
+def fences_after(table: Table, world: World, instant: datetime) -> Fences | None:
+    """The first fence at or after *instant* of each source; None while one is not written."""
+    found = [world.fence_after(source, instant) for source in table.sources]
+    known = tuple(fence for fence in found if fence is not None)
+    return known if len(known) == len(found) else None
+
+
+def passed(
+    table: Table, world: World, instant: datetime, patience: timedelta
+) -> Fences | NotYet | Undecided:
+    """The fences after *instant*, once the mirror has reached them all.
+
+    Waiting longer than *patience* is UNKNOWN(not_reached), and never a loss.
+    """
+    fences = fences_after(table, world, instant)
+    if fences is not None and world.reached(table, fences):
+        return fences
+    waited = world.now - instant
+    missing = "no heartbeat since" if fences is None else "the mirror has not reached"
+    why = f"{missing} {instant:%Y-%m-%d %H:%M:%S %Z}"
+    if waited > patience:
+        return Undecided("not_reached", f"{why}, waited {waited.total_seconds():.0f} s")
+    return NotYet(why)

@@ -1,11 +1,18 @@
-"""What a check measured, how it rules, and what is kept; UNKNOWN is an outcome from the start.
+"""Defines the values of a check: ruling, verdict, reason, and the types of probe settings.
 
-Pure.
+UNKNOWN is an outcome of its own and never counts as PASS or FAIL.
+
+The numeric types bound the settings of probes, and `check-config` reports a violation. A
+negative tolerance would fail every table. With zero tries or zero time, a probe could never
+decide.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from pipeline.errors import worded
 from pipeline.model import Fence
@@ -99,3 +106,10 @@ class Reason:
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
         object.__setattr__(self, "text", worded(self.text, self.code))
+
+
+NoneOrMore = Annotated[int, Field(ge=0)]
+OneOrMore = Annotated[int, Field(ge=1)]
+Days = Annotated[int, Field(ge=1, le=3_660)]  # ten years, each a statement of the source
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Span = Annotated[timedelta, Field(gt=timedelta())]

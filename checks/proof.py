@@ -1,26 +1,120 @@
-"""Is everything before the cut in, by positions alone?
+"""Proves from positions that a stage holds every change committed before a cut.
 
-The first heartbeat after the cut stands for it.  A batch covers that fence when the heartbeat is
-landed and W has passed the end offsets that were listed after the collector had acknowledged the
-fence's position (:meth:`pipeline.checkpoint.Mark.covers`).  The mirror holds a batch when it is
-applied through it.  What was landed stays landed, so any batch remembered may serve.  An image is
-a version of the mirror, made of all below the fence that it names when a batch had covered that.
-Pure.
+The first heartbeat after the cut is the fence of the cut. A batch covers the fence when two
+things hold: the heartbeat has landed, and W has passed the end offsets. These offsets were
+listed after the collector had acknowledged the position of the fence. The mirror holds the cut
+when it is applied through a covering batch. Landed changes stay landed, so any remembered
+covering batch may serve.
+
+An image is a version of the mirror. It holds everything below the fence that it names, if a
+batch had covered that fence. `imageless` also checks that the image is kept and belongs to the
+cut.
+
+Without log positions, a redelivered change looks new until the newer change has been
+redelivered too. Only heartbeats reveal this: a falling number means that the log is being
+resent, until the numbers have climbed back. Behind the newest heartbeat, nothing shows yet
+whether the next number is higher. So a mirror is trusted only after a heartbeat higher than all
+earlier ones has landed after its batch.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 
-from checks.evidence import Evidence
-from checks.image_proof import image_evidence, imageless
+from checks.certificate import Evidence
 from checks.model import Reason
 from pipeline.checkpoint import Lives, Mark
 from pipeline.clocks import first_fence
+from pipeline.heartbeats import BeatTrail
+from pipeline.image import Image, digest, lacking
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
-from pipeline.model import Fence, Missing, Shard, Stage, Table, TopicPartition
+from pipeline.model import Fence, Missing, Order, Shard, Stage, Table, TopicPartition
+
+
+def imageless(
+    table: Table,
+    cut: datetime,
+    samples: Samples,
+    standing: MirrorPosition,
+    mark: Mark,
+    *,
+    now: datetime,
+) -> Iterator[Reason]:
+    """Why nobody may read an image of *cut*; nothing if it is there, kept and of that cut."""
+    image = standing.image(cut)
+    if image is None:
+        yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
+    elif not image.held(now):
+        yield Reason("image_old", f"the image was kept until {image.until.isoformat()}")
+    elif image.left_out:
+        count = sum(one.rows for one in image.left_out)
+        text = f"{count} changes from before the cut landed after the image was made"
+        yield Reason("image_late", text)
+    elif why := _unbased(table, image, mark):
+        yield Reason("image_unbased", why)
+    else:
+        own = {fence.source: fence for fence in image.fences}
+        for source in table.sources:
+            if not _stands(own.get(source), samples.source(source).known(), cut):
+                text = f"source {source}: the heartbeat that the image goes by is not after the cut"
+                yield Reason("image_misplaced", text)
+
+
+def doubted(cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]) -> Iterator[Reason]:
+    """Why an image that nobody was told of may lack rows: a check failed when it was there already.
+
+    *bad_until*: gating check -> until when its last FAIL stood.  What put that right went into the
+    mirror, and not into the image.
+    """
+    image = None if isinstance(samples.mirror, Missing) else samples.mirror.value.image(cut)
+    if image is None:
+        return
+    for check, until in sorted(bad_until.items()):
+        if until > image.made:
+            text = f"{check} failed after the image was made, until {until.isoformat()}"
+            yield Reason("image_doubted", text)
+
+
+def _unbased(table: Table, image: Image, mark: Mark) -> str:
+    """Why the image may lack changes from before its cut, as far as bases tell; empty if not.
+
+    Whoever made it saw that the shards which it is of had a base by then.
+    """
+    if any(source not in image.positions for source in table.sources):
+        return "the image is of other sources"
+    same = image.shards == digest(table.shards)
+    lowest = Order(0, 0, 0)
+    return lacking(
+        table, image.positions, mark, dict.fromkeys(table.shards, lowest) if same else {}
+    )
+
+
+def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
+    """Whether *fence* is after the cut, and no later one of those *known* shows it was not."""
+    if fence is None or fence.at < cut:
+        return False
+    return not any(one.number > fence.number and one.at < cut for one in known)
+
+
+def image_evidence(
+    landed: Evidence, standing: MirrorPosition, cut: datetime, mark: Mark
+) -> Evidence:
+    """What a certificate of the image rests on; *landed*, where there is none."""
+    image = standing.image(cut)
+    if image is None:
+        return landed
+    return replace(
+        landed,
+        fences=image.fences,
+        batch=image.through,
+        version=image.version,
+        mirror=standing.mirror,
+        life=Lives.of(mark.lives).at(image.through),
+        path=image.path,
+    )
+
 
 UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why no heartbeat stands for the cut
 
@@ -195,3 +289,58 @@ def _evidence(landed: Evidence, standing: MirrorPosition) -> Evidence:
         mirror=standing.mirror,
         life=landed.life,
     )
+
+
+CODE = "sent_again"
+
+
+def sent_again(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
+    """Why older rows may stand in *table* now; also of what a certificate was given for."""
+    behind = _behind(table, stage, samples)
+    return tuple(
+        reason
+        for source, trail in _trails(table, samples)
+        for reason in _again(source, trail, behind)
+    )
+
+
+def unconfirmed(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
+    """Why nobody knows yet whether what the mirror holds was sent again."""
+    applied = _applied(stage, samples)
+    late = "no heartbeat has come yet behind all that was listed with"
+    return tuple(
+        Reason(CODE, f"source {source}: {late} batch {applied}")
+        for source, trail in _trails(table, samples)
+        if applied is not None and trail.waits and trail.known < applied
+    )
+
+
+def _behind(table: Table, stage: Stage, samples: Samples) -> int | None:
+    """The batch that it is applied through, if there is a change of *table* above it."""
+    applied = _applied(stage, samples)
+    if applied is None or isinstance(samples.mark, Missing):
+        return None
+    return applied if applied < samples.mark.value.tables.get(table.name, -1) else None
+
+
+def _again(source: str, trail: BeatTrail, applied: int | None) -> Iterator[Reason]:
+    if trail.resending or trail.divided:
+        told = f"heartbeat {trail.last} came behind {trail.highest}"
+        yield Reason(CODE, f"source {source}: its log is being sent again: {told}")
+    elif applied is not None and applied < trail.over:
+        told = f"applied through batch {applied}; its log was sent again until {trail.over}"
+        yield Reason(CODE, f"source {source}: {told}")
+
+
+def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, BeatTrail]]:
+    if isinstance(samples.mark, Missing):
+        return ()
+    beats = samples.mark.value.beats
+    return tuple((source, beats[source]) for source in table.sources if source in beats)
+
+
+def _applied(stage: Stage, samples: Samples) -> int | None:
+    """The batch of the mirror, or of the copy; None where it is not asked for, or not known."""
+    if stage not in (Stage.MIRROR, Stage.COPY) or isinstance(samples.mirror, Missing):
+        return None
+    return samples.mirror.value.batch

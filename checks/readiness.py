@@ -1,27 +1,54 @@
-"""May a reader use a table up to a cut?  READY only if every input is there and says so.
+"""Decides whether a table is complete up to a cut, by the sum rule and by the proof.
 
-Two rules answer: the sum rule by clocks (time since the cut > sum of lags + margin), the proof by
-positions.  One missing hop makes the sum unknown, one missing input the proof; unknown is never
-ready.  A cut that has a valid certificate keeps its answer.  Pure.
+The sum rule compares clocks: the time since the cut must exceed the sum of lags plus the
+margin. The proof compares positions. The policy says which of the two must hold. A missing hop
+makes the sum unknown, and a missing input makes the proof unknown. UNKNOWN never counts as
+ready. A missing, frozen or negative lag makes the sum unknown and is never taken as 0.
+
+A valid certificate keeps answering its cut. It does not answer while another writer has changed
+the mirror, or while the source log is being resent.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from checks.blocks import Inputs, blocks, loss_checks, unchecked, undecided
-from checks.certificate import Certificate, certify
-from checks.evidence import Evidence
-from checks.image_proof import doubted
+from checks.blocks import Inputs, blocks, closed, loss_checks, unchecked, undecided, unlogged
+from checks.certificate import Certificate, Evidence, certify
 from checks.model import Outcome, Reason
 from checks.ordering import weaker_proof
-from checks.pause import closed
-from checks.proof import Proof, landed_to, prove
-from checks.resent import sent_again, unconfirmed
-from checks.sum_rule import Sum, add_up
-from checks.unproven import unlogged
+from checks.proof import Proof, doubted, landed_to, prove, sent_again, unconfirmed
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """``holds`` is None when a lag is missing; ``eta`` assumes that the lags stay as they are."""
+
+    holds: bool | None
+    reasons: tuple[Reason, ...] = ()
+    eta: datetime | None = None
+
+
+def add_up(stage: Stage, cut: datetime, lags: Lags, margin: timedelta) -> Sum:
+    """Whether the time since *cut* is above the lags' sum up to *stage* and *margin*."""
+    total = lags.total(stage)
+    if isinstance(total, Missing):
+        return Sum(None, (Reason("lag_unknown", total.why),))
+    passed = lags.at - cut
+    eta = max(lags.at, cut + total + margin)
+    if passed > total + margin:
+        return Sum(True, (), eta)
+    if passed < timedelta():
+        return Sum(False, (Reason("late", f"the cut is {-passed} ahead"),), eta)
+    text = f"{_seconds(passed)} since the cut, lags sum to {_seconds(total)}"
+    return Sum(False, (Reason("late", f"{text}, margin {_seconds(margin)}"),), eta)
+
+
+def _seconds(length: timedelta) -> str:
+    return f"{length.total_seconds():.1f} s"
+
 
 FOREIGN_WRITE = "foreign_write"  # the reason of a hold: somebody else has changed the mirror
 

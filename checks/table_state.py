@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from checks.blocks import Pause
 from checks.model import Reason
-from checks.pause import Pause
 
 NO_BASE = "no_base"
 

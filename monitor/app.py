@@ -10,7 +10,7 @@ from socket import getfqdn, gethostname
 
 from fastapi import FastAPI
 
-from alerts.deliver import Delivery
+from alerts.delivery import Delivery
 from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard

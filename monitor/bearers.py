@@ -6,8 +6,7 @@ Asked of a look that is as fresh as the gate's.  A name that comes a moment late
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checks.blocks import blocks
-from checks.unproven import unlogged
+from checks.blocks import blocks, unlogged
 from monitor.gate import FRESH, Gate
 from monitor.observe.assessor import RoundFacts
 from monitor.observe.channels import given_up_id

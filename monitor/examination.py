@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from shlex import quote
 
-from checks.doctor.orders import order_findings
-from checks.doctor.topics import topic_findings
+from checks.doctor import order_findings, topic_findings
 from monitor.clients import orderings
 from monitor.config.model import Config
 from monitor.unasked import (

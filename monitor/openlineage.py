@@ -16,8 +16,8 @@ from pathlib import Path
 
 import structlog
 
+from alerts.http import post
 from alerts.outbox import RefusedError
-from alerts.post import post
 from monitor.config.model import Config
 from monitor.config.openlineage import OpenLineageSettings
 from monitor.lineage import Lineage

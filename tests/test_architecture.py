@@ -28,8 +28,8 @@ DECIDING = (
     "pipeline/standards/",
 )
 SHELLS = {  # what these packages have that asks, writes or waits
-    "alerts/deliver.py": "sends in threads of its own",
-    "alerts/post.py": "posts by HTTP",
+    "alerts/delivery.py": "sends in threads of its own",
+    "alerts/http.py": "posts by HTTP",
     "checks/probes/expectations.py": "runs Great Expectations",
     "pipeline/apply/merge_run.py": "merges in a thread of its own",
     "pipeline/apply/image_export.py": "names files that never were",

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from alerts.channel import Channel
+from alerts.http import check_address, post
 from alerts.model import Message
-from alerts.post import check_address, post
 from pipeline.settings import TlsSettings
 
 

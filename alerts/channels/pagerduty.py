@@ -14,8 +14,8 @@ from datetime import datetime as Moment
 from typing import Any, ClassVar
 
 from alerts.channel import Channel
+from alerts.http import check_address, post
 from alerts.model import Event, Message, Severity
-from alerts.post import check_address, post
 from pipeline.errors import ConfigError
 from pipeline.settings import TlsSettings
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from alerts.channel import Channel
+from alerts.http import check_address, post
 from alerts.model import Event, Message, Severity
-from alerts.post import check_address, post
 from pipeline.settings import TlsSettings
 
 _SECTION_CHARACTERS = 2_900

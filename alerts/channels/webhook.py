@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from alerts.channel import Channel
+from alerts.http import check_address, post
 from alerts.model import Message
-from alerts.post import check_address, post
 from pipeline.settings import TlsSettings
 
 

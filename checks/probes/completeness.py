@@ -1,25 +1,63 @@
-"""Has every event landed that the collector counted in its END messages?
+"""Checks that every event landed that the collector counted in its END messages.
 
-An END is judged only when the mirror has come past the moment at which it was seen landed: by
-then every event of its transaction is, however the topics were read.  A collector that tells of no
-transactions promises nothing, so nothing is ruled on until one was seen to end.
-What was lost below the newest base of its shard is missed no more once the mirror has that base.
-Cannot see: what the collector never sent; truncates and XA rows, which carry no transaction;
-transactions that began again where the log does not show from which event.
+An END is judged only after the mirror has passed the moment at which it was seen landed. By
+then every event of its transaction has landed, in any order of reading the topics. A collector
+that reports no transactions promises nothing, so there is no ruling before a transaction was
+seen to end. A loss below the newest base of its shard no longer counts once the mirror has that
+base.
+
+Cannot detect: changes that the collector never sent, and truncates and XA rows, which carry no
+transaction. Cannot decide: transactions that restarted at an event that the log does not show.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from checks.completeness import Tally, expected, tally
-from checks.fences import passed
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import Span
+from checks.counting import passed
+from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import Transaction, World
 from pipeline.model import Fence, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Transactions by what became of them; ``undecided`` were begun again nobody knows where."""
+
+    complete: int = 0
+    short: tuple[Transaction, ...] = ()
+    over: tuple[Transaction, ...] = ()
+    undecided: int = 0
+
+
+def expected(transaction: Transaction) -> int | None:
+    """Events it has in truth; None if it was begun again and where is not known.
+
+    Each run before the last counts up to the event the next one began with:
+    ``total_order`` of that event in the older run - 1, and END states the last run.
+    """
+    if len(transaction.resumed) != transaction.begun - 1:
+        return None
+    return transaction.promised + sum(first - 1 for first in transaction.resumed)
+
+
+def tally(transactions: Iterable[Transaction]) -> Tally:
+    """Compare promise and landing of each, both ways."""
+    complete, undecided = 0, 0
+    short: list[Transaction] = []
+    over: list[Transaction] = []
+    for each in transactions:
+        truth = expected(each)
+        if truth is None:
+            undecided += 1
+        elif each.landed == truth:
+            complete += 1
+        else:
+            (short if each.landed < truth else over).append(each)
+    return Tally(complete, tuple(short), tuple(over), undecided)
+
 
 NAME = "completeness"
 MOST_KEYS = 20

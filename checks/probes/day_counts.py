@@ -15,19 +15,18 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from checks.day import require_zone
-from checks.day_spans import days_before
-from checks.day_tallies import (
+from checks.counting import Fences, passed
+from checks.days import (
     DayDifference,
     DayQuestion,
     DayTallies,
     at_source,
+    days_before,
     differences,
     narrowed,
+    require_zone,
 )
-from checks.fences import Fences, passed
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import Days, OneOrMore, Span
+from checks.model import Days, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ProofError, UnreachableError

@@ -11,8 +11,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import OneOrMore, Span
+from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
 from pipeline.installed import require

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from checks.model import FailKind, NotYet, Outcome, Ruling
-from checks.numbers import OneOrMore, Span
+from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span
 from checks.run import Probe
 from checks.world import KeyTimes, ShardBase, World
 from pipeline.model import Fence, Order, Ordering, Table

@@ -10,12 +10,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from checks.fences import Fences, passed
-from checks.findings import MOST_KEYS
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import NoneOrMore, OneOrMore, Span
+from checks.counting import (
+    MOST_KEYS,
+    WRONG,
+    Fate,
+    Fences,
+    Suspect,
+    SuspectReading,
+    fates,
+    look,
+    name,
+    passed,
+)
+from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.suspects import WRONG, Fate, Suspect, SuspectReading, fates, look, name
 from checks.world import World
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Table

@@ -13,12 +13,9 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, ClassVar
 
-from checks.fences import Fences, passed
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import Span
+from checks.counting import Fences, in_mirror, name, passed
+from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.spellings import in_mirror
-from checks.suspects import name
 from checks.world import LogKey, Touch, World
 from pipeline.model import Fence, Op, Table, TopicPartition
 

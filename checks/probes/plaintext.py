@@ -13,8 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import OneOrMore, Span
+from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
 from pipeline.installed import is_installed, require
@@ -86,7 +85,7 @@ class Plaintext:
             for package in PACKAGES:
                 require(package)
         if all(map(is_installed, PACKAGES)):
-            from checks.plaintext import require_regions  # noqa: PLC0415  - of an extra
+            from checks.pii import require_regions  # noqa: PLC0415  - of an extra
 
             require_regions(self.regions)
 
@@ -111,7 +110,7 @@ class Plaintext:
         self, rows: int, texts: Mapping[str, Sequence[str]], world: World
     ) -> ClearColumns | Undecided:
         """Column by column, while there is time."""
-        from checks.plaintext import told  # noqa: PLC0415  - of an extra
+        from checks.pii import told  # noqa: PLC0415  - of an extra
 
         end, found = world.clock() + self.limit, list[InTheClear]()
         for done, (name, values) in enumerate(texts.items()):

@@ -17,24 +17,34 @@ from typing import Any, ClassVar
 
 from checks.counting import (
     AGAIN,
+    WRONG,
     CountedRanges,
+    Differences,
+    Fate,
+    Fences,
     OpenRanges,
     Pace,
+    Suspect,
+    SuspectReading,
     compared,
     count,
     differing_ranges,
+    dumps,
     dumps_open,
+    fates,
+    fences_after,
+    loads,
     loads_open,
+    look,
+    name,
+    passed,
     rows_in,
+    ruled,
     suspects_in,
     uncounted,
 )
-from checks.fences import Fences, fences_after, passed
-from checks.findings import Differences, ruled
-from checks.model import FailKind, NotYet, Ruling, Undecided
-from checks.numbers import NoneOrMore, OneOrMore, Span
+from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.suspects import WRONG, Fate, Suspect, SuspectReading, dumps, fates, loads, look, name
 from checks.world import Range, World
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Table

@@ -14,11 +14,9 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 from zlib import crc32
 
-from checks.fences import passed
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import Span
+from checks.counting import name, passed
+from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.suspects import name
 from checks.world import World
 from pipeline.errors import ProofError
 from pipeline.model import Fence, Shard, Table

@@ -24,10 +24,9 @@ from checks.baseline import (
     quiet_run,
     usual,
 )
-from checks.day import DAY, next_part, require_zone
-from checks.fences import Fences, passed
-from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided
-from checks.numbers import OneOrMore, Share, Span
+from checks.counting import Fences, passed
+from checks.days import DAY, next_part, require_zone
+from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Share, Span, Undecided
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ConfigError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
-from checks.blocks import Inputs
+from checks.blocks import Inputs, Pause
 from checks.model import Reason
 from checks.ordering import (
     SourceOrdering,
@@ -20,7 +20,6 @@ from checks.ordering import (
     unaccepted,
     weakest,
 )
-from checks.pause import Pause
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess, passing
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings

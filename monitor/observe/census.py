@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from checks.unproven import why_unproven
+from checks.blocks import why_unproven
 from monitor.store.memory import CheckMemory
 from pipeline.checkpoint import Existence
 from pipeline.clocks import over

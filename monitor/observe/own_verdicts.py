@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from checks.blocks import Pause, overlong
 from checks.model import Outcome, Reason, Ruling, Verdict
-from checks.pause import Pause, overlong
 from checks.readiness import Readiness
 from monitor.board import FirstLanding
 from pipeline.lags.lag import Lags

@@ -17,9 +17,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from alerts.model import Incident, IncidentState, Member, Message
+from alerts.model import Incident, IncidentState, Member, Message, Silence
 from alerts.round import STORM, AlertSettings, Round, reminders, settle, withdraw
-from alerts.silence import Silence
 from checks.blocks import overlaps, waivers_of
 from checks.certificate import revocations
 from checks.model import Outcome, Verdict

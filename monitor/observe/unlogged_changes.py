@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from checks.suspects import name
-from checks.unproven import SINCE_GONE
+from checks.blocks import SINCE_GONE
+from checks.counting import name
 from monitor.store.memory import CheckMemory
 from pipeline.errors import ProofError
 from pipeline.model import Missing, Order, Table

@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Row, insert, select, type_coerce, update
 
-from checks.certificate import Certificate
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import certificates

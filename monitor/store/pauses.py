@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Row, insert, select, update
 
-from checks.pause import Pause
+from checks.blocks import Pause
 from monitor.store.database import Database, stored_text
 from monitor.store.schema import pauses
 

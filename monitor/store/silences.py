@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, insert, select
 
-from alerts.silence import Silence
+from alerts.model import Silence
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import silences

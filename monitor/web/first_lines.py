@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from alerts.message import page
 from alerts.model import AlertKind, Incident
-from alerts.text import page
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
 from monitor.web.durations import moment, span

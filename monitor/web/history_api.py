@@ -7,8 +7,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
+from checks.blocks import is_closed_for_good, waivable
 from checks.run import known as probes
-from checks.waivable import is_closed_for_good, waivable
 from monitor.nearest import alike
 from monitor.store.waivers import Waiver
 from monitor.web import answers, render

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from alerts.message import page
 from alerts.model import AlertKind, Incident, IncidentState, Severity
-from alerts.text import page
 from monitor.board import Board
 from monitor.web.durations import span
 

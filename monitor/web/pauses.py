@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
-from checks.pause import Pause
+from checks.blocks import Pause
 from monitor.nearest import alike
 from monitor.store.pauses import PauseRecord
 from monitor.web import answers, render

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from alerts.lifecycle import advance
+from alerts.message import compose
 from alerts.model import (
     AlertKind,
     AlertPolicy,
@@ -17,7 +18,6 @@ from alerts.model import (
     Notice,
     Severity,
 )
-from alerts.text import compose
 from checks.model import Outcome, Ruling, Verdict
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

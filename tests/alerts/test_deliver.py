@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from alerts.channel import Channel
-from alerts.deliver import Delivery
+from alerts.delivery import Delivery
 from alerts.model import Message
 from alerts.outbox import BusyError, RefusedError
 from monitor.store.store import ServiceStore

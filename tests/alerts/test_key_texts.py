@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.key_texts import hidden
+from alerts.message import hidden
 from alerts.model import Event, Notice
 from alerts.round import AlertSettings
 from checks.model import Outcome, Ruling

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
+from alerts.http import post
 from alerts.outbox import BusyError, RefusedError
-from alerts.post import post
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
 

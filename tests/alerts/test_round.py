@@ -1,10 +1,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from alerts.model import AlertKind, Event, IncidentState, Member, Severity
+from alerts.model import AlertKind, Event, IncidentState, Member, Severity, Silence
 from alerts.round import AlertSettings, reminders, settle, withdraw
 from alerts.routing import Route
-from alerts.silence import Silence
 from checks.model import Verdict
 from tests.alerts.kit import at, minutes, verdict
 

@@ -1,8 +1,7 @@
 import pytest
 
-from alerts.model import AlertKind, AlertPolicy, Cause, CauseFinding, Member, Severity
+from alerts.model import AlertKind, AlertPolicy, Cause, CauseFinding, Member, Severity, Silence
 from alerts.routing import DEFAULTS, Route, policy
-from alerts.silence import Silence
 from checks.model import Outcome, Ruling
 from tests.alerts.kit import ORDERS, at, finding, minutes
 

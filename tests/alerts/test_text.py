@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from alerts.message import compose
 from alerts.model import AlertKind, Cause, Event, Incident, Member, Notice
-from alerts.text import compose
 from checks.model import Outcome, Ruling
 from tests.alerts.kit import at, firing
 

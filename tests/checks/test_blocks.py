@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from checks.blocks import blocks, undecided, waivers_of
+from checks.blocks import Pause, blocks, closed, undecided, waivers_of
 from checks.model import Outcome, Ruling, Verdict
-from checks.pause import Pause, closed
 from pipeline.checkpoint import Quarantine
 from pipeline.model import Stage
 from pipeline.reports import Gap, Hold, tell_gap

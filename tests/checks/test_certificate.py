@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from checks.certificate import Certificate, Ground, forfeited, revocations
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence, Ground, forfeited, revocations
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition

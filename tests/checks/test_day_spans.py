@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from checks.day_spans import days_before, place, span_of
+from checks.days import days_before, place, span_of
 from pipeline.errors import ProofError
 
 BERLIN, SHANGHAI, UTC_ZONE = (ZoneInfo(n) for n in ("Europe/Berlin", "Asia/Shanghai", "UTC"))

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from checks.evidence import Evidence
-from checks.image_proof import doubted, image_evidence, imageless
+from checks.certificate import Evidence
+from checks.proof import doubted, image_evidence, imageless
 from pipeline.image import Image, LateChanges, digest
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Missing, Order, Shard

@@ -3,7 +3,7 @@ from time import process_time
 
 import pytest
 
-from checks.plaintext import IDENTITIES, tail, told
+from checks.pii import IDENTITIES, tail, told
 from tests.checks.plaintext_corpus import Case, card, corpus, identity, mobile
 
 CORPUS = [case for seed in (1, 2) for case in corpus(seed)]

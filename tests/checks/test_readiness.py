@@ -17,9 +17,9 @@ from checks.readiness import (
     ReadinessPolicy,
     ReadinessState,
     Rule,
+    add_up,
     assess,
 )
-from checks.sum_rule import add_up
 from pipeline.checkpoint import Quarantine, Snap
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step

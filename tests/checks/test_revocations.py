@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from checks.certificate import Certificate, Ground, forfeited, misdated, revocations
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence, Ground, forfeited, misdated, revocations
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Stage

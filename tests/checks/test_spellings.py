@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from checks.counting import Fate, fates, in_log, in_mirror, look
 from checks.model import Outcome
 from checks.probes.offset_keys import OffsetKeys
-from checks.spellings import in_log, in_mirror
-from checks.suspects import Fate, fates, look
 from checks.world import LogKey
 from pipeline.model import Op, Table, TopicPartition
 from tests.checks.world_fake import ONE, TABLE, FakeWorld, in_step

@@ -2,10 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from checks.fences import passed
-from checks.findings import Differences, ruled
+from checks.counting import Differences, Fate, SuspectReading, fate, fates, look, passed, ruled
 from checks.model import NotYet, Undecided
-from checks.suspects import Fate, SuspectReading, fate, fates, look
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from checks.blocks import Pause
 from checks.model import Reason
-from checks.pause import Pause
 from checks.table_state import TableFacts, TableState, state_of
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)

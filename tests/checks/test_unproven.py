@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.unproven import why_unproven
+from checks.blocks import why_unproven
 from pipeline.model import Missing, Shard, Table
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
 from pipeline.sources.source import SourceDescription

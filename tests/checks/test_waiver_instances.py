@@ -2,9 +2,8 @@
 
 import pytest
 
+from checks.blocks import SINCE_GONE, waivable
 from checks.readiness import assess
-from checks.unproven import SINCE_GONE
-from checks.waivable import waivable
 from pipeline.checkpoint import Existence
 from pipeline.model import Missing, Order
 from tests.checks.samples import TABLE, mark

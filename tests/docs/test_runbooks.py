@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from alerts.causes import blame
+from alerts.message import compose
 from alerts.model import AlertKind, Event, Incident, IncidentState, Notice, Severity
-from alerts.text import compose
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
 from grafana.generate import rules

@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Severity
-from checks.certificate import Certificate
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness, ReadinessState
 from checks.table_state import StateSince, TableState

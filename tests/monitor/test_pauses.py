@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from alerts.model import AlertKind
+from checks.blocks import Pause, closed, overlong
 from checks.model import Outcome
-from checks.pause import Pause, closed, overlong
 from monitor.commands.pause import COMMAND as PAUSE
 from monitor.commands.resume import COMMAND as RESUME
 from pipeline.model import Stage

@@ -18,21 +18,23 @@ READINESS = tuple(
 MARKS = tuple(f"{LANDING}/test_{one}.py" for one in ("next_mark", "next_mark_keeps", "departed"))
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "checks/proof.py": READINESS,
-    "checks/sum_rule.py": READINESS,
-    "checks/blocks.py": READINESS,
+    "checks/proof.py": (*READINESS, f"{CHECKS}/test_image_proof.py"),
+    "checks/readiness.py": (*READINESS, *READINESS),
+    "checks/blocks.py": (
+        *READINESS,
+        f"{CHECKS}/test_waivable.py",
+        "tests/monitor/test_pauses.py",
+        f"{CHECKS}/test_table_state.py",
+        f"{CHECKS}/test_unproven.py",
+        f"{CHECKS}/test_waiver_instances.py",
+    ),
     "checks/certificate.py": (
         f"{CHECKS}/test_revocations.py",
         f"{CHECKS}/test_certificate.py",
         f"{CHECKS}/test_readiness.py",
     ),
-    "checks/readiness.py": READINESS,
-    "checks/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
-    "checks/waivable.py": (f"{CHECKS}/test_waivable.py",),
-    "checks/image_proof.py": (f"{CHECKS}/test_image_proof.py",),
-    "checks/pause.py": ("tests/monitor/test_pauses.py", f"{CHECKS}/test_table_state.py"),
-    "checks/unproven.py": (f"{CHECKS}/test_unproven.py", f"{CHECKS}/test_waiver_instances.py"),
-    "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
+    "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
+    "checks/counting.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_cut.py"),
     "pipeline/model.py": (
         f"{LANDING}/test_unkept_logs.py",

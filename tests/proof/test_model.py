@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.certificate import Certificate
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence
 from checks.readiness import ReadinessState
 from pipeline.model import Stage
 from tests.example_count import examples

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.doctor.orders import order_findings
+from checks.doctor import order_findings
 from checks.ordering import SourceOrdering
 from pipeline.finding import NOTE, REFUSE, FindingSeverity
 from pipeline.model import Ordering

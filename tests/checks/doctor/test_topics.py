@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from checks.doctor.topics import topic_findings
+from checks.doctor import topic_findings
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.transports.topics import TopicFacts
 

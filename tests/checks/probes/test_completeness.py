@@ -1,10 +1,9 @@
 import pytest
 
 from alerts.causes import BEYOND_HELP
-from checks.completeness import Tally, expected, tally
 from checks.model import NotYet, Outcome
 from checks.probes import completeness
-from checks.probes.completeness import Completeness, Promises
+from checks.probes.completeness import Completeness, Promises, Tally, expected, tally
 from checks.run import Check, run_probe
 from checks.world import Transaction
 from pipeline.model import Op, Shard

@@ -2,12 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from checks.counting import MOST_OPEN, OpenRange, differing_ranges
-from checks.findings import Differences, ruled
+from checks.counting import MOST_OPEN, Differences, Fate, OpenRange, differing_ranges, ruled
 from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.range_counts import RangeCounts
 from checks.run import Check, run_probe
-from checks.suspects import Fate
 from pipeline.errors import SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Op
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from checks.certificate import Certificate
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence
 from monitor.observe.clocks import Clocks
 from monitor.store.certificates import Certificates
 from monitor.store.memory import CheckMemory

@@ -11,8 +11,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from checks.certificate import Certificate
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence
 from checks.readiness import Question
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.sampler import Sampling

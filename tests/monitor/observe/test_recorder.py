@@ -16,8 +16,7 @@ from structlog.testing import capture_logs
 from alerts.model import IncidentState
 from alerts.round import STORM, AlertSettings
 from alerts.routing import Route
-from checks.certificate import certify
-from checks.evidence import Evidence
+from checks.certificate import Evidence, certify
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.rulings import Rulings

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from checks.pause import Pause
+from checks.blocks import Pause
 from checks.table_state import StateSince, TableState
 from monitor.store.rereads import RereadRequest
 from monitor.store.table_states import KEPT

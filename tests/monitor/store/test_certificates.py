@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from checks.certificate import Certificate, certify
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence, certify
 from monitor.store.store import ServiceStore
 from pipeline.model import Stage
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from alerts.silence import Silence
+from alerts.model import Silence
 from monitor.store.store import ServiceStore
 from tests.alerts.kit import at
 

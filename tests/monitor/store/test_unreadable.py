@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.pause import Pause
+from checks.blocks import Pause
 from monitor.store.accounts import Accounts
 from monitor.store.memory import CheckMemory
 from monitor.store.pauses import Pauses

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checks.certificate import Certificate, Ground, forfeited
-from checks.evidence import Evidence
+from checks.certificate import Certificate, Evidence, Ground, forfeited
 from pipeline.apply.late_changes import below_cut, late_for
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Stage

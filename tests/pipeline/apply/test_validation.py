@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks.waivable import waivable
+from checks.blocks import waivable
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.invariants import let_through
 from pipeline.image import DueCut

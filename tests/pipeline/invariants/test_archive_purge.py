@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checks.waivable import waivable
+from checks.blocks import waivable
 from pipeline.aggregates import TalliedField, TimeSpan
 from pipeline.apply import archive_evidence as landed_day
 from pipeline.archive import ArchiveRule, ArchiveWindow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.completeness import expected
+from checks.probes.completeness import expected
 from pipeline.changelog.transactions import (
     EVER,
     LOOK_BACK,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.blocks import blocks
-from checks.waivable import waivable
+from checks.blocks import blocks, waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.checkpoint import Epoch, Existence, Mark

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.waivable import waivable
+from checks.blocks import waivable
 from pipeline.checkpoint import Existence, Mark
 from pipeline.landing.snapshots_again import with_again
 from pipeline.model import Op, Order, SnapshotAgain

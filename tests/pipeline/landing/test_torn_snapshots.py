@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.waivable import waivable
+from checks.blocks import waivable
 from pipeline.checkpoint import Mark, Snap
 from pipeline.landing.facts import Facts
 from pipeline.landing.tally import SnapshotRows

@@ -1,11 +1,38 @@
-"""Do the topics keep changes long enough, and all of them?  Pure."""
+"""Reports weak ordering of a source, and topics that may lose or compact away changes.
+
+`order_findings` concerns sources whose changes carry no log position. `topic_findings` ignores
+topics whose settings are unknown, so its caller must report them.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from checks.ordering import CANNOT, SourceOrdering
 from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
+from pipeline.model import Ordering
 from pipeline.transports.topics import COMPACTED, UNCLEAN, TopicFacts
+
+CODE = "weak_order"
+
+
+def order_findings(one: SourceOrdering, partitions: int, where: str) -> list[Finding]:
+    """None of places in the log; *partitions* is how many the source's changes come through."""
+    found = list[Finding]()
+    if one.ordering is Ordering.LOG:
+        return found
+    what = f"changes are ordered by {CANNOT[one.ordering]}"
+    if one.accepted:
+        found.append(Finding(NOTE, CODE, where, what, "nothing: weakest_order asks for it"))
+    else:
+        fix = f"say weakest_order: {one.ordering} of the source if that will do"
+        found.append(Finding(REFUSE, CODE, where, f"no table will be READY: {what}", fix))
+    if one.ordering is Ordering.OFFSET and partitions > 1:
+        what = f"changes come through {partitions} partitions, whose offsets say nothing of another"
+        fix = "let all changes of the source go through one partition, statements too"
+        found.append(Finding(REFUSE, "many_partitions", where, what, fix))
+    return found
+
 
 SAFE_COPIES = 2
 FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number

@@ -1,7 +1,9 @@
-"""Which texts are personal or secret data that anybody could read?  By form and check digits.
+"""Finds personal and secret data in the text values of a column, by form and check digits.
 
-A number that only looks like a card passes its check digit one time in ten, so one proves nothing
-and ten do.  What is told of a column is its name, a kind and how many: never a value.  Pure.
+One random number in ten passes the check digit of a card, so one match proves nothing and ten
+do. Identity numbers and cards are reported only if chance cannot explain the matches.
+
+A finding holds the kind and the number of values, never a value.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""One HTTP POST: what does the answer mean for a letter?
+"""Sends one HTTP POST, and classifies the answer as accepted, busy or refused.
 
-Addresses of receivers are often secrets: errors name the host only.
+Addresses of receivers are often secrets, so errors name the host only. The timeout bounds the
+whole request, however slowly bytes arrive. Redirects are refused, not followed.
 """
 
 import logging

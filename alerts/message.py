@@ -1,13 +1,37 @@
-"""One neutral message per notice; names tables, checks, keys and ranges, never row values.
+"""Words a notice as one neutral message of tables, checks, keys and ranges.
 
-Pure.
+A message never holds row values. Text keys may be e-mail addresses, so they are hidden unless
+`text_keys` is set. A key is a JSON array, as in the change log. Its strings are hidden, and its
+numbers are shown.
 """
 
+import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from alerts.key_texts import hidden
 from alerts.model import AlertKind, Event, Incident, Message, Notice
+
+HIDDEN = "\u2026"
+_ARRAY = re.compile(r'\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*")*\]')
+
+
+def hidden(text: str) -> str:
+    """The *text* with every string inside a JSON array replaced by an ellipsis."""
+    return _ARRAY.sub(lambda found: _without_strings(found[0]), text)
+
+
+def _without_strings(array: str) -> str:
+    try:
+        key = json.loads(array)
+    except ValueError:
+        return array  # a range such as [100, 120), or somebody's own brackets
+    if not any(isinstance(part, str) for part in key):
+        return array
+    return json.dumps(
+        [HIDDEN if isinstance(part, str) else part for part in key], ensure_ascii=False
+    )
+
 
 _SUBJECT_CHARACTERS = 200
 _TABLES_IN_SUBJECT = 3

@@ -1,7 +1,8 @@
-"""Take what waits in the outbox to the channels, each in its own thread.
+"""Sends queued notifications to their channels, each channel in a thread of its own.
 
-A letter is taken off the queue after its channel has taken it: a service killed in between sends
-it again, and the receiver knows it by the message's id.
+A notification leaves the queue only after its channel has accepted it. If the service is killed
+in between, the notification is sent again. The receiver recognizes the repetition by the id of
+the message. At most 16 channels are served at once.
 """
 
 import threading

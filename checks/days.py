@@ -1,27 +1,93 @@
-"""Both sides of some days, and which changes between the two readings may explain a difference.
+"""Compares rows and sums per day at source and mirror, and finds changes that explain them.
 
-The source is read first; the mirror, once it has come past that, holds all that the source had and
-maybe more.  What is more has landed since: those changes are looked at, and a day that none of them
-touches must be the same on both sides.
+The source is read first. Once the mirror has passed that reading, it holds all rows of the
+source and maybe newer ones. Changes that landed since are read from the change log. A day that
+none of them touches must be equal on both sides. If more than `MOST_CHANGES` landed, every
+difference counts as explained.
+
+A day belongs to a named zone and may have 23 or 25 hours. An hour that occurs twice has two
+beginnings. A column without a zone holds the local time of `wall`, which may differ from the
+zone of the days.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from checks.day_spans import place, span_of
 from checks.world import ChangedRow, World
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
-from pipeline.errors import ProofError
+from pipeline.aggregates import Moment, SpanTally, TalliedField, TimeSpan
+from pipeline.clocks import no_zone
+from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Op, Shard, Table
 from pipeline.schema.decode import typed
 from pipeline.schema.model import Column, arrow_type
+
+DAY = timedelta(days=1)
+
+
+def require_zone(setting: str, told: str) -> None:
+    """Refuse what the *setting* was *told* if it is no zone; an empty text stands for another's.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    try:
+        ZoneInfo(told or "UTC")
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        msg = f"{setting}: {no_zone(told)}"
+        raise ConfigError(msg) from error
+
+
+def next_part(after: datetime, length: timedelta, zone: ZoneInfo) -> datetime:
+    """The first instant after *after* when the time of day is a multiple of *length*.
+
+    Midnight always is one.  *length* must be above zero; a longer one than a day counts whole days.
+    """
+    local = after.astimezone(zone).replace(tzinfo=None)
+    midnight = datetime.combine(local.date(), time())
+    if length >= DAY:
+        return (midnight + length // DAY * DAY).replace(tzinfo=zone).astimezone(after.tzinfo)
+    begun = midnight + (local - midnight) // length * length
+    walls = {begun, min(begun + length, midnight + DAY)}
+    instants = [wall.replace(tzinfo=zone, fold=fold) for wall in walls for fold in (0, 1)]
+    return min(i for each in instants if (i := each.astimezone(after.tzinfo)) > after)
+
+
+def days_before(now: datetime, number: int, zone: ZoneInfo) -> tuple[date, ...]:
+    """The last *number* days of *zone* that are over, oldest first."""
+    today = now.astimezone(zone).date()
+    return tuple(today - ago * DAY for ago in range(number, 0, -1))
+
+
+def span_of(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> TimeSpan:
+    """From when to when *day* is, as a column of *kind* has it; *wall* is that of naive times.
+
+    Raises:
+        ProofError: a column of that kind holds no dates or times.
+    """
+    first, until = (_moment(one, kind, zone, wall) for one in (day, day + DAY))
+    return first, until
+
+
+def place(moment: Moment, spans: Sequence[TimeSpan]) -> int | None:
+    """The number of the span that holds *moment*; None if none does."""
+    return next((n for n, (first, until) in enumerate(spans) if first <= moment < until), None)
+
+
+def _moment(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> Moment:
+    if pa.types.is_date(kind):
+        return day
+    if not pa.types.is_timestamp(kind):
+        raise ProofError(f"a column of type {kind} holds no dates or times")
+    begins = datetime.combine(day, time(), zone).astimezone(UTC)
+    return begins if kind.tz else begins.astimezone(wall).replace(tzinfo=None)
+
 
 MOST_CHANGES = 50_000
 SECOND = timedelta(seconds=1)
