@@ -24,7 +24,7 @@ from bench.kit.cpu import spent
 from bench.kit.rounds import under_load
 from bench.kit.service import FakeLake, Service
 from monitor.app import App
-from monitor.logs import configure
+from monitor.runtime import configure
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Mark
 from pipeline.lags.samples import MirrorPosition

@@ -29,8 +29,7 @@ from bench.kit import month
 from bench.kit.rounds import under_load
 from bench.kit.service import Service
 from monitor.app import App
-from monitor.interpreter import prefer_answers
-from monitor.logs import configure
+from monitor.runtime import configure, prefer_answers
 from monitor.web.server import HttpServer
 
 ROUNDS = 3

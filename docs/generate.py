@@ -33,10 +33,9 @@ from monitor.__main__ import sluice
 from monitor.board import CurrentBoard
 from monitor.config.model import Config
 from monitor.config.plans import Beside
-from monitor.config.secret import secret_fields
+from monitor.config.text import secret_fields
 from monitor.web.api import openapi_document
-from monitor.web.metrics import METRICS
-from monitor.web.scrape import Scrape
+from monitor.web.metrics import METRICS, Scrape
 from pipeline import (
     collectors,
     copies,

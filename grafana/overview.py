@@ -1,8 +1,8 @@
 """Can the tables be read, and if not, where does it stand?  What a screen on the wall shows."""
 
 from grafana.panel import Dashboard, Panel, Query
-from monitor.web import copy_metrics as cm
-from monitor.web import image_metrics as im
+from monitor.web import metrics as cm
+from monitor.web import metrics as im
 from monitor.web import metrics as m
 
 DETAIL = "sluice-table"

@@ -11,7 +11,7 @@ from alerts.causes import KINDS, OF_PROBES
 from alerts.model import AlertKind, Severity
 from checks.run import find, kind_of, known
 from grafana.rule import Alert, Recording
-from monitor.web import image_metrics as im
+from monitor.web import metrics as im
 from monitor.web import metrics as m
 
 _QUOTED = "'{{ $labels.table | reReplaceAll \"'\" \"'\\\\''\" }}'"  # as one word of a shell

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from monitor import commands
-from monitor.nearest import nearest
+from monitor.suggest import nearest
 from monitor.terminal import say
 from pipeline.errors import SluiceError
 

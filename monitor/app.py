@@ -1,4 +1,10 @@
-"""The only place that builds clients and wires the parts; nothing is started here."""
+"""Wires all parts of the service, and defines its jobs with interval and deadline.
+
+This is the only module that wires the parts. It starts nothing: `monitor/service.py` does.
+
+Each deadline is well above the sum of the time limits of the clients. Continuous jobs work off
+a backlog, and all others must keep their interval.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,47 +21,36 @@ from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
 from monitor.clients import LakeClient, Servers, describe, error_table, highest_landed, orderings
-from monitor.config.copy_plan import CopyPlan
 from monitor.config.model import Config
+from monitor.config.plans import CopyPlan
 from monitor.copying import CopyWork
 from monitor.cycle import Cycle
 from monitor.gate import Gate
-from monitor.interpreter import look_through
-from monitor.jobs import Works, jobs
-from monitor.logs import current_run
 from monitor.observe.assessor import Assessor
-from monitor.observe.census import Census
+from monitor.observe.auto_bootstrap import Rebootstraps
 from monitor.observe.clocks import Clocks
-from monitor.observe.cuts import DueCuts
-from monitor.observe.disks import Disks, places
-from monitor.observe.first_landing import FirstLandings
-from monitor.observe.foreign_writes import ForeignWrites
-from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
-from monitor.observe.probing import Probing
-from monitor.observe.readers import named_versions
-from monitor.observe.rebootstraps import Rebootstraps
-from monitor.observe.rechecks import Rechecks
+from monitor.observe.foreign_writes import ForeignWrites, UnloggedChanges
+from monitor.observe.heartbeats import FenceBook, HeartbeatWriter
+from monitor.observe.probing import Probing, RoundWorld, named_versions
+from monitor.observe.progress import FirstLandings
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
-from monitor.observe.roster import Roster
-from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampler, Watcher, synced
 from monitor.observe.service_state import ServiceState
-from monitor.observe.stalled import StalledRound
-from monitor.observe.state_book import StateBook
-from monitor.observe.unlogged_changes import UnloggedChanges
-from monitor.observe.wanted import WantedTables
-from monitor.observe.world import RoundWorld
+from monitor.observe.source_inventory import Census
+from monitor.observe.system_checks import Disks, StalledRound, places
+from monitor.observe.table_states import DueCuts, StateBook
+from monitor.observe.tables import Roster, WantedTables
+from monitor.observe.verdicts import Rechecks, Rulings
 from monitor.openlineage import lineage_events
-from monitor.right_of_way import RightOfWay
-from monitor.schedule import Schedule
-from monitor.spark.requests import Deadlines, LaneRequests
-from monitor.spark.standstills import Standstills
-from monitor.spark.supervise import COMMAND, SeenHazards, Supervisor
+from monitor.priority import RightOfWay
+from monitor.runtime import current_run, look_through
+from monitor.schedule import Job, Schedule
+from monitor.spark.requests import Deadlines, LaneRequests, Standstills
+from monitor.spark.supervisor import COMMAND, SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
 from monitor.web.api import application
-from monitor.web.parts import ApiParts
-from monitor.web.trusted import Access
+from monitor.web.deps import Access, ApiParts
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveWord
 from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
@@ -64,6 +59,72 @@ from pipeline.copies.sync import Copying
 from pipeline.errors import UnreachableError
 from pipeline.reports import Hold
 from pipeline.settings import SourceSettings, is_loopback
+
+Work = Callable[[], object]
+CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
+RETENTION = timedelta(seconds=30)  # after which it is known that the brokers do not answer
+PUBLISH = timedelta(seconds=30)
+LINEAGE = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """What each job does."""
+
+    heartbeats: Sequence[HeartbeatWriter]
+    land: Work
+    merge: Work
+    watch: Work
+    probe: Work
+    census: Work
+    retention: Work
+    deliver: Work
+    upkeep: Work
+    reread: Work
+    prune: Work
+    publish: Work | None = None
+    merge_urgent: Work | None = None
+    copies: Sequence[CopyWork] = ()
+    openlineage: Work | None = None
+
+
+def jobs(config: Config, works: Works) -> tuple[Job, ...]:
+    """The timetable; each deadline is well above what the clients' own time limits add up to.
+
+    Continuous are those that work off what has piled up.  The others must keep their pace.
+    """
+    paces = config.schedule
+    minute = timedelta(minutes=1)
+    beats = [
+        Job(f"heartbeat:{one.settings.name}", config.heartbeat, minute, one.beat)
+        for one in works.heartbeats
+    ]
+    some = []
+    if works.publish is not None:
+        some = [Job("publish", PUBLISH, paces.upkeep_deadline, works.publish, continuous=True)]
+    if works.merge_urgent is not None:
+        merging = (paces.merge, paces.merge_deadline, works.merge_urgent)
+        some.append(Job("merge_urgent", *merging, continuous=True))
+    if works.openlineage is not None:
+        some.append(Job("openlineage", LINEAGE, 30 * minute, works.openlineage, continuous=True))
+    for one in works.copies:
+        pace = (paces.merge, paces.merge_deadline, one.run)
+        some.append(Job(f"copy:{one.plan.name}", *pace, continuous=True))
+    return (
+        *beats,
+        *some,
+        Job("land", paces.land, paces.land_deadline, works.land, continuous=True),
+        Job("merge", paces.merge, paces.merge_deadline, works.merge, continuous=True),
+        Job("watch", paces.watch, minute, works.watch, vital=True),
+        Job("probe", paces.probe, 30 * minute, works.probe, continuous=True),
+        Job("census", CENSUS, 30 * minute, works.census, continuous=True),
+        Job("retention", RETENTION, 10 * minute, works.retention),
+        Job("deliver", paces.deliver, minute, works.deliver, continuous=True, vital=True),
+        Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep, continuous=True),
+        Job("reread", paces.land, paces.land_deadline, works.reread, continuous=True),
+        Job("prune", paces.prune, 10 * minute, works.prune),
+    )
+
 
 LOOK_AGE = timedelta(seconds=2)
 

@@ -8,10 +8,10 @@ from functools import partial
 from checks.ordering import SourceOrdering
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
-from monitor.error_table import ErrorTable, SourceFormat
 from monitor.lineage import Lineage
-from monitor.observe.schemas import Schemas
-from monitor.observe.world import LandedLog
+from monitor.observe.probing import LandedLog
+from monitor.observe.tables import Schemas
+from monitor.quarantine import ErrorTable, SourceFormat
 from pipeline.build import (
     every_topic,
     message_text,

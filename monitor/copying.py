@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from monitor.config.copy_plan import CopyPlan
+from monitor.config.plans import CopyPlan
 from monitor.observe.sampler import Sampling
 from pipeline.copies.copy import CopyPosition
 from pipeline.copies.sync import Copying

@@ -21,20 +21,17 @@ from monitor.board import (
 )
 from monitor.config.plans import CheckPlan
 from monitor.gate import OPEN
-from monitor.observe import own_verdicts as own
-from monitor.observe import stalled
+from monitor.observe import system_checks as own
+from monitor.observe import system_checks as stalled
 from monitor.observe.assessor import Assessor, withheld
-from monitor.observe.copy_verdicts import COPY, of_copies
-from monitor.observe.first_landing import FirstLandings, by_table
-from monitor.observe.image_verdicts import IMAGE, of_image
-from monitor.observe.own_verdicts import Component
+from monitor.observe.progress import FirstLandings, by_table
 from monitor.observe.recorder import VerdictRecorder
-from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
-from monitor.observe.state_book import Found, StateBook, retired
-from monitor.observe.wanted import WantedTables
-from monitor.right_of_way import RightOfWay
+from monitor.observe.system_checks import COPY, IMAGE, Component, of_copies, of_image
+from monitor.observe.table_states import Found, StateBook, retired
+from monitor.observe.tables import Roster, WantedTables
+from monitor.priority import RightOfWay
 from pipeline.clocks import day_end
 from pipeline.errors import UnreachableError
 from pipeline.image import Image

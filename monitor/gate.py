@@ -1,6 +1,9 @@
-"""May a job go on?  Fresh samples, one answer per table, and a certificate before any yes.
+"""Answers gate requests from fresh samples, and stores certificates before any READY.
 
-The answer to the whole question is the gravest one: one table that is not ready closes the gate.
+Each table gets one answer, and the gravest one is the answer to the whole request. One table
+that is not ready closes the gate.
+
+Stage IMAGE is refused for a table without images, and COPY for a table without that copy.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +14,37 @@ from zoneinfo import ZoneInfo
 from checks.proof import prove
 from checks.readiness import Question, Readiness, ReadinessState, Rule
 from monitor.board import GRAVITY
-from monitor.nearest import alike
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
-from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
-from monitor.observe.wanted import WantedTables
-from monitor.stage_questions import refusal
+from monitor.observe.tables import Roster, WantedTables
+from monitor.suggest import alike
 from pipeline.clocks import cut as parse_cut
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
+
+
+def refusal(
+    tables: Sequence[str],
+    stage: Stage,
+    copy: str,
+    published: Callable[[str], bool],
+    copies: Callable[[str], tuple[str, ...]],
+) -> str:
+    """Why not; empty if it can.
+
+    *published* tells whether images are made of a table, *copies* the names of those it has.
+    """
+    if copy and stage is not Stage.COPY:
+        return f"copy {copy!r} is asked for at stage {stage}; ask for stage copy, or name no copy"
+    for name in tables:
+        if stage is Stage.IMAGE and not published(name):
+            return f"no images are made of {name}; name it in `publish`"
+        if stage is Stage.COPY and copy not in (known := copies(name)):
+            told = f"known: {', '.join(known)}" if known else "name it in `copies`"
+            return f"{name} has no copy {copy!r}; {told}"
+    return ""
+
 
 FRESH = timedelta(seconds=1)
 GateQuestion = tuple[tuple[str, ...], datetime, Stage, str]

@@ -1,7 +1,13 @@
-"""Who is told of lineage, and when?  A job of its own; a merge only notes that it was.
+"""Sends OpenLineage events of merges in order, from a job of its own.
 
-What cannot be sent is tried again, in order, by the next run of the job; of more than `MOST` turns
-that wait, the oldest are forgotten, and that is logged.  A receiver may get an event twice.
+A merge only notes that it ran, and waits for nothing. Unsent events are retried in order by the
+next run of the job. At most `MOST` merges wait. Beyond that the oldest are dropped, and the
+drop is logged. A receiver may get an event twice.
+
+Each merge yields two events: START, and COMPLETE with the lineage. They follow OpenLineage
+2-0-2 with the facets columnLineage 1-2-0, schema 1-2-0, outputStatistics 1-0-2 and version
+1-0-1. A run is one merge of one mirror, or the making of one image. The inputs are the shards,
+as tables of their servers, and the output is the mirror. An event holds no row values.
 """
 
 import json
@@ -11,23 +17,133 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 
 from alerts.http import post
 from alerts.outbox import RefusedError
-from monitor.config.model import Config
-from monitor.config.openlineage import OpenLineageSettings
+from monitor.config.model import Config, OpenLineageSettings
 from monitor.lineage import Lineage
-from monitor.openlineage_events import DatasetPlace, TurnLineage, events, lake_place
 from pipeline.apply.lineage import ColumnLink
 from pipeline.build import source_kind
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Shard
 from pipeline.reports import Applied
 from pipeline.settings import SourceSettings
+
+SPEC = "https://openlineage.io/spec"
+PRODUCER = "urn:sluice"
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPlace:
+    """A table's name in its namespace; a namespace is a server, or what holds files."""
+
+    namespace: str
+    name: str
+
+    @property
+    def told(self) -> dict[str, str]:
+        """As a dataset is named."""
+        return {"namespace": self.namespace, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLineage:
+    """Where a turn's rows come from and go to, column by column; ``sources`` are by shard."""
+
+    sources: Mapping[Shard, DatasetPlace]
+    mirror: DatasetPlace
+    links: Sequence[ColumnLink]
+
+
+def lake_place(address: str) -> DatasetPlace:
+    """The dataset of a folder, or of an address such as ``s3a://bucket/path``."""
+    there = urlsplit(address)
+    if not there.scheme:
+        return DatasetPlace("file", address)
+    scheme = {"s3a": "s3"}.get(there.scheme, there.scheme)
+    return DatasetPlace(f"{scheme}://{there.netloc}", there.path.strip("/") or "/")
+
+
+def events(turn: Applied, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
+    """That *turn* began, and that it is complete; its job is one of *namespace*."""
+    word = "merge" if turn.image is None else "image"
+    identity = f"{namespace}/{known.mirror.name}/{word}/{turn.batch}/{turn.version}"
+    began = {
+        "eventType": "START",
+        "eventTime": _instant(turn.started),
+        "producer": PRODUCER,
+        "schemaURL": f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "run": {"runId": _run(identity)},
+        "job": {"namespace": namespace, "name": f"{word} {turn.table}"},
+        "inputs": [place.told for place in _inputs(known)],
+        "outputs": [known.mirror.told],
+    }
+    ended = _instant(turn.started + turn.took)
+    made = {**began, "eventType": "COMPLETE", "eventTime": ended, "outputs": [_output(turn, known)]}
+    return began, made
+
+
+def _run(identity: str) -> str:
+    """One id for one turn, however often it is told: a UUID of version 8, as RFC 9562 has it."""
+    told = blake2b(identity.encode(), digest_size=16).hexdigest()
+    return f"{told[:8]}-{told[8:12]}-8{told[13:16]}-8{told[17:20]}-{told[20:]}"
+
+
+def _inputs(known: TurnLineage) -> list[DatasetPlace]:
+    own = {known.sources[one.shard] for one in known.links if one.shard in known.sources}
+    return sorted(own, key=lambda one: (one.namespace, one.name))
+
+
+def _output(turn: Applied, known: TurnLineage) -> Event:
+    types = {one.column: one.mirror_type for one in known.links}
+    fields = [{"name": name, "type": kind} for name, kind in types.items()]
+    facets = {
+        "schema": _facet("1-2-0", "SchemaDatasetFacet", fields=fields),
+        "columnLineage": _facet(
+            "1-2-0", "ColumnLineageDatasetFacet", fields=_columns(known), dataset=[]
+        ),
+        "version": _facet("1-0-1", "DatasetVersionDatasetFacet", datasetVersion=str(turn.version)),
+    }
+    rows = _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", rowCount=turn.account.applied)
+    return {**known.mirror.told, "facets": facets, "outputFacets": {"outputStatistics": rows}}
+
+
+def _columns(known: TurnLineage) -> Event:
+    found: dict[str, list[Event]] = {}
+    for link in known.links:
+        if link.shard in known.sources:
+            place = known.sources[link.shard].told
+            told = {**place, "field": link.column, "transformations": [_transformation(link)]}
+            found.setdefault(link.column, []).append(told)
+    return {name: {"inputFields": fields} for name, fields in found.items()}
+
+
+def _transformation(link: ColumnLink) -> Event:
+    return {
+        "type": "DIRECT",
+        "subtype": "TRANSFORMATION" if link.standard else "IDENTITY",
+        "description": f"by the standard {link.standard}" if link.standard else "",
+        "masking": link.hides,
+    }
+
+
+def _facet(version: str, name: str, **more: Any) -> Event:
+    address = f"{SPEC}/facets/{version}/{name}.json#/$defs/{name}"
+    return {"_producer": PRODUCER, "_schemaURL": address, **more}
+
+
+def _instant(at: datetime) -> str:
+    return at.isoformat()
+
 
 MOST = 10_000  # turns that wait
 SOME = 200  # turns that one run of the job sends at most

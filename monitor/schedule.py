@@ -1,17 +1,20 @@
-"""Which tick of which job is due, running, missed, overdue?  APScheduler is only the timer.
+"""Runs each job at its ticks, and records which ticks ran, failed or were missed.
 
-Ticks stand on a grid of wall-clock time, the same in every life of the service.  Whatever keeps a
-tick from running - a job that takes too long, a stopped scheduler, a service that is down - shows
-when the next one starts: every tick in between is recorded as missed.  Not so for a continuous
-job: ticks that come while one runs are covered by it, and only silence is missed.
+Ticks lie on a grid of wall-clock time that is the same in every run of the service. APScheduler
+is only the timer. A slow job, a stopped scheduler or a service that is down may prevent a tick.
+The next tick that starts reveals this, and every tick in between is recorded as missed.
+
+Continuous jobs differ: a run covers the ticks that come due meanwhile, so only silence is
+missed.
 """
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 
 import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -19,10 +22,31 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 from structlog.contextvars import bound_contextvars
 
-from monitor.logs import new_run
+from monitor.runtime import new_run
 from monitor.store.ticks import Ticks
-from monitor.ticks import EPOCH, batches, due, missed
 from pipeline.errors import SluiceError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def due(now: datetime, every: timedelta) -> datetime:
+    """The newest tick at or before *now*."""
+    return now - (now - EPOCH) % every
+
+
+def missed(last: datetime, planned: datetime, every: timedelta) -> Iterator[datetime]:
+    """Ticks after *last* and before *planned*, oldest first."""
+    tick = due(last, every) + every
+    while tick < planned:
+        yield tick
+        tick += every
+
+
+def batches(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[datetime, ...]]:
+    """Cut *ticks* so that a week of silence fits through one statement at a time."""
+    while batch := tuple(islice(ticks, size)):
+        yield batch
+
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=15)  # a timer that did not beat for so long is dead or stuck

@@ -12,10 +12,9 @@ from pathlib import Path
 import structlog
 
 from monitor.app import App, clock
-from monitor.arenas import limit_arenas
 from monitor.config.model import Config
-from monitor.interpreter import prefer_answers
-from monitor.spark.supervise import COMMAND
+from monitor.runtime import limit_arenas, prefer_answers
+from monitor.spark.supervisor import COMMAND
 from monitor.store.store import ServiceStore
 from monitor.web.server import HttpServer, raise_open_files
 from pipeline.delta.store import open_store

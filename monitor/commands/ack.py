@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import click
 
-from monitor.client import address, posted
-from monitor.options import asks_service, names_who
+from monitor.cli.client import address, posted
+from monitor.cli.options import asks_service, names_who
 from monitor.terminal import say
 
 

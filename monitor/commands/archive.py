@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from monitor.client import address, listed, posted
-from monitor.options import Length, asks_service, names_who
+from monitor.cli.client import address, listed, posted
+from monitor.cli.options import Length, asks_service, names_who
 from monitor.terminal import say
 from pipeline.errors import UnreachableError
 
@@ -132,7 +132,10 @@ def backtest(
     By the rules of the config, and windows that the service knows, if it answers; of all TABLES
     that these speak of, or of those named.  Nothing is written.
     """
-    from monitor.archive_backtests import backtests, windows  # noqa: PLC0415  - help needs neither
+    from monitor.archive_backtest import (  # noqa: PLC0415  - help needs neither
+        backtests,
+        windows,
+    )
     from monitor.config.file import load  # noqa: PLC0415
     from pipeline.invariants.archive_purge import ArchivePurge  # noqa: PLC0415
 

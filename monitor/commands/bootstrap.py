@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from monitor.client import address
-from monitor.options import asks_service, at_a_rate, reads_again, require_reason
-from monitor.rereading import ask, give_up
+from monitor.cli.client import address
+from monitor.cli.options import ask, asks_service, at_a_rate, give_up, reads_again, require_reason
 
 
 @click.command("bootstrap")

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from monitor.config.file import load, schema
-from monitor.config.plug_ins import mistaken, unbuilt
+from monitor.config.sections import mistaken, unbuilt
 from monitor.config.text import located, mapping, read_text, refusal
 from monitor.config.warnings import exposed_files, warnings
 from monitor.terminal import say

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from monitor.options import UNKNOWN
+from monitor.cli.options import UNKNOWN
 from monitor.terminal import say
 from pipeline.errors import ConfigError, UnreachableError
 
@@ -37,7 +37,7 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
     Exit status 2: wrong usage; 3: the collector does not answer.
     """
     from monitor.config.file import load  # noqa: PLC0415  - help needs none of the three
-    from monitor.config.plug_ins import unbuilt  # noqa: PLC0415
+    from monitor.config.sections import unbuilt  # noqa: PLC0415
     from pipeline.build import collection_scope, open_collector  # noqa: PLC0415
 
     found = load(config, unbuilt)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from monitor.cli.options import Length
 from monitor.config.file import load
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from monitor.config.text import mapping, read_text
 from monitor.config.warnings import exposed_files
-from monitor.options import Length
 from monitor.terminal import say
 from pipeline.errors import ConfigError
 from pipeline.finding import Finding, FindingSeverity
 
 if TYPE_CHECKING:
-    from monitor.examination import Examination
+    from monitor.doctor import Examination
 
 REFUSED, UNASKED = 1, 3
 CENTURY = timedelta(days=36_525)
@@ -63,7 +63,7 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
     """
     found = load(config, unbuilt)
     told = None if worker is None else _properties(worker)
-    from monitor.examination import Examination  # noqa: PLC0415  - seconds of imports
+    from monitor.doctor import Examination  # noqa: PLC0415  - seconds of imports
 
     examination = Examination(found, told, outage)
     examination.findings += (

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from monitor import copy_lines
-from monitor.client import address, listed, told
-from monitor.options import UNKNOWN, about_cut, asked_cut, asks_service
+from monitor.cli import options as copy_lines
+from monitor.cli.client import address, listed, told
+from monitor.cli.options import UNKNOWN, about_cut, asked_cut, asks_service
 from monitor.terminal import say
 
 

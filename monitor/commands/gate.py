@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from monitor.client import address, told
-from monitor.config.whereabouts import whereabouts
-from monitor.last_words import last_words, lines
-from monitor.options import Length, about_cut, asked_cut, asks_service
+from monitor.cli.client import address, told
+from monitor.cli.offline_status import last_words, lines
+from monitor.cli.options import Length, about_cut, asked_cut, asks_service
+from monitor.config.location import whereabouts
 from monitor.terminal import say
 from pipeline.errors import UnreachableError
 

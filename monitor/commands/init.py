@@ -61,11 +61,11 @@ def init(config: Path, address: str | None, name: str | None, password_env: str 
 
 
 def _proposed(text: str, address: str, name: str, password_env: str | None) -> str:
-    from monitor.onboarding.proposal import propose  # noqa: PLC0415  - a plain init asks nobody
-    from monitor.onboarding.survey import survey  # noqa: PLC0415
-    from monitor.onboarding.written import (  # noqa: PLC0415
+    from monitor.onboarding import (  # noqa: PLC0415  - a plain init asks nobody
         addressed,
+        propose,
         require_database,
+        survey,
         written,
     )
     from pipeline.build import source_options  # noqa: PLC0415

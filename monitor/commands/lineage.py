@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from monitor.client import address, listed
-from monitor.options import asks_service
+from monitor.cli.client import address, listed
+from monitor.cli.options import asks_service
 from monitor.terminal import say
 
 

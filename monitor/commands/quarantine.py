@@ -12,8 +12,8 @@ from typing import Any
 import click
 import msgspec
 
-from monitor.client import address, posted, told
-from monitor.options import asks_service, names_who
+from monitor.cli.client import address, posted, told
+from monitor.cli.options import asks_service, names_who
 from monitor.terminal import say
 from pipeline.errors import ConfigError
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import click
 
-from monitor.client import address
-from monitor.options import asks_service, reads_again, require_reason
-from monitor.rereading import ask, give_up
+from monitor.cli.client import address
+from monitor.cli.options import ask, asks_service, give_up, reads_again, require_reason
 
 DRY = "a dry run"
 

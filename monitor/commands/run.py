@@ -7,10 +7,10 @@ import click
 import structlog
 
 from monitor.config.file import load
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from monitor.config.text import located, read_text
 from monitor.config.warnings import warnings
-from monitor.logs import configure
+from monitor.runtime import configure
 from monitor.terminal import say
 from pipeline.errors import ConfigError
 from pipeline.spark import jars

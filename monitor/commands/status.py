@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from monitor import copy_lines
-from monitor.client import address, listed, told
-from monitor.last_words import last_words, lines
-from monitor.options import asks_service
+from monitor.cli import options as copy_lines
+from monitor.cli.client import address, listed, told
+from monitor.cli.offline_status import last_words, lines
+from monitor.cli.options import asks_service
 from monitor.terminal import say, visible_in
 from pipeline.errors import UnreachableError
 

@@ -10,12 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
 from checks import run as probes
-from monitor.config import copies, invariants, standards
-from monitor.config.mistakes import mistakes, securities, tls_clients
-from monitor.config.model import Config, HttpAuth
-from monitor.config.names import elsewhere, strangers
-from monitor.config.openlineage import OpenLineageSettings
-from monitor.config.places import misplaced
+from monitor.config import sections as copies
+from monitor.config import sections as invariants
+from monitor.config import sections as standards
+from monitor.config.model import Config, HttpAuth, OpenLineageSettings
 from monitor.config.plans import (
     Beside,
     CheckPlan,
@@ -26,16 +24,27 @@ from monitor.config.plans import (
     with_keys,
     with_placed_files,
 )
-from monitor.config.secret import (
+from monitor.config.sections import NOWHERE, placed_nowhere
+from monitor.config.text import (
     SECRET_SCHEMA,
     beside,
     expand,
+    mapping,
+    placed,
+    read_text,
+    refusal,
     resolve,
     resolve_names,
     secret_fields,
 )
-from monitor.config.serverless import NOWHERE, placed_nowhere
-from monitor.config.text import mapping, placed, read_text, refusal
+from monitor.config.validation import (
+    elsewhere,
+    misplaced,
+    mistakes,
+    securities,
+    strangers,
+    tls_clients,
+)
 from pipeline.durations import PATTERN, with_durations
 from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings, is_spark_secret
@@ -77,7 +86,7 @@ def _none(_: Config) -> Iterable[str]:
 def load(path: Path, also: Faults = _none) -> Config:
     """The config in *path*; relative places in it are taken from its folder.
 
-    *also* finds more that is wrong with it, such as :func:`monitor.config.plug_ins.unbuilt`.
+    *also* finds more that is wrong with it, such as :func:`monitor.config.sections.unbuilt`.
 
     Raises:
         ConfigError: with one line per fault.
@@ -96,7 +105,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     sinks, more = _channels(raw.get("channels"), path.parent)
     demanded, odd = invariants.rules(raw.get("invariants"), path.parent)
     sent, bad = copies.plans(raw.get("copies"), path.parent)
-    restated, strange = standards.rules(raw.get("standards"), path.parent)
+    restated, strange = standards.standard_rules(raw.get("standards"), path.parent)
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)
     plain, unset = expand(plain, "")
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
@@ -198,9 +207,9 @@ def schema() -> dict[str, Any]:
     )
     kinds = {name: section_schema(channels.find(name), {"kind": {}}) for name in channels.known()}
     whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
-    whole["properties"]["invariants"] = invariants.schema()
+    whole["properties"]["invariants"] = invariants.invariant_schema()
     whole["properties"]["copies"] = copies.schema(SECRET_SCHEMA)
-    whole["properties"]["standards"] = standards.schema()
+    whole["properties"]["standards"] = standards.standard_schema()
     return cast("dict[str, Any]", _with_short_durations(whole))
 
 

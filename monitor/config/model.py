@@ -1,13 +1,20 @@
-"""What does `sluice.yaml` say?  Read once, checked whole, and never changed while running.
+"""Defines the settings of `sluice.yaml` with their types and defaults.
 
-All faults are told at once.  Durations are ISO 8601, secrets are references, and an unknown key is
-a fault: a setting that is spelled wrong must not silently be a default.
+The config is read once, validated as a whole, and never changes while the service runs. All
+faults are reported together. Durations are texts such as `5m`, or ISO 8601. Secrets are
+references. An unknown key is a fault, because a misspelled setting must not silently keep its
+default.
+
+`RebootstrapRule` says which tables the service may bootstrap automatically, and how often.
+`OpenLineageSettings` says where lineage events go.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,10 +23,7 @@ from pydantic.json_schema import SkipJsonSchema
 from alerts.round import AlertSettings
 from checks import run as probes
 from checks.readiness import CheckNeed, ReadinessPolicy, Rule
-from monitor.config.copy_plan import CopyPlan
-from monitor.config.openlineage import OpenLineageSettings
-from monitor.config.plans import CheckPlan, Every
-from monitor.config.rebootstrap import RebootstrapRule
+from monitor.config.plans import CheckPlan, CopyPlan, Every
 from pipeline.archive import ArchiveRule
 from pipeline.settings import (
     InvariantRule,
@@ -29,8 +33,68 @@ from pipeline.settings import (
     SourceSettings,
     StandardRule,
     TableRule,
+    TlsSettings,
     UpkeepSettings,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLineageSettings(TlsSettings):
+    """Events go to ``url``, with ``token`` if one is asked for, and to the end of ``file``.
+
+    ``namespace`` is that of Sluice's jobs.
+    """
+
+    url: str = ""
+    """Address that events are posted to."""
+    token: str = field(default="", repr=False)
+    """Bearer token, if the address asks for one."""
+    file: str = ""
+    """Absolute path of a file that events are appended to."""
+    namespace: str = "sluice"
+    timeout: timedelta = timedelta(seconds=5)
+    """How long one event may take to send."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no event could be sent to.
+
+        Raises:
+            ValueError: says what.
+        """
+        if self.timeout <= timedelta():
+            msg = "timeout must be longer than nothing"
+            raise ValueError(msg)
+        there = urlsplit(self.url)
+        if not self.url and not self.file:
+            msg = "name a url or a file"
+            raise ValueError(msg)
+        if self.url and (there.scheme not in ("http", "https") or not there.netloc):
+            msg = "url must be an http:// or https:// address"
+            raise ValueError(msg)
+        if self.file and not Path(self.file).is_absolute():
+            msg = "file must be a whole path"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class RebootstrapRule:
+    """Whether a table that only a new base helps gets one by itself; the first that fits decides.
+
+    ``tables`` is a glob on the table's name.  With ``auto`` one is begun once it has been needed
+    for ``after``, and not again within ``again`` of the last; ``at_once`` are read side by side.
+    With ``ask``, as without a rule, `sluice explain` says what to type.
+    """
+
+    tables: str
+    how: Literal["ask", "auto"] = "ask"
+    """`auto` starts a new base; `ask` only prints the command."""
+    after: Every = timedelta(minutes=5)
+    """How long a table must have needed a new base."""
+    again: Every = timedelta(hours=6)
+    """The shortest time between two bases of one table."""
+    at_once: int = 1
+    """How many tables are read at the same time."""
+
 
 LOW = 2  # the first tier whose tables may wait for others
 Text = Annotated[str, Field(min_length=1)]

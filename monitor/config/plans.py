@@ -1,8 +1,9 @@
-"""Which probe looks at which table, how often and with which settings?
+"""Builds the plan of each probe and each copy from its section of the config.
 
-A probe's settings are the fields of its own class.  Beside them stand ``every``, ``enabled``,
-``tables`` (a glob) and ``overrides`` (a list: a glob and the fields that differ for its tables).
-A probe that the file does not name runs with its defaults.
+The settings of a probe are the fields of its class. Its section may also have `every`,
+`enabled`, `tables` (a glob) and `overrides`. An override is a glob and the fields that differ
+for its tables, and the first match decides. A probe that the file does not name runs with its
+defaults.
 """
 
 import json
@@ -15,8 +16,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
-from monitor.config.text import placed
+from monitor.config.text import SECRET_SCHEMA, beside, expand, placed, resolve, secret_fields
+from pipeline.copies.copy import Copy
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines, join
@@ -154,3 +155,16 @@ def _variant(
     fields = {k: v for k, v in override.items() if k != "tables"}
     probe, faults = read(kind, {**own, **fields}, place, also=("tables",))
     return (glob, probe), faults
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """One copy of the config: which tables are sent to it."""
+
+    name: str
+    tables: tuple[str, ...]
+    copy: Copy
+
+    def serves(self, table: str) -> bool:
+        """Whether *table* is copied there."""
+        return any(fnmatchcase(table, pattern) for pattern in self.tables)

@@ -15,8 +15,8 @@ import structlog
 from checks.certificate import misdated
 from checks.model import Reason
 from monitor.store.certificates import Certificates
-from monitor.store.codec import dumps, loads
-from monitor.store.memory import CheckMemory
+from monitor.store.history import CheckMemory
+from monitor.store.types import dumps, loads
 from pipeline.clocks import ClockStep
 from pipeline.errors import ProofError
 

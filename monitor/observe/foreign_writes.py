@@ -1,12 +1,24 @@
-"""Has somebody else written to a mirror since it was last looked at?"""
+"""Detects foreign commits in mirrors, and tables that unlogged changes left in doubt.
+
+Each commit is read once. A recreated mirror is read again, although its versions may have the
+same numbers.
+
+Removing a foreign key with a cascade does not bring back what it changed without a log entry.
+The table stays in doubt until a new base has read it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Protocol
 
+from checks.blocks import SINCE_GONE
+from checks.counting import name
+from monitor.store.history import CheckMemory
 from pipeline.apply.foreign_commits import Intrusion, Known, accepted, find
 from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
+from pipeline.model import Missing, Order, Table
 
 FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
 
@@ -61,3 +73,51 @@ class ForeignWrites:
             return  # what follows is judged from here again, until it is taken back
         self._found.pop(table, None)
         self._seen[table] = replace(good, version=version)
+
+
+CHECK = "unproven"
+
+
+@dataclass(eq=False)
+class UnloggedChanges:
+    """What *told* says of a table, and what it has said before; a restart forgets nothing."""
+
+    told: Callable[[Table], str | Missing]
+    memory: CheckMemory
+    clock: Callable[[], datetime]
+    _kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def unproven(self, table: Table, bases: Mapping[str, Order]) -> str | Missing:
+        """What no log shows of *table*, now or since its base; empty if nothing.
+
+        *bases*: ``source/shard`` -> order of its newest base, empty when that is not known.
+        """
+        told, shards = self.told(table), [name(shard) for shard in table.shards]
+        own = {shard: list(bases[shard].parts) for shard in shards if shard in bases}
+        try:
+            kept = self._recall(table.name)
+        except ProofError as error:
+            if not own:
+                return str(error)
+            kept = {"why": f"{error}", "bases": own}  # as if something had been told until now
+            self._keep(table.name, {}, kept)
+        if told and isinstance(told, str):
+            known = own or kept.get("bases", {})
+            self._keep(table.name, kept, {"why": told, "bases": known})
+            return told
+        if not kept or isinstance(told, Missing):
+            return told
+        if own and all(own.get(shard, old) != old for shard, old in kept["bases"].items()):
+            self._keep(table.name, kept, {})
+            return told
+        return f"{kept['why']}{SINCE_GONE}"
+
+    def _recall(self, table: str) -> Mapping[str, Any]:
+        if table not in self._kept:
+            self._kept[table] = self.memory.recall(table, CHECK) or {}
+        return self._kept[table]
+
+    def _keep(self, table: str, before: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        if before != kept:
+            self.memory.remember(table, CHECK, kept, self.clock())
+            self._kept[table] = kept

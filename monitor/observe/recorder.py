@@ -22,7 +22,7 @@ from alerts.round import STORM, AlertSettings, Round, reminders, settle, withdra
 from checks.blocks import overlaps, waivers_of
 from checks.certificate import revocations
 from checks.model import Outcome, Verdict
-from monitor.observe.rulings import Rulings
+from monitor.observe.verdicts import Rulings
 from monitor.store.store import ServiceStore
 from pipeline.clocks import over
 from pipeline.errors import UnreachableError

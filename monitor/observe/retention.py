@@ -10,8 +10,8 @@ from functools import partial
 
 import structlog
 
-from monitor.observe.census import CensusAnswer
 from monitor.observe.sampler import Sampling
+from monitor.observe.source_inventory import CensusAnswer
 from pipeline.build import every_topic
 from pipeline.checkpoint import Mark
 from pipeline.clocks import over

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from monitor.observe.foreign_writes import ForeignWrites
-from monitor.observe.heartbeat import FenceBook
-from monitor.observe.roster import Roster
+from monitor.observe.heartbeats import FenceBook
+from monitor.observe.tables import Roster
 from pipeline.apply.foreign_commits import Intrusion
 from pipeline.build import every_topic
 from pipeline.checkpoint import Mark, is_set_back

@@ -7,16 +7,14 @@ from datetime import datetime
 from alerts.model import Incident
 from alerts.routing import CHANNEL
 from monitor.board import ChannelView, DiskView, JobView, RereadView
-from monitor.observe.channels import channel_views
-from monitor.observe.heartbeat import HeartbeatWriter
-from monitor.observe.lately import Lately
-from monitor.observe.own_verdicts import KAFKA, STORE, Component
-from monitor.observe.reread_progress import Estimates, RereadProgress, progress
+from monitor.observe.heartbeats import HeartbeatWriter
+from monitor.observe.progress import Estimates, RereadProgress, progress
 from monitor.observe.sampler import Sampling
+from monitor.observe.system_checks import KAFKA, STORE, Component, Lately, channel_views
 from monitor.schedule import Schedule
 from monitor.spark.requests import LaneRequests
-from monitor.spark.supervise import Supervisor
-from monitor.store.rereads import RereadRequest, RereadRequests
+from monitor.spark.supervisor import Supervisor
+from monitor.store.requests import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Origin
 from pipeline.reports import SparkWork

@@ -21,8 +21,8 @@ from typing import IO, Protocol
 
 import structlog
 
-from monitor.logs import configure
-from monitor.spark.wire import (
+from monitor.runtime import configure
+from monitor.spark.protocol import (
     CRASH,
     LINES,
     OPENING,

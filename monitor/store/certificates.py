@@ -1,4 +1,8 @@
-"""READY answers that were given, and what became of them."""
+"""Stores issued certificates with their revocations, and heartbeats as fences.
+
+Certificates are kept for about forty days, and those of a passing instant for seven. Every
+fence of the last day is kept, and fewer of the forty days before.
+"""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -6,14 +10,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, insert, select, type_coerce, update
+from sqlalchemy import BigInteger, Row, delete, insert, select, type_coerce, update
 
 from checks.certificate import Certificate, Evidence
-from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
-from monitor.store.schema import certificates
-from monitor.store.thin import HISTORY, forget
-from pipeline.model import Stage, staged
+from monitor.store.history import HISTORY, forget, thin
+from monitor.store.schema import certificates, fences
+from monitor.store.types import dumps, loads
+from pipeline.clocks import ClockStep
+from pipeline.model import Fence, Head, Position, Stage, staged
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
 PASSING = timedelta(days=7)  # for so long a certificate of another cut than a day's is kept
@@ -229,3 +234,54 @@ def _certificate(row: Row[Any]) -> Certificate:
         revoked=row.revoked,
         why=row.why,
     )
+
+
+@dataclass(eq=False)
+class Fences:
+    """Every fence of the last day, and fewer of the forty before."""
+
+    database: Database
+
+    def add(self, fence: Fence) -> None:
+        """Keep *fence*; one of the same source and instant is replaced."""
+        same = (fences.c.source == fence.source) & (fences.c.at == fence.at)
+        with self.database.write() as connection:
+            connection.execute(delete(fences).where(same))
+            connection.execute(insert(fences).values(_fence_row(fence)))
+
+    def fell(self, step: ClockStep) -> None:
+        """Forget those whose times *step* has shown to be wrong."""
+        gone = (
+            (fences.c.source == step.source)
+            & (fences.c.number >= step.first)
+            & (fences.c.number < step.number)
+        )
+        with self.database.write() as connection:
+            connection.execute(delete(fences).where(gone))
+
+    def since(self, source: str, instant: datetime, limit: int = 10_000) -> tuple[Fence, ...]:
+        """At most *limit* fences at or after *instant*, oldest first."""
+        query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
+        query = query.order_by(fences.c.at).limit(limit)
+        return tuple(self.database.decoded(query, fences, _fence))
+
+    def prune(self, now: datetime) -> int:
+        """Thin out what is old; return how many went."""
+        return thin(self.database, fences, ["source"], now)
+
+
+def _fence_row(fence: Fence) -> dict[str, object]:
+    head = fence.head
+    return {
+        "source": fence.source,
+        "at": fence.at,
+        "number": fence.number,
+        "identity": head.identity,
+        "kind": head.position.kind,
+        "position": head.position.words,
+    }
+
+
+def _fence(row: Row[Any]) -> Fence:
+    head = Head(row.identity, Position(row.kind, row.position))
+    return Fence(row.source, row.number, row.at, head)

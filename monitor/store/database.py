@@ -1,17 +1,21 @@
-"""The engine, and what one transaction is.
+"""Opens the SQLite store, runs its transactions, and locks the file for one service.
 
-SQLite has one writer at a time.  A write begins as one (``BEGIN IMMEDIATE``): a transaction that
-reads first and writes later would fail at once when another has written in between, whatever the
-busy timeout.  Writers of this process queue on a lock, those of others on the busy timeout.
+SQLite has one writer at a time. A write starts with BEGIN IMMEDIATE. A transaction that reads
+first and writes later would fail at once if another wrote in between. The busy timeout does not
+help there. Writers of this process queue on a lock, and other processes wait for the busy
+timeout.
+
+The operating system holds the service lock, so a killed service leaves none behind.
 """
 
+import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import structlog
 from sqlalchemy import (
@@ -31,9 +35,44 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from monitor.store.lock import Lock
-from monitor.store.upgrade import upgrade
+from monitor.store.schema import upgrade
 from pipeline.errors import ConfigError, UnreachableError
+
+
+@dataclass(eq=False)
+class Lock:
+    """Held from :meth:`take` to :meth:`release`, or to the end of the process."""
+
+    file: IO[str]
+
+    @classmethod
+    def take(cls, database: Path) -> "Lock":
+        """Become the one service of *database*.
+
+        Raises:
+            ConfigError: another service is; the message names its process.
+        """
+        path = database.with_name(database.name + ".lock")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            file.close()
+            raise ConfigError(
+                f"{database} is in use by another service (process {holder}): "
+                "stop that one, or set a store of its own for this one"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        return cls(file)
+
+    def release(self) -> None:
+        """Let another service have it; the file stays, as removing it would be a race."""
+        self.file.close()
+
 
 _BUSY_MILLISECONDS = 15_000
 PRIVATE = 0o600

@@ -10,23 +10,12 @@ from sqlalchemy import Connection
 
 from alerts.round import Round
 from checks.model import Verdict
-from monitor.store.accounts import Accounts
-from monitor.store.archives import Archives
-from monitor.store.certificates import Certificates
+from monitor.store.alerts import Incidents, Silences, StoredOutbox, Waivers
+from monitor.store.certificates import Certificates, Fences
 from monitor.store.database import Database
-from monitor.store.fences import Fences
-from monitor.store.holds import Holds
-from monitor.store.incidents import Incidents
-from monitor.store.memory import CheckMemory
-from monitor.store.outbox import StoredOutbox
-from monitor.store.pauses import Pauses
-from monitor.store.rereads import RereadRequests
-from monitor.store.resubmissions import Resubmissions
-from monitor.store.silences import Silences
-from monitor.store.table_states import TableStates
+from monitor.store.history import Accounts, CheckMemory, Holds, TableStates, Verdicts
+from monitor.store.requests import Archives, Pauses, RereadRequests, Resubmissions
 from monitor.store.ticks import Ticks
-from monitor.store.verdicts import Verdicts
-from monitor.store.waivers import Waivers
 
 
 @dataclass(eq=False)

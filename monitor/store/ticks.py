@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from monitor.store.database import Database
+from monitor.store.history import HISTORY, forget
 from monitor.store.schema import tick_totals, ticks
-from monitor.store.thin import HISTORY, forget
 
 RUNNING, FAILED, MISSED = "running", "failed", "missed"
 _DULL = ("done", "ok")

@@ -29,27 +29,24 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from checks.readiness import ReadinessState
 from monitor.board import Board
 from monitor.gate import CLOSED, Decision, GateQuestion
-from monitor.nearest import nearest
+from monitor.suggest import nearest
 from monitor.web import answers, render
+from monitor.web.actions import ARCHIVE_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES, REREAD_ROUTES
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.archives import ARCHIVE_ROUTES
-from monitor.web.arrivals import ARRIVAL_ROUTES, late_arrivals
-from monitor.web.bootstraps import REREAD_ROUTES
-from monitor.web.bounds import seconds
-from monitor.web.first_lines import first_lines
-from monitor.web.history_api import HISTORY_ROUTES
-from monitor.web.lineage import LINEAGE_ROUTES
+from monitor.web.deps import TOKEN_NEEDED, Access, ApiParts, GateRoom, Parts, Room, refusal, seconds
+from monitor.web.history import ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, late_arrivals
 from monitor.web.metrics import CONTENT_TYPE
-from monitor.web.parts import ApiParts, GateRoom, Parts, Room
-from monitor.web.pauses import PAUSE_ROUTES
 from monitor.web.problems import Api, refuse
 from monitor.web.quarantine import QUARANTINE_ROUTES
-from monitor.web.repairs import REPAIR_ROUTES
 from monitor.web.request_rules import RequestRules
-from monitor.web.runbooks import RUNBOOK_ROUTES, reference_page
-from monitor.web.shown_tables import TableQuestion
-from monitor.web.status_page import WORST_FIRST, status_page
-from monitor.web.trusted import TOKEN_NEEDED, Access, refusal
+from monitor.web.status_page import (
+    RUNBOOK_ROUTES,
+    WORST_FIRST,
+    TableQuestion,
+    reference_page,
+    status_page,
+)
+from monitor.web.summary import first_lines
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
@@ -89,7 +86,7 @@ def _api(access: Access) -> Api:
 
 @dataclass(frozen=True, slots=True)
 class TrustedOnly:
-    """Answers only requests that `monitor.web.trusted` accepts."""
+    """Answers only requests that `monitor.web.deps` accepts."""
 
     app: ASGIApp
     access: Access

@@ -1,32 +1,148 @@
-"""The board as Prometheus reads it, made anew at each scrape; nothing is counted here.
+"""Exposes the board as Prometheus metrics, computed at each scrape.
 
-Every metric Sluice exposes stands at the end: name, labels, help, and where on the board it is.
-Dashboards are generated from that.
+Nothing is counted here, so nothing about tables is counted twice. `METRICS` lists every family
+with name, labels and help, and dashboards are generated from it.
 
-A value that is unknown is absent: a gauge that shows the last known one would look like knowledge.
-So is what says of thousands of tables that nothing is the matter: other states than the one that
-holds, checks that pass (these are counted), numbers of standstills where there is none, young ages.
-On a board that has grown old, lags, watermarks and values are absent, and every table and every
-check that passed is UNKNOWN; what failed has not been disproved.
+An unknown value is absent, because a gauge with the last known value would look like knowledge.
+A value that says all is well is absent too, because thousands of tables would send it. This
+concerns states other than the current one, passing checks (which are counted), zero holds and
+young ages. On a stale board, lags, watermarks and values are absent. Every table, and every
+check that passed, is UNKNOWN then. A failed check stays failed. Copies and images appear only
+for tables that have them, and an unknown copy lag is absent.
+
+`Scrape` adds process, build and gate latency, and the client library encodes those.
+`exposition` writes the board, because the library takes several times as long for thousands of
+tables (docs/performance.md). Both yield the same families, and a test compares them.
 """
 
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
+
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from alerts.model import IncidentState, Severity
 from checks.model import Outcome
 from checks.readiness import ReadinessState
 from checks.table_state import TableState
-from monitor.board import Board
-from monitor.observe.own_verdicts import CHECKS
-from monitor.web.copy_metrics import COPY_METRICS
-from monitor.web.image_metrics import IMAGE_METRICS
-from monitor.web.metric import Metric, Row
+from monitor.board import Board, CurrentBoard, TableView
+from monitor.observe.system_checks import CHECKS, IMAGE
+from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.model import Missing
 from pipeline.reports import SPARK_WORK, SparkWork
+
+Row = tuple[tuple[str, ...], float]
+"""Values of the labels, and the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFamily:
+    """One family; a ``counter`` is exposed under its name, which therefore ends in ``_total``."""
+
+    name: str
+    labels: tuple[str, ...]
+    help: str
+    rows: Callable[[Board, datetime], Iterator[Row]]
+    kind: str = "gauge"
+
+
+def _lags(board: Board, now: datetime) -> Iterator[Row]:
+    if board.stale(now):
+        return
+    for view in board.tables:
+        for one in view.copies:
+            if not isinstance(one.hop.lag, Missing):
+                yield (view.table.name, one.name), one.hop.lag.total_seconds()
+
+
+def _ready(board: Board, now: datetime) -> Iterator[Row]:
+    for view in board.tables:
+        for one in view.copies:
+            ready = one.day.ready and not board.stale(now)
+            yield (view.table.name, one.name), float(ready)
+
+
+COPY_LAG = MetricFamily(
+    "sluice_copy_lag_seconds",
+    ("table", "copy"),
+    "How far the copy is behind its mirror; absent while it is unknown.",
+    _lags,
+)
+COPY_READY = MetricFamily(
+    "sluice_copy_ready",
+    ("table", "copy"),
+    "1 while the copy holds all of the end of yesterday, as is proven; 0 for any other answer.",
+    _ready,
+)
+COPY_METRICS = (COPY_LAG, COPY_READY)
+
+
+def newest(view: TableView, now: datetime) -> Image | None:
+    """The image of the latest cut that can be read and lacks nothing; None if there is none."""
+    good = (one for one in view.images if one.held(now) and not one.left_out)
+    return max(good, key=lambda one: one.cut, default=None)
+
+
+def _newest(board: Board, now: datetime) -> Iterator[tuple[str, Image]]:
+    if board.stale(now):
+        return
+    for view in board.tables:
+        if (image := newest(view, now)) is not None:
+            yield view.table.name, image
+
+
+def _cuts(board: Board, now: datetime) -> Iterator[Row]:
+    yield from (((table,), one.cut.timestamp()) for table, one in _newest(board, now))
+
+
+def _rows(board: Board, now: datetime) -> Iterator[Row]:
+    found = _newest(board, now)
+    yield from (((table,), float(one.rows)) for table, one in found if one.rows is not None)
+
+
+def _missing(board: Board, _: datetime) -> Iterator[Row]:
+    for view in board.tables:
+        told = [one for one in view.verdicts if one.check == IMAGE]
+        if told:
+            failed = any(one.ruling.outcome is Outcome.FAIL for one in told)
+            yield (view.table.name,), float(failed)
+
+
+IMAGE_CUT = MetricFamily(
+    "sluice_image_cut_timestamp_seconds",
+    ("table",),
+    "Cut of the newest image that can be read and lacks nothing, as Unix time.",
+    _cuts,
+)
+IMAGE_ROWS = MetricFamily(
+    "sluice_image_rows",
+    ("table",),
+    "Rows of that image; absent where they are not known.",
+    _rows,
+)
+IMAGE_MISSING = MetricFamily(
+    "sluice_image_missing",
+    ("table",),
+    "1 while the image of yesterday is not ready though it is due; 0 for other published tables.",
+    _missing,
+)
+IMAGE_METRICS = (IMAGE_CUT, IMAGE_ROWS, IMAGE_MISSING)
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OLD = timedelta(seconds=10)
@@ -54,7 +170,9 @@ class EscapedLabels(dict[str, str]):
         return self.setdefault(value, plain)
 
 
-def _family(metric: Metric, board: Board, now: datetime, escaped: EscapedLabels) -> Iterator[str]:
+def _family(
+    metric: MetricFamily, board: Board, now: datetime, escaped: EscapedLabels
+) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
     form = ",".join(f'{label}="%s"' for label in metric.labels)
     start = f"{metric.name}{{{form}}} " if form else f"{metric.name} "
@@ -62,7 +180,7 @@ def _family(metric: Metric, board: Board, now: datetime, escaped: EscapedLabels)
         yield f"{start % tuple([escaped[one] for one in labels])}{value!r}\n"
 
 
-def _lags(board: Board, now: datetime) -> Iterator[Row]:
+def _lag_samples(board: Board, now: datetime) -> Iterator[Row]:
     if board.stale(now):
         return
     for view in board.tables:
@@ -244,182 +362,182 @@ def _skipped(board: Board, _: datetime) -> Iterator[Row]:
     yield (), float(board.unreadable)
 
 
-HOP_LAG = Metric(
+HOP_LAG = MetricFamily(
     "sluice_hop_lag_seconds",
     ("table", "hop"),
     "How far the hop's exit is behind its entry; absent while it is unknown.",
-    _lags,
+    _lag_samples,
 )
-HOP_AGE = Metric(
+HOP_AGE = MetricFamily(
     "sluice_hop_sample_age_seconds",
     ("table", "hop"),
     "Age of the oldest sample that the hop's lag rests on, from 10 s on.",
     _ages,
 )
-WATERMARK = Metric(
+WATERMARK = MetricFamily(
     "sluice_watermark_timestamp_seconds",
     ("table", "stage"),
     "Every change committed at the source up to this Unix time is in.",
     _watermarks,
 )
-READINESS = Metric(
+READINESS = MetricFamily(
     "sluice_readiness",
     ("table", "stage", "state"),
     "1 for the state that answers for the end of yesterday; ready is 0 where another one does.",
     _readiness,
 )
-WHY = Metric(
+WHY = MetricFamily(
     "sluice_not_ready_reason",
     ("table", "stage", "code"),
     "1 for the first reason why the end of yesterday is not ready; absent for what is.",
     _why,
 )
-OUTCOME = Metric(
+OUTCOME = MetricFamily(
     "sluice_check_outcome",
     ("table", "check", "outcome"),
     "1 for the outcome of the check's newest verdict, if that is no pass.",
     _outcomes,
 )
-CHECKED = Metric(
+CHECKED = MetricFamily(
     "sluice_checks",
     ("check", "outcome"),
     "Tables by the outcome of the check's newest verdict.",
     _checks,
 )
-VALUE = Metric(
+VALUE = MetricFamily(
     "sluice_check_value",
     ("table", "check"),
     "The number that the check's newest verdict rests on, in the check's own unit.",
     _values,
 )
-CHANGES = Metric(
+CHANGES = MetricFamily(
     "sluice_changes_total",
     ("table", "term"),
     "Changes by the account's term: read = applied + noop + superseded + ...",
     _changes,
     "counter",
 )
-RESIDUAL = Metric(
+RESIDUAL = MetricFamily(
     "sluice_account_residual",
     ("table",),
     "Changes read that no other term of the account explains; anything but 0 is wrong.",
     _residuals,
 )
-HEADROOM = Metric(
+HEADROOM = MetricFamily(
     "sluice_loss_headroom_seconds",
     ("kind", "name"),
     "Seconds until retention deletes changes that are not read yet; absent while unknown.",
     _headroom,
 )
-HEADROOM_NEEDED = Metric(
+HEADROOM_NEEDED = MetricFamily(
     "sluice_loss_headroom_needed_seconds",
     ("kind", "name"),
     "Headroom below which a person must act: 6 hours, or half of a time that is shorter anyway.",
     _needed,
 )
-BACKLOG = Metric(
+BACKLOG = MetricFamily(
     "sluice_log_backlog_bytes",
     ("source", "state"),
     "Of a log that is kept for its collector: held for it now, and left until some of it is lost.",
     _backlogs,
 )
-INCIDENTS = Metric(
+INCIDENTS = MetricFamily(
     "sluice_incidents",
     ("severity", "state"),
     "Open incidents by severity and state.",
     _incidents,
 )
-LETTERS = Metric(
+LETTERS = MetricFamily(
     "sluice_channel_letters",
     ("channel", "state"),
     "Notifications of the channel that wait, and that were given up and are not waived.",
     _letters,
 )
-CHANNEL_FAILURES = Metric(
+CHANNEL_FAILURES = MetricFamily(
     "sluice_channel_failures",
     ("channel",),
     "Sendings that failed in a row; 0 after one that was taken.",
     _failures,
 )
-TICKS = Metric(
+TICKS = MetricFamily(
     "sluice_ticks_total",
     ("task", "result"),
     "Ticks of each scheduled job by how they ended; missed ones included.",
     _ticks,
     "counter",
 )
-SUCCESS = Metric(
+SUCCESS = MetricFamily(
     "sluice_last_success_timestamp_seconds",
     ("task",),
     "Unix time when the job last ended well.",
     _successes,
 )
-REREAD_ROWS = Metric(
+REREAD_ROWS = MetricFamily(
     "sluice_reread_rows",
     ("table",),
     "Rows landed of a table that is read again from its source; absent where none is.",
     _reread_rows,
 )
-REREAD_LEFT = Metric(
+REREAD_LEFT = MetricFamily(
     "sluice_reread_left_seconds",
     ("table",),
     "Until all rows are landed of a table that is read again, at its pace so far, by estimates.",
     _reread_left,
 )
-REREAD_BRAKE = Metric(
+REREAD_BRAKE = MetricFamily(
     "sluice_reread_brake",
     ("table", "brake"),
     "1 while a table's re-reading is slowed to spare its server: rate, time, running or lag.",
     _reread_brakes,
 )
 
-TABLE_STATE = Metric(
+TABLE_STATE = MetricFamily(
     "sluice_table_state",
     ("table", "state"),
     "1 for new, bootstrap, held, re-bootstrap, paused or retired; absent where changes are merged.",
     _lives,
 )
 
-DISK_FREE = Metric(
+DISK_FREE = MetricFamily(
     "sluice_disk_free_bytes",
     ("disk",),
     "Free bytes on the disk of the store, of a local lake, and of a log that is a file.",
     _disk_free,
 )
-DISK_NEEDED = Metric(
+DISK_NEEDED = MetricFamily(
     "sluice_disk_needed_bytes",
     ("disk",),
     "Free bytes below which the disk is an incident.",
     _disk_needed,
 )
-STORE_SIZE = Metric(
+STORE_SIZE = MetricFamily(
     "sluice_store_size_bytes", (), "Bytes of the store and its write-ahead log.", _store_size
 )
-BUDGET = Metric(
+BUDGET = MetricFamily(
     "sluice_lag_budget_seconds",
     ("table",),
     "The longest lag of the table that is not late.",
     _budgets,
 )
-UNREADABLE = Metric(
+UNREADABLE = MetricFamily(
     "sluice_store_unreadable_rows",
     (),
     "Rows of the store that could not be decoded and were skipped.",
     _skipped,
 )
-SPARK_JOBS = Metric(
+SPARK_JOBS = MetricFamily(
     "sluice_spark_jobs_total",
     ("work",),
     "Spark jobs that landed a batch or merged slices since the service began.",
     _spark(attrgetter("jobs")),
 )
-SPARK_TASKS = Metric(
+SPARK_TASKS = MetricFamily(
     "sluice_spark_tasks_total", ("work",), "Tasks of these jobs.", _spark(attrgetter("tasks"))
 )
-SPARK_ROWS = Metric(
+SPARK_ROWS = MetricFamily(
     "sluice_spark_rows_total", ("work",), "Rows that these jobs read.", _spark(attrgetter("rows"))
 )
-SPARK_SECONDS = Metric(
+SPARK_SECONDS = MetricFamily(
     "sluice_spark_seconds_total",
     ("work",),
     "Seconds from each of these jobs' start to its end, in sum.",
@@ -461,3 +579,77 @@ METRICS = (
     *IMAGE_METRICS,
     *COPY_METRICS,
 )
+
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(eq=False)
+class BoardCollector(Collector):
+    """Yields the metric families of the board as it is when they are collected."""
+
+    board: Callable[[], Board]
+    clock: Callable[[], datetime]
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family of the list, with its samples."""
+        board, now = self.board(), self.clock()
+        for metric in METRICS:
+            family = _scraped_family(metric)
+            for labels, value in metric.rows(board, now):
+                family.add_metric(labels, value)
+            yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Every family, without samples: their names are checked when a registry takes them."""
+        yield from map(_scraped_family, METRICS)
+
+
+@dataclass(eq=False)
+class Scrape:
+    """One registry for each service; ``gate_latency`` is observed where the gate answers."""
+
+    current: CurrentBoard
+    clock: Callable[[], datetime]
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry, init=False)
+
+    def __post_init__(self) -> None:
+        """Register what the library exposes itself, and refuse a name that is there twice."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        own = self._own = CollectorRegistry()
+        for registry in (own, self.registry):
+            ProcessCollector(registry=registry)
+            PlatformCollector(registry=registry)
+        build = Gauge(
+            "sluice_build_info",
+            "1; the build, by its labels.",
+            ["version", "python"],
+            registry=None,
+        )
+        build.labels(_version(), platform.python_version()).set(1)
+        self.gate_latency = Histogram(
+            "sluice_gate_latency_seconds",
+            "Seconds until the gate answered, without the time that a caller asked it to wait.",
+            buckets=BUCKETS,
+            registry=None,
+        )
+        for registry in (own, self.registry):
+            registry.register(build)
+            registry.register(self.gate_latency)
+        self.registry.register(BoardCollector(lambda: self.current.board, self.clock))
+
+    def text(self) -> bytes:
+        """One scrape, in Prometheus' text format."""
+        return exposition(self.current.board, self.clock()) + generate_latest(self._own)
+
+
+def _scraped_family(metric: MetricFamily) -> GaugeMetricFamily | CounterMetricFamily:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    return kind(metric.name, metric.help, labels=metric.labels)
+
+
+def _version() -> str:
+    try:
+        return version("sluice")
+    except PackageNotFoundError:
+        return "unknown"

@@ -16,10 +16,9 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from monitor.nearest import near, nearest
+from monitor.suggest import near, nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
-from monitor.web.trusted import Access
-from monitor.web.waiting_room import RoomFullError
+from monitor.web.deps import Access, RoomFullError
 from pipeline.errors import (
     ConfigError,
     HeldError,

@@ -11,12 +11,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from monitor.error_table import QuarantinedMessage
-from monitor.store.resubmissions import ResubmissionRecord
+from monitor.quarantine import QuarantinedMessage
+from monitor.store.requests import ResubmissionRecord
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.bounds import Limit, Text
-from monitor.web.parts import ApiParts, Parts
+from monitor.web.deps import ApiParts, Limit, Parts, Text
 from pipeline.apply.account import main_and_error
 from pipeline.changelog.reader import ErrorRow
 from pipeline.errors import ConfigError, UnknownNameError

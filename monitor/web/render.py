@@ -14,7 +14,7 @@ from checks.readiness import Readiness
 from checks.table_state import StateSince
 from monitor.board import CopyView, TableView
 from monitor.web import answers
-from monitor.web.first_lines import FirstLine
+from monitor.web.summary import FirstLine
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
 

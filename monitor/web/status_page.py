@@ -1,28 +1,304 @@
-"""The status page: what a person on call reads first, made from the board alone.
+"""Renders the status page from the board alone, and serves the runbooks as pages.
 
-State is told by word, shape and colour.  When the board is old, every state on it is UNKNOWN: a
-page that shows what was true a while ago is worse than one that shows nothing.
+State is shown by word, shape and colour. On a stale board every state is UNKNOWN. A page that
+shows old state is worse than one that shows none.
+
+Lag bars show the lag of each hop, and they add up. Incidents come gravest first, and suspicions
+apart. Tables that need an operator come first, then the others by name. The head counts all
+tables, also those not shown.
+
+Runbooks are pages of the service, because an operator who is paged follows a link, not a path.
+They are read from `docs` of the checkout or the installation. Without it, the page links to
+none.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
 
+from alerts.message import page
+from alerts.model import AlertKind, Incident, IncidentState, Severity
 from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, CopyView, TableView
-from monitor.web.durations import moment, span
-from monitor.web.first_lines import first_lines
-from monitor.web.image_metrics import newest as newest_image
-from monitor.web.lag_bars import Segment, segments
-from monitor.web.open_incidents import troubles
-from monitor.web.runbooks import link
-from monitor.web.shown_tables import AT_ONCE, TableQuestion, shown
+from monitor.web.answers import NOT_FOUND
+from monitor.web.metrics import newest as newest_image
+from monitor.web.summary import first_lines, moment, span
+from pipeline import installed
+from pipeline.errors import UnknownNameError
+from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Missing, Stage
+
+WIDTH = 100.0
+SHORTEST = timedelta(seconds=10)  # below this no bar fills its line: nobody is late
+UNKNOWN_WIDTH = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One hop: from ``left``, ``width`` wide, in hundredths; ``why`` says why it is unknown."""
+
+    hop: str
+    left: float
+    width: float
+    text: str
+    why: str = ""
+
+
+def segments(lags: Lags, longest: timedelta) -> tuple[Segment, ...]:
+    """The hops of *lags* side by side; *longest*, the longest lag on the page, fills the line.
+
+    A hop whose lag is unknown takes a width of its own: it must not look like nothing.
+    """
+    hops = lags.up_to(Stage.MIRROR)
+    unknown = sum(isinstance(hop.lag, Missing) for hop in hops)
+    known = sum((_span(hop) for hop in hops), timedelta())
+    room = WIDTH - unknown * UNKNOWN_WIDTH
+    scale = room / max(longest, known, SHORTEST).total_seconds()
+    left, found = 0.0, []
+    for hop in hops:
+        found.append(_segment(hop, left, scale))
+        left += found[-1].width
+    return tuple(found)
+
+
+def _segment(hop: HopLag, left: float, scale: float) -> Segment:
+    if isinstance(hop.lag, Missing):
+        return Segment(hop.hop.value, left, UNKNOWN_WIDTH, "?", hop.lag.why)
+    seconds = _span(hop).total_seconds()
+    return Segment(hop.hop.value, left, seconds * scale, f"{seconds:.1f} s")
+
+
+def _span(hop: HopLag) -> timedelta:
+    return timedelta() if isinstance(hop.lag, Missing) else max(hop.lag, timedelta())
+
+
+MOST_KEYS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ShownIncident:
+    """One open incident on the page."""
+
+    severity: str
+    kind: str
+    state: str
+    title: str
+    since: str
+    reason: str
+    keys: tuple[str, ...]
+    more: int
+    tables: tuple[str, ...]
+    owner: str
+    hands: str
+    runbook: str
+    id: str
+
+
+def troubles(board: Board, now: datetime) -> tuple[list[ShownIncident], list[ShownIncident]]:
+    """Open incidents, and apart from them those that may pass before anybody is told."""
+    gravity = list(Severity)
+    every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
+    told = [_trouble(one, board, now) for one in every if _told(one)]
+    return told, [_trouble(one, board, now) for one in every if not _told(one)]
+
+
+def _told(one: Incident) -> bool:
+    """Whether it is more than a suspicion: a pending one may pass before anybody is told."""
+    return one.state is not IncidentState.PENDING or one.cause.kind is not AlertKind.UNKNOWN
+
+
+def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
+    kind, check = one.cause.kind.value, one.cause.check
+    return ShownIncident(
+        severity=one.severity.value,
+        kind=kind,
+        state=one.state.value,
+        title=f"{one.cause.subject} {check}".strip(),
+        since=span(now - one.opened),
+        reason=one.ruling.reason,
+        keys=one.ruling.keys[:MOST_KEYS],
+        more=max(len(one.ruling.keys) - MOST_KEYS, 0),
+        tables=one.tables,
+        owner=one.owner,
+        hands=one.acknowledged.who if one.acknowledged else "",
+        runbook=page(one, board.runbooks),
+        id=one.id,
+    )
+
+
+DOCS = installed.data_file("docs")
+FOLDER = "runbooks"
+RUNBOOK_ROUTES = APIRouter()
+_PAGE = Environment(autoescape=True).from_string(
+    """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Sluice: {{ name }}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
+<style>
+:root { color-scheme: light dark; }
+body { max-width: 48rem; margin: 1rem auto; padding: 0 1rem; overflow-wrap: anywhere;
+  font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; }
+pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886; border-radius: .4rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th { white-space: nowrap; }
+td code { overflow-wrap: normal; }
+td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
+:target { background: #fdf0d3; color: #16202a; }
+</style></head><body><p><a href="{{ home }}">Sluice</a></p>
+{{ body|safe }}
+</body></html>
+"""
+)
+
+_ROUTES = Environment(autoescape=True).from_string(
+    """<h1>Routes</h1>
+<p>Times are RFC 3339, durations <code>30s</code>, <code>5m</code> or ISO 8601.
+For programs: <a href="openapi.json">openapi.json</a>.</p>
+<table><tr><th>route</th><th>parameters</th><th>what it does</th></tr>
+{% for one in routes %}<tr><td><code>{{ one.method }} {{ one.path }}</code></td>
+<td>{% for name in one.parameters %}<code>{{ name }}</code> {% endfor %}</td>
+<td>{{ one.text }}</td></tr>
+{% endfor %}</table>"""
+)
+
+
+def reference_page(openapi: Mapping[str, Any]) -> str:
+    """Every route of an OpenAPI document as a page that loads nothing from elsewhere."""
+    routes = [
+        {
+            "method": method.upper(),
+            "path": path,
+            "parameters": [one["name"] for one in route.get("parameters", ())],
+            "text": re.sub(r"``|\*", "", route.get("description") or route.get("summary", "")),
+        }
+        for path, methods in openapi["paths"].items()
+        for method, route in methods.items()
+    ]
+    return _PAGE.render(name="routes", body=_ROUTES.render(routes=routes), home="./")
+
+
+def link(runbook: str) -> str:
+    """Where the page may send a reader for *runbook*; empty if nowhere.
+
+    A full address as it is; else the service's own page, as seen from the status page.
+    """
+    if runbook.startswith(("http://", "https://")):
+        return runbook
+    name = runbook.rpartition("/")[2]
+    return f"{FOLDER}/{name}" if (DOCS / FOLDER / name.partition("#")[0]).is_file() else ""
+
+
+@RUNBOOK_ROUTES.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def runbook(name: str) -> str:
+    """One of those that findings link to."""
+    return _page(DOCS / FOLDER, name, "../")
+
+
+@RUNBOOK_ROUTES.get("/guides/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def guide(name: str) -> str:
+    """One of ``docs/guides``: one task, step by step."""
+    return _page(DOCS / "guides", name, "../")
+
+
+@RUNBOOK_ROUTES.get("/concepts/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def concept(name: str) -> str:
+    """One of ``docs/concepts``: what READY, lags and incidents mean."""
+    return _page(DOCS / "concepts", name, "../")
+
+
+@RUNBOOK_ROUTES.get("/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def document(name: str) -> str:
+    """One of ``docs``, where runbooks lead to."""
+    return _page(DOCS, name, "./")
+
+
+def _page(folder: Path, name: str, home: str) -> str:
+    known = {path.stem: path for path in folder.glob("*.md")}
+    if name not in known:
+        raise UnknownNameError(f"no page {name!r} here; known: {', '.join(sorted(known))}")
+    return _rendered(known[name], home)
+
+
+@cache
+def _rendered(path: Path, home: str) -> str:
+    """The page as HTML; each heading is an anchor, named as elsewhere in Markdown."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(path.read_text(encoding="utf-8"))
+    for opening, text in pairwise(tokens):
+        if opening.type == "heading_open":
+            slug = re.sub(r"[^\w\- ]", "", text.content.lower()).replace(" ", "-")
+            opening.attrSet("id", slug)
+    body = markdown.renderer.render(tokens, markdown.options, {})
+    return _PAGE.render(name=path.stem, body=body, home=home)
+
+
+AT_ONCE = 60  # of thousands; each is a kilobyte and a half
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuestion:
+    """Tables whose name holds *text*, in *state* if one is named; *page* counts from 1."""
+
+    text: str = ""
+    state: str = ""
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTables:
+    """*views* of one page, out of *found* that answer the question; *states* count all tables.
+
+    ``before`` and ``after`` are the addresses of the pages beside it, empty where there is none.
+    """
+
+    views: tuple[TableView, ...]
+    found: int
+    states: Mapping[str, int]
+    first: int = 1
+    before: str = ""
+    after: str = ""
+
+
+def shown(
+    views: Sequence[TableView], state: Callable[[TableView], str], asked: TableQuestion
+) -> ShownTables:
+    """One page of *views*, which come in the order of the page; *state* is what each counts as."""
+    states = [state(view) for view in views]
+    text = asked.text.strip().lower()
+    found = [
+        view
+        for view, own in zip(views, states, strict=True)
+        if asked.state in ("", own) and text in view.table.name.lower()
+    ]
+    last = max(1, -(-len(found) // AT_ONCE))
+    page = min(max(asked.page, 1), last)
+    first = (page - 1) * AT_ONCE
+    return ShownTables(
+        views=tuple(found[first : first + AT_ONCE]),
+        found=len(found),
+        states=Counter(states),
+        first=first + 1,
+        before=_address(asked, page - 1) if page > 1 else "",
+        after=_address(asked, page + 1) if page < last else "",
+    )
+
+
+def _address(asked: TableQuestion, page: int) -> str:
+    words = {"text": asked.text, "state": asked.state, "page": str(page)}
+    return "?" + urlencode({name: word for name, word in words.items() if word})
+
 
 LOSS = "check_failed"
 WORST_FIRST = ("lost", *(state.value for state in GRAVITY))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from checks.blocks import is_closed_for_good, told_of, waivable
-from monitor.observe.channels import given_up_id
+from monitor.observe.system_checks import given_up_id
 from pipeline.apply.foreign_commits import waiver
 from pipeline.checkpoint import Quarantine
 

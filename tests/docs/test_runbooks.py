@@ -13,7 +13,7 @@ from alerts.model import AlertKind, Event, Incident, IncidentState, Notice, Seve
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
 from grafana.generate import rules
-from monitor.observe.own_verdicts import CHECKS, FIRST_LANDING
+from monitor.observe.system_checks import CHECKS, FIRST_LANDING
 from tests.docs.markdown import ROOT, anchors
 
 RUNBOOKS = ROOT / "docs" / "runbooks"

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.config.file import load
 from monitor.config.model import Config
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.build import collection_scope, open_collector
 from pipeline.collectors.connect.findings import connector_findings
 from pipeline.finding import NOTE

@@ -9,8 +9,7 @@ from grafana.generate import outputs
 from grafana.panel import Json
 from grafana.rules import RECORDINGS, alerts
 from monitor.web import metrics
-from monitor.web.copy_metrics import COPY_METRICS
-from monitor.web.image_metrics import IMAGE_METRICS
+from monitor.web.metrics import COPY_METRICS, IMAGE_METRICS
 
 LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
 TOLD_OF_TROUBLE = frozenset({metrics.HOP_AGE.name, metrics.WHY.name, metrics.OUTCOME.name})

@@ -17,7 +17,7 @@ from checks.readiness import ReadinessState
 from checks.table_state import StateSince, TableState
 from demo.processes import wait_until
 from monitor.board import Board, CopyView, RereadView, TableView
-from monitor.observe.image_verdicts import IMAGE
+from monitor.observe.system_checks import IMAGE
 from monitor.web.metrics import CONTENT_TYPE, exposition
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from monitor import service
 from monitor.config.file import load
-from monitor.logs import configure
+from monitor.runtime import configure
 
 SPARK = (sys.executable, "-m", "tests.monitor.fake_worker")
 

@@ -27,24 +27,22 @@ from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
 from monitor.gate import Gate
 from monitor.observe.assessor import Assessor
-from monitor.observe.census import Census
 from monitor.observe.clocks import Clocks
-from monitor.observe.foreign_writes import ForeignWrites
-from monitor.observe.heartbeat import FenceBook
-from monitor.observe.own_verdicts import Component
+from monitor.observe.foreign_writes import ForeignWrites, UnloggedChanges
+from monitor.observe.heartbeats import FenceBook
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
-from monitor.observe.roster import Roster
-from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampler, Sampling, Watcher
 from monitor.observe.service_state import ServiceState, reread_views
-from monitor.observe.state_book import StateBook
-from monitor.observe.unlogged_changes import UnloggedChanges
-from monitor.spark.standstills import Standstills
+from monitor.observe.source_inventory import Census
+from monitor.observe.system_checks import Component
+from monitor.observe.table_states import StateBook
+from monitor.observe.tables import Roster
+from monitor.observe.verdicts import Rulings
+from monitor.spark.requests import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
-from monitor.web.parts import ApiParts
-from monitor.web.trusted import Access
+from monitor.web.deps import Access, ApiParts
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.clocks import ClockReading

@@ -15,8 +15,8 @@ from monitor import app as wiring
 from monitor.app import App
 from monitor.config.file import parse
 from monitor.schedule import Running
+from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
-from monitor.store.waivers import Waiver
 from pipeline.errors import UnreachableError
 from pipeline.transports.kafka import KafkaTransport
 from tests.alerts.outboxes import ScriptedChannel

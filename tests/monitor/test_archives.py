@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from monitor.archive_backtests import windows
+from monitor.archive_backtest import windows
 from monitor.commands.archive import COMMAND
 from pipeline.archive import ArchiveWindow, RegisteredWindow
 from tests.monitor.rig import NOON, USERS, Rig

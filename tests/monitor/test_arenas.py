@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, sys, threading
-from monitor.arenas import limit_arenas
+from monitor.runtime import limit_arenas
 if sys.argv[1] == "limited":
     assert limit_arenas()
 libc, gate = ctypes.CDLL(None), threading.Barrier(9)

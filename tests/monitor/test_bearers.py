@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from checks.model import Outcome
-from monitor.bearers import Bearers
-from monitor.store.waivers import Waiver
+from monitor.store.alerts import Waiver
+from monitor.waivers import Bearers
 from pipeline.checkpoint import Quarantine, Snap
 from pipeline.errors import UnreachableError
 from pipeline.model import Account, Order

@@ -1,6 +1,6 @@
 from typing import Any
 
-from monitor.copy_lines import SHOWN, of_table, of_tables
+from monitor.cli.options import SHOWN, of_table, of_tables
 
 
 def standing(lag: float | None = 2.0, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.copy_plan import CopyPlan
+from monitor.config.plans import CopyPlan
 from monitor.copying import CopyWork
 from monitor.observe.sampler import Sampling
 from pipeline.copies.copy import CopyPosition

@@ -9,7 +9,7 @@ import pytest
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
-from monitor.observe.rulings import Rulings
+from monitor.observe.verdicts import Rulings
 from pipeline.apply.foreign_commits import waiver
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from demo.debezium import MYSQL_LOSSLESS
-from monitor import examination
+from monitor import doctor as examination
 from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
-from monitor.examination import Doors, Examination
+from monitor.doctor import Doors, Examination
 from pipeline.collectors.collector import (
     CollectionScope,
     Collector,

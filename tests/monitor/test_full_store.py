@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 
 from alerts.model import IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.own_verdicts import Component, of_part
+from monitor.observe.system_checks import Component, of_part
 from monitor.schedule import Job, Schedule
+from monitor.store.alerts import Waiver, Waivers
 from monitor.store.ticks import Ticks
-from monitor.store.waivers import Waiver, Waivers
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.store.kit import Full

@@ -11,8 +11,8 @@ import pytest
 
 from checks.model import Outcome, Ruling
 from monitor.gate import Decision
-from monitor.store.waivers import Waiver
-from monitor.web import waiting_room
+from monitor.store.alerts import Waiver
+from monitor.web import deps as waiting_room
 from pipeline.checkpoint import Quarantine
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Missing

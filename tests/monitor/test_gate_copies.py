@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from checks.model import Outcome
 from monitor.commands import explain
 from monitor.commands.status import COMMAND as STATUS
-from monitor.observe.copy_verdicts import of_copies
+from monitor.observe.system_checks import of_copies
 from monitor.web.api import application
 from monitor.web.metrics import exposition
 from monitor.web.status_page import status_page

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import gc, sys
-from monitor.interpreter import look_through, prefer_answers
+from monitor.runtime import look_through, prefer_answers
 
 full, middle = [], []
 gc.callbacks.append(lambda phase, told: full.append(phase) if told["generation"] == 2 else None)

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from checks.model import Outcome
+from monitor.cli.offline_status import last_words, lines
 from monitor.commands import gate, status
-from monitor.last_words import last_words, lines
 from pipeline.clocks import cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.named_rows import found_wrong, named
+from monitor.row_selection import found_wrong, named
 from pipeline.backfill_state import WishedKey, WishedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table

@@ -1,6 +1,6 @@
 import pytest
 
-from monitor.nearest import alike, nearest
+from monitor.suggest import alike, nearest
 
 
 @pytest.mark.parametrize(

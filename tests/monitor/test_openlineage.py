@@ -12,9 +12,8 @@ import pytest
 
 from monitor import openlineage
 from monitor.config.file import load
-from monitor.config.openlineage import OpenLineageSettings
-from monitor.openlineage import LineageEvents, server_place
-from monitor.openlineage_events import DatasetPlace
+from monitor.config.model import OpenLineageSettings
+from monitor.openlineage import DatasetPlace, LineageEvents, server_place
 from pipeline.apply.lineage import ColumnLink
 from pipeline.errors import ConfigError
 from pipeline.model import Account

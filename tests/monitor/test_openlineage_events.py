@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor.openlineage_events import DatasetPlace, TurnLineage, events, lake_place
+from monitor.openlineage import DatasetPlace, TurnLineage, events, lake_place
 from pipeline.apply.lineage import ColumnLink
 from pipeline.image import Image
 from pipeline.model import Account, Shard

@@ -4,7 +4,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from monitor.right_of_way import MOST, RightOfWay
+from monitor.priority import MOST, RightOfWay
 
 
 @dataclass

@@ -140,7 +140,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
         gone_through.append(mark)
         return living_shards(mark, router)
 
-    monkeypatch.setattr("monitor.observe.roster.living_shards", gone)
+    monkeypatch.setattr("monitor.observe.tables.living_shards", gone)
     return gone_through
 
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.schedule import Job, Schedule
+from monitor.schedule import EPOCH, Job, Schedule, batches, due, missed
 from monitor.store.ticks import Ticks
-from monitor.ticks import EPOCH, batches, due, missed
 from pipeline.errors import UnreachableError
 
 START = datetime(2026, 10, 25, 0, 59, 58, tzinfo=UTC)

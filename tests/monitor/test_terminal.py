@@ -11,7 +11,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import logs
+from monitor import runtime as logs
 from monitor.terminal import say, visible, visible_in
 
 MONITOR = Path(logs.__file__).parent

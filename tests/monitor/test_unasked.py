@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.config.serverless import NOWHERE
-from monitor.unasked import brokers, collector, server
+from monitor.config.sections import NOWHERE
+from monitor.doctor import brokers, collector, server
 from pipeline.settings import CollectorSettings, SourceSettings
 
 USUAL = SourceSettings("shop", "db", 3306, "u", CollectorSettings("http://c", "shop"), "shop")

@@ -130,13 +130,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{OBSERVE}/test_recorder.py",
         "tests/monitor/test_full_store.py",
     ),
-    "monitor/observe/rulings.py": (f"{OBSERVE}/test_rulings.py",),
+    "monitor/observe/verdicts.py": (f"{OBSERVE}/test_rulings.py",),
     "monitor/observe/sampler.py": (f"{OBSERVE}/test_watcher.py", f"{OBSERVE}/test_sampler.py"),
-    "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
+    "monitor/waivers.py": ("tests/monitor/test_bearers.py",),
     "monitor/observe/clocks.py": (
         f"{OBSERVE}/test_clock_states.py",
         f"{OBSERVE}/test_clocks.py",
     ),
-    "monitor/observe/forfeits.py": (f"{OBSERVE}/test_forfeits.py",),
+    "monitor/observe/assessor.py": (f"{OBSERVE}/test_forfeits.py",),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
 }

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.cli.options import Length
 from monitor.config.file import parse
-from monitor.options import Length
 from pipeline.durations import duration
 from pipeline.errors import ConfigError
 from pipeline.plugins import filled

@@ -19,7 +19,7 @@ from random import Random
 
 from checks.certificate import Certificate
 from checks.model import Outcome, Ruling
-from monitor.store.waivers import Waiver
+from monitor.store.alerts import Waiver
 from pipeline.clocks import ClockReading
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.model import Acknowledged, Capture, Fence, Head, Op, Stage

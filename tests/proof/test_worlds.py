@@ -14,7 +14,7 @@ import pytest
 from checks import blocks
 from checks.model import Verdict
 from checks.readiness import ReadinessState
-from monitor.observe.rulings import Rulings
+from monitor.observe.verdicts import Rulings
 from pipeline.checkpoint import Mark
 from pipeline.landing import loop, untold_losses
 from pipeline.model import Stage

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.store.accounts import terms
+from monitor.store.history import terms
 from pipeline.apply.account import Counted, MainAndError, balance, main_and_error, unexplained
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row

@@ -7,7 +7,7 @@ import pytest
 
 from checks.ordering import CANNOT
 from monitor.config.file import load
-from monitor.examination import Examination
+from monitor.doctor import Examination
 from pipeline.model import Ordering
 from tests.toy.database import Database
 from tests.toy.stand import COLUMNS, CONFIG, KAFKA, LINES, TABLE

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import load
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
 from pipeline.errors import ConfigError

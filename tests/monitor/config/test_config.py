@@ -13,7 +13,7 @@ from alerts.channels.webhook import Webhook
 from checks.probes.max_id import MaxId
 from monitor.config.file import load, parse, schema
 from monitor.config.model import Config, Tuning
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.errors import ConfigError
 from pipeline.model import Ordering
 from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.copy_plan import CopyPlan
 from monitor.config.file import load, schema
+from monitor.config.plans import CopyPlan
 from pipeline.copies.copy import known
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.errors import ConfigError

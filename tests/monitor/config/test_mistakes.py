@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import Faults, load, parse
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.errors import ConfigError
 from pipeline.sources.source import limits_of
 from tests.monitor.config.plain import without_place

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from checks import run as probes
-from monitor.config.names import CHECKS
-from monitor.observe import own_verdicts
+from monitor.config.validation import CHECKS
+from monitor.observe import system_checks as own_verdicts
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.config.test_mistakes import faults
 

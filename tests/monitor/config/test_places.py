@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import parse
-from monitor.config.places import OBJECT_STORES
+from monitor.config.validation import OBJECT_STORES
 from pipeline.delta import store
 from pipeline.errors import ConfigError
 from tests.monitor.config.plain import without_place

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import load, parse
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.errors import ConfigError
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE

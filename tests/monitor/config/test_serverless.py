@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import load, schema
-from monitor.config.serverless import is_nowhere, placed_nowhere
+from monitor.config.sections import is_nowhere, placed_nowhere
 from pipeline.errors import ConfigError
 
 FILES = """

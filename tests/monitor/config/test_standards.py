@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import load, schema
-from monitor.spark.wire import Request, Verb, dump_request, load_request
+from monitor.spark.protocol import Request, Verb, dump_request, load_request
 from pipeline.errors import ConfigError
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash

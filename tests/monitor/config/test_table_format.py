@@ -1,7 +1,7 @@
 import pytest
 
 from monitor.config.file import parse
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.build import open_table_format
 from pipeline.errors import ConfigError
 from tests.monitor.config.plain import without_place

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from monitor.commands import check_config
 from monitor.commands.init import TEMPLATE
 from monitor.config.file import load
-from monitor.config.model import Config
-from monitor.config.rebootstrap import RebootstrapRule
+from monitor.config.model import Config, RebootstrapRule
 from pipeline.settings import PublishRule
 from tests.pipeline.certificates import Authority
 

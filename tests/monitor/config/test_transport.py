@@ -2,7 +2,7 @@ import pytest
 
 from examples.json_lines import JsonLines
 from monitor.config.file import parse
-from monitor.config.plug_ins import unbuilt
+from monitor.config.sections import unbuilt
 from pipeline.build import open_transport
 from pipeline.errors import ConfigError
 from pipeline.transports.kafka import KafkaTransport

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from monitor.config.location import HOST, PORT, STORE, ZONE, whereabouts
 from monitor.config.model import Config
-from monitor.config.whereabouts import HOST, PORT, STORE, ZONE, whereabouts
 from pipeline.errors import ConfigError
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from monitor.observe.census import Census, CensusAnswer, CensusQuestion
-from monitor.store.memory import CheckMemory
+from monitor.observe.source_inventory import Census, CensusAnswer, CensusQuestion
+from monitor.store.alerts import Waiver
+from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
-from monitor.store.waivers import Waiver
 from pipeline.checkpoint import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings

@@ -9,8 +9,8 @@ import pytest
 
 from demo.mysql import MySQL
 from monitor.clients import describe
-from monitor.observe.census import Census
-from monitor.store.memory import CheckMemory
+from monitor.observe.source_inventory import Census
+from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Shard, Table
 from pipeline.settings import CollectorSettings, SourceSettings

@@ -8,8 +8,8 @@ import pytest
 
 from alerts.outbox import ChannelHealth
 from monitor.board import ChannelView
-from monitor.observe.channels import channel_views, given_up_id
-from monitor.store.outbox import StoredOutbox
+from monitor.observe.system_checks import channel_views, given_up_id
+from monitor.store.alerts import StoredOutbox
 from monitor.store.store import ServiceStore
 from tests.alerts.kit import at, message
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from checks.certificate import Certificate, Evidence
 from monitor.observe.clocks import Clocks
 from monitor.store.certificates import Certificates
-from monitor.store.memory import CheckMemory
+from monitor.store.history import CheckMemory
 from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Head, Stage
 from pipeline.sources.mysql.position import binlog_position

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from monitor.observe.clocks import LEAST
-from monitor.store.memory import CheckMemory
-from monitor.store.waivers import Waiver
+from monitor.store.alerts import Waiver
+from monitor.store.history import CheckMemory
 from pipeline.model import Fence, Head
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import USERS, Rig

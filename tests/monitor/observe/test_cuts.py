@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from monitor.observe.cuts import DueCuts
-from monitor.observe.heartbeat import FenceBook
+from monitor.observe.heartbeats import FenceBook
+from monitor.observe.table_states import DueCuts
 from monitor.store.store import ServiceStore
 from pipeline.model import Fence, Head
 from pipeline.sources.mysql.position import binlog_position

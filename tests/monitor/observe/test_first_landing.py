@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from monitor.board import FirstLanding
-from monitor.observe.first_landing import PATIENCE, FirstLandings, by_table
+from monitor.observe.progress import PATIENCE, FirstLandings, by_table
 from monitor.observe.sampler import NO_MIRROR, Sampling
 from pipeline.checkpoint import Mark, Snap
 from pipeline.collectors.collector import CollectorState

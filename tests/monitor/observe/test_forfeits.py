@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from checks.certificate import Certificate, Evidence
 from checks.readiness import Question
-from monitor.observe.forfeits import Forfeits
+from monitor.observe.assessor import Forfeits
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
 from pipeline.checkpoint import Mark

@@ -9,7 +9,7 @@ from typing import NoReturn, cast
 import pytest
 from structlog.testing import capture_logs
 
-from monitor.observe.heartbeat import FOLLOW, FenceBook, HeartbeatWriter, thinned
+from monitor.observe.heartbeats import FOLLOW, FenceBook, HeartbeatWriter, thinned
 from monitor.store.store import ServiceStore
 from pipeline.clocks import ClockStep, first_fence
 from pipeline.errors import UnreachableError

@@ -9,8 +9,8 @@ import pytest
 from alerts.causes import blame
 from alerts.model import AlertKind
 from checks.model import Outcome, Verdict
-from monitor.observe.image_verdicts import IMAGE
-from monitor.web.image_metrics import IMAGE_METRICS
+from monitor.observe.system_checks import IMAGE
+from monitor.web.metrics import IMAGE_METRICS
 from monitor.web.status_page import status_page
 from pipeline.image import LateChanges
 from pipeline.model import Order

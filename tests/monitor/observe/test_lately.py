@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 
-from monitor.observe.lately import Lately
+from monitor.observe.system_checks import Lately
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 MISSED = ("watch", "missed")

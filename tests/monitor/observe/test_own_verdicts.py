@@ -9,10 +9,11 @@ import pytest
 
 from checks import blocks
 from checks.model import Outcome
-from monitor.observe import own_verdicts as own
-from monitor.observe import probing, stalled
-from monitor.observe.own_verdicts import Component, of_part
+from monitor.observe import probing
+from monitor.observe import system_checks as own
+from monitor.observe import system_checks as stalled
 from monitor.observe.service_state import ServiceState
+from monitor.observe.system_checks import Component, of_part
 from pipeline.model import Order, SnapshotAgain
 from pipeline.settings import Router, TableRule
 from tests.monitor.rig import NOON

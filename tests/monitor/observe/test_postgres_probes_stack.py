@@ -23,10 +23,10 @@ from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
 from monitor.clients import LakeClient, orderings
-from monitor.observe.heartbeat import FenceBook
+from monitor.observe.heartbeats import FenceBook
+from monitor.observe.probing import RoundWorld
 from monitor.observe.sampler import Sampling
-from monitor.observe.world import RoundWorld
-from monitor.store.memory import CheckMemory
+from monitor.store.history import CheckMemory
 from pipeline.build import open_source, open_table_format, open_transport, readings
 from pipeline.checkpoint import Mark
 from pipeline.lags.samples import Sample

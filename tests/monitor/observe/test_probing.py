@@ -15,10 +15,10 @@ from checks.world import World
 from monitor.config.plans import CheckPlan
 from monitor.observe.probing import Probing
 from monitor.observe.recorder import VerdictRecorder
-from monitor.observe.roster import Roster
-from monitor.observe.rulings import Rulings
+from monitor.observe.tables import Roster
+from monitor.observe.verdicts import Rulings
+from monitor.store.history import Verdicts
 from monitor.store.store import ServiceStore
-from monitor.store.verdicts import Verdicts
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Shard, Table
 from tests.monitor.rig import NOON

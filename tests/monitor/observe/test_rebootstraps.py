@@ -10,9 +10,9 @@ import pytest
 from checks.model import Reason
 from checks.readiness import ReadinessState
 from monitor.board import Board, FirstLanding
-from monitor.config.rebootstrap import RebootstrapRule
-from monitor.observe.rebootstraps import Rebootstraps
-from monitor.store.rereads import RereadRequest
+from monitor.config.model import RebootstrapRule
+from monitor.observe.auto_bootstrap import Rebootstraps
+from monitor.store.requests import RereadRequest
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import RereadState, WishedReread
 from tests.monitor.boards import NOW, view

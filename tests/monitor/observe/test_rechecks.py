@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.rechecks import LOOKED_FOR, Rechecks
-from monitor.observe.rulings import Rulings
-from monitor.store.rereads import RereadRequest, RereadWish
+from monitor.observe.verdicts import LOOKED_FOR, Rechecks, Rulings
+from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import RereadState
 from pipeline.model import Fence, Head, Origin

@@ -19,9 +19,9 @@ from alerts.routing import Route
 from checks.certificate import Evidence, certify
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.recorder import VerdictRecorder
-from monitor.observe.rulings import Rulings
+from monitor.observe.verdicts import Rulings
+from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
-from monitor.store.waivers import Waiver
 from pipeline.errors import UnreachableError
 from pipeline.model import Stage
 from tests.monitor.rig import NOON, USERS, Rig

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitor.observe.reread_progress import progress
-from monitor.store.rereads import RereadRequest, RereadWish
+from monitor.observe.progress import progress
+from monitor.store.requests import RereadRequest, RereadWish
 from pipeline.backfill_state import RereadState, RowsWished
 from pipeline.model import Origin
 

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome
-from monitor.observe.own_verdicts import of_retentions
 from monitor.observe.retention import DESCRIBED, RetentionWatch
 from monitor.observe.sampler import Sampling
+from monitor.observe.system_checks import of_retentions
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.sources.source import LogBacklog

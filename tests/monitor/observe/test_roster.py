@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitor.observe.roster import Roster
+from monitor.observe.tables import Roster
 from pipeline.checkpoint import Existence, Mark
 from pipeline.model import Order, Shard, Table
 from pipeline.settings import TableRule

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from monitor.observe.roster import Roster
+from monitor.observe.tables import Roster
 from pipeline.checkpoint import Mark
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.rulings import Rulings
+from monitor.observe.verdicts import Rulings
 from monitor.store.store import ServiceStore
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)

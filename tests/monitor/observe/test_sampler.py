@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from monitor.observe.foreign_writes import ForeignWrites
-from monitor.observe.heartbeat import FenceBook
+from monitor.observe.heartbeats import FenceBook
 from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign_commits import Intrusion, waiver

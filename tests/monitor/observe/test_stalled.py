@@ -1,5 +1,5 @@
 from alerts.round import AlertSettings
-from monitor.observe.stalled import StalledRound
+from monitor.observe.system_checks import StalledRound
 from tests.monitor.rig import Rig
 from tests.monitor.store.kit import Full
 

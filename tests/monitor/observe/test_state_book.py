@@ -7,8 +7,8 @@ import pytest
 
 from checks.blocks import Pause
 from checks.table_state import StateSince, TableState
-from monitor.store.rereads import RereadRequest
-from monitor.store.table_states import KEPT
+from monitor.store.history import KEPT
+from monitor.store.requests import RereadRequest
 from pipeline.backfill_state import RereadState
 from pipeline.checkpoint import Existence
 from pipeline.errors import UnreachableError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.observe.unlogged_changes import UnloggedChanges
-from monitor.store.memory import CheckMemory
+from monitor.observe.foreign_writes import UnloggedChanges
+from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Order, Shard, Table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.observe.wanted import REMEMBERED, WantedTables
+from monitor.observe.tables import REMEMBERED, WantedTables
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
 

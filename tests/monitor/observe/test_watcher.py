@@ -10,9 +10,9 @@ import pytest
 
 from monitor.observe import sampler
 from monitor.observe.foreign_writes import ForeignWrites
-from monitor.observe.heartbeat import FenceBook
-from monitor.observe.roster import Roster
+from monitor.observe.heartbeats import FenceBook
 from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synced
+from monitor.observe.tables import Roster
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored

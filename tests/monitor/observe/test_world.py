@@ -12,9 +12,9 @@ import pytest
 
 from checks.ordering import SourceOrdering
 from checks.world import LogSide, MirrorSide, ShardBase, SourceSide
-from monitor.observe.heartbeat import FenceBook
+from monitor.observe.heartbeats import FenceBook
+from monitor.observe.probing import MirrorOpener, RoundWorld
 from monitor.observe.sampler import Sampling
-from monitor.observe.world import MirrorOpener, RoundWorld
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Reread
 from pipeline.checkpoint import Lives, Mark

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.onboarding.proposal import Proposal, SeenTable, propose
+from monitor.onboarding import Proposal, SeenTable, propose
 from pipeline.settings import Router
 
 ID = ("id int",)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from monitor.commands.init import TEMPLATE
 from monitor.config.file import parse
 from monitor.config.model import Config
-from monitor.onboarding.proposal import SeenTable, propose
-from monitor.onboarding.written import addressed, require_database, written
+from monitor.onboarding import SeenTable, addressed, propose, require_database, written
 from pipeline.build import source_options
 from pipeline.errors import ConfigError
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.spark.requests import Deadlines, LaneRequests
-from monitor.spark.standstills import Standstills
-from monitor.spark.wire import Reply, Request, Verb
-from monitor.store.rereads import RereadRequest
-from monitor.store.resubmissions import ResubmissionRecord
+from monitor.spark.protocol import Reply, Request, Verb
+from monitor.spark.requests import Deadlines, LaneRequests, Standstills
+from monitor.store.requests import RereadRequest, ResubmissionRecord
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import HeldError, SluiceError, UnreachableError

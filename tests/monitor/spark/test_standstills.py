@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.event import listen
 
-from monitor.spark.standstills import Standstills
+from monitor.spark.requests import Standstills
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
 from pipeline.reports import Applied, Hold

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import pytest
 
-from monitor.spark.supervise import SeenHazards, Supervisor
-from monitor.spark.wire import Reply, Request, Verb
+from monitor.spark.protocol import Reply, Request, Verb
+from monitor.spark.supervisor import SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
@@ -350,7 +350,7 @@ def test_stop_waits_for_a_long_merge_a_little_and_tells_no_failure_of_it(
 def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -> None:
     script = (
         "import sys, time; from datetime import timedelta\n"
-        "from monitor.spark.supervise import Supervisor; from monitor.spark.wire import *\n"
+        "from monitor.spark.supervisor import Supervisor; from monitor.spark.protocol import *\n"
         "from pipeline.settings import PipelineSettings\n"
         f"s = Supervisor(PipelineSettings({str(lake)!r}, 'k', ()), {FAKE!r}); s.start()\n"
         "time.sleep(600)\n"
@@ -373,11 +373,11 @@ def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_
     supervisor.start()
     try:
         _wait_for(lambda: not (lake / "hang").exists())
-        monkeypatch.setattr("monitor.spark.child.OPENING_WITHIN", timedelta(milliseconds=10))
+        monkeypatch.setattr("monitor.spark.supervisor.OPENING_WITHIN", timedelta(milliseconds=10))
         with pytest.raises(UnreachableError, match="missed"):
             _land(supervisor)
 
-        monkeypatch.setattr("monitor.spark.child.OPENING_WITHIN", timedelta(seconds=60))
+        monkeypatch.setattr("monitor.spark.supervisor.OPENING_WITHIN", timedelta(seconds=60))
         assert _land_when_back(supervisor) == 0
     finally:
         supervisor.stop(timedelta(seconds=5))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.invariants import rules
-from monitor.spark.wire import (
+from monitor.config.sections import rules
+from monitor.spark.protocol import (
     CRASH,
     Failure,
     Reply,

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from demo.processes import wait_until
-from monitor.spark.wire import Reply, Request, Verb, load_reply
+from monitor.spark.protocol import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.image_export import Manifest
 from pipeline.backfill_state import RereadState, WishedReread

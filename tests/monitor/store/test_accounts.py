@@ -1,6 +1,6 @@
 from sqlalchemy import event
 
-from monitor.store.accounts import Accounts
+from monitor.store.history import Accounts
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
 from tests.monitor.store.kit import DAY, NOW, SECOND

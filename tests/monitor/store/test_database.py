@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import event, update
 
 from checks.model import Outcome, Ruling, Verdict
+from monitor.store.alerts import Waiver
 from monitor.store.database import Database
 from monitor.store.schema import version
 from monitor.store.store import ServiceStore
-from monitor.store.waivers import Waiver
 from pipeline.errors import ConfigError
 from tests.monitor.store.kit import NOW, SECOND, fence, newest
 

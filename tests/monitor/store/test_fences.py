@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from monitor.store.history import HISTORY
 from monitor.store.store import ServiceStore
-from monitor.store.thin import HISTORY
 from pipeline.clocks import ClockStep
 from tests.example_count import examples
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence, first, newest

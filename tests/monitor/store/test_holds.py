@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from monitor.store.holds import Standstill
+from monitor.store.history import Standstill
 from monitor.store.store import ServiceStore
 from pipeline.reports import Gap, Hold
 from tests.monitor.store.kit import NOW, SECOND

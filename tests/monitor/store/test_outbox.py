@@ -1,5 +1,5 @@
 from alerts.outbox import ChannelHealth, sent
-from monitor.store.outbox import StoredOutbox
+from monitor.store.alerts import StoredOutbox
 from monitor.store.store import ServiceStore
 from tests.alerts.kit import at, message
 from tests.monitor.store.kit import ReadOnly

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.store.rereads import CheckedAgain, RereadRequest, RereadWish
+from monitor.store.requests import CheckedAgain, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.errors import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.store.resubmissions import ResubmissionRecord
+from monitor.store.requests import ResubmissionRecord
 from monitor.store.store import ServiceStore
 from pipeline.errors import ConfigError
 from pipeline.resubmissions import Resubmission, ResubmissionState

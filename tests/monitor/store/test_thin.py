@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import event, insert
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.store import thin
+from monitor.store import history as thin
+from monitor.store.history import paced
 from monitor.store.schema import ticks
 from monitor.store.store import ServiceStore
-from monitor.store.thin import paced
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence
 
 

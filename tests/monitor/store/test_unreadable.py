@@ -3,10 +3,8 @@
 import pytest
 
 from checks.blocks import Pause
-from monitor.store.accounts import Accounts
-from monitor.store.memory import CheckMemory
-from monitor.store.pauses import Pauses
-from monitor.store.rereads import RereadRequest, RereadWish
+from monitor.store.history import Accounts, CheckMemory
+from monitor.store.requests import Pauses, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import RereadState
 from pipeline.errors import ProofError

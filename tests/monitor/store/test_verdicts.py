@@ -5,7 +5,7 @@ import pytest
 
 from checks.blocks import waivers_of
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.rulings import Rulings
+from monitor.observe.verdicts import Rulings
 from monitor.store.store import ServiceStore
 from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, fence
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from monitor.store.alerts import Waiver, Waivers
 from monitor.store.store import ServiceStore
-from monitor.store.waivers import Waiver, Waivers
 from tests.monitor.store.kit import NOW, SECOND
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.error_table import ErrorTable, SourceFormat
 from monitor.lineage import Lineage
+from monitor.quarantine import ErrorTable, SourceFormat
 from monitor.web.api import application
 from pipeline.backfill_state import Preview, RereadState
 from pipeline.build import open_table_format

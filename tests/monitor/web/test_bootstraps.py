@@ -59,7 +59,7 @@ def test_who_waits_sees_it_end(
         rows, done, why = next(steps)
         told(rig, RereadState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
 
-    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+    monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
     result = bootstrap(server)
 

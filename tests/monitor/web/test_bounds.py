@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from monitor.web.bounds import Limit, TableNames, Text
+from monitor.web.deps import Limit, TableNames, Text
 
 
 @pytest.mark.parametrize(

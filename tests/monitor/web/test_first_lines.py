@@ -9,7 +9,7 @@ from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Seve
 from checks.model import Outcome, Reason, Ruling
 from checks.readiness import ReadinessState
 from monitor.board import Board, ComponentView, FirstLanding, TableView
-from monitor.web.first_lines import MOST, FirstLine, first_lines
+from monitor.web.summary import MOST, FirstLine, first_lines
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Missing
 from tests.monitor.boards import ALL_WELL, LOST, MIXED, NOT_READY, NOW, READY, UNKNOWN, board

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from checks.model import Outcome, Ruling, Verdict
 from checks.table_state import StateSince, TableState
 from monitor.board import Board, CopyView, RereadView
-from monitor.observe.image_verdicts import IMAGE
+from monitor.observe.system_checks import IMAGE
 from monitor.web.metrics import METRICS, exposition
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag

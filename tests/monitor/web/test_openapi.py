@@ -26,9 +26,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from monitor.web.api import SERVICE_ROUTES
-from monitor.web.history_api import HISTORY_ROUTES
+from monitor.web.deps import Access
+from monitor.web.history import HISTORY_ROUTES
 from monitor.web.problems import Api
-from monitor.web.trusted import Access
 from tests.monitor.web.furnished import Furnished
 
 Operation = APIOperation[Any, Any, Any, Any]

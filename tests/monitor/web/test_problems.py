@@ -9,7 +9,7 @@ import pytest
 
 from monitor.web.answers import PROBLEM_JSON
 from monitor.web.problems import COMMON
-from monitor.web.runbooks import DOCS
+from monitor.web.status_page import DOCS
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from monitor.client import asked, told
+from monitor.cli.client import asked, told
 from monitor.commands.quarantine import COMMAND
-from monitor.error_table import ErrorTable, SourceFormat
+from monitor.quarantine import ErrorTable, SourceFormat
 from monitor.web.api import application
 from pipeline.build import message_text, open_table_format
 from pipeline.checkpoint import Quarantine

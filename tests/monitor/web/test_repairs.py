@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from checks.model import Outcome, Ruling, Verdict
 from monitor.__main__ import sluice
 from monitor.commands import repair, replay
-from monitor.store.rereads import CheckedAgain
+from monitor.store.requests import CheckedAgain
 from pipeline.backfill_state import Preview, RereadState, WishedKey, WishedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
@@ -127,7 +127,7 @@ def test_who_waits_learns_whether_the_check_passes(
             proof = CheckedAgain("range_counts", passed, rig.clock(), "13 rows")
             rig.store.rereads.checked(one.id, [proof])
 
-    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+    monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
     result = run(repair.COMMAND, server, USERS, "--ranges", "17..29")
 
@@ -149,7 +149,7 @@ def test_who_waits_for_a_check_that_says_nothing_any_more_does_not_wait_for_ever
         if next(waited) > 1:
             rig.now += timedelta(days=1)
 
-    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+    monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
     result = run(repair.COMMAND, server, USERS, "--ranges", "17..29")
 
@@ -215,8 +215,8 @@ def test_what_the_service_lists_no_more_is_not_called_done(
         found = [RereadState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.wished()]
         rig.store.rereads.told(found, rig.clock())
 
-    monkeypatch.setattr("monitor.rereading.MOST", 1)
-    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+    monkeypatch.setattr("monitor.cli.options.MOST", 1)
+    monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
     one = run(replay.COMMAND, server, "shop.o*")
     both = run(replay.COMMAND, server, "shop.*")
@@ -246,7 +246,7 @@ def test_a_dry_run_tells_what_would_change(
         state = RereadState(wish.id, USERS, "s/u", done=7, preview=found)
         rig.store.rereads.told([state], rig.clock())
 
-    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+    monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
     result = run(repair.COMMAND, server, USERS, "--ranges", "1..9", "--dry-run")
 

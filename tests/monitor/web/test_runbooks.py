@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from monitor.web.problems import Api
-from monitor.web.runbooks import DOCS, RUNBOOK_ROUTES, link
+from monitor.web.status_page import DOCS, RUNBOOK_ROUTES, link
 from tests.docs.markdown import anchors
 
 

@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.board import Board, CurrentBoard
-from monitor.web.metrics import METRICS, exposition
-from monitor.web.scrape import BoardCollector, Scrape
+from monitor.web.metrics import METRICS, BoardCollector, Scrape, exposition
 from tests.monitor.boards import ALL_WELL, MIXED, MUTE, NOW, SOURCE_DOWN
 from tests.monitor.rig import USERS, Rig
 

@@ -7,8 +7,7 @@ import pytest
 from checks.model import Reason
 from checks.readiness import ReadinessState
 from monitor.board import TableView
-from monitor.web.shown_tables import AT_ONCE, TableQuestion, shown
-from monitor.web.status_page import status_page
+from monitor.web.status_page import AT_ONCE, TableQuestion, shown, status_page
 from tests.monitor.boards import NOW, board, incident, view
 
 LATE = Reason("late", "time since the cut is below the lags' sum")

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from monitor.__main__ import sluice as program
-from monitor.web.trusted import Access, refusal
+from monitor.web.deps import Access, refusal
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.serving import serving
 

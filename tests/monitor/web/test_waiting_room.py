@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from monitor.right_of_way import RightOfWay
-from monitor.web import waiting_room
-from monitor.web.waiting_room import RoomFullError, WaitingRoom
+from monitor.priority import RightOfWay
+from monitor.web import deps as waiting_room
+from monitor.web.deps import RoomFullError, WaitingRoom
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from monitor.archive_backtests import windows
+from monitor.archive_backtest import windows
 from monitor.commands.archive import COMMAND
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow, RegisteredWindow

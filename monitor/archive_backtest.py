@@ -1,0 +1,86 @@
+"""Evaluates archive rules against the landed changes, table by table, for operators.
+
+Without table names it covers only tables that have an archive rule or a purge rule.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from monitor.config.model import Config
+from monitor.observe.tables import Schemas
+from monitor.suggest import alike
+from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
+from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rules_of
+from pipeline.build import open_table_format, readings
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import parts
+from pipeline.delta.store import open_store
+from pipeline.errors import ConfigError
+from pipeline.invariants.archive_purge import ArchivePurge
+from pipeline.model import Op, Shard
+from pipeline.settings import PipelineSettings
+from pipeline.tables.lake import Lake
+
+
+def backtests(
+    config: Config,
+    names: Sequence[str],
+    registered: Iterable[RegisteredWindow],
+    trial: ArchivePurge | None,
+) -> Iterator[tuple[str, tuple[BacktestDay, ...]]]:
+    """Each table and its days; without *names* those of which a rule speaks.
+
+    *trial* stands for what `invariants` demands of archive purges.
+
+    Raises:
+        ConfigError: nothing has landed, or there is no such table.
+        HeldError: a rule speaks of a column that does not fit.
+    """
+    settings, told = config.settings, tuple(registered)
+    lake = Lake(settings, open_table_format(settings))
+    mark = lake.mark()
+    if mark is None:
+        raise ConfigError(f"nothing has landed in {settings.changes}")
+    shards = {shard: table for shard, table in mark.shards.items() if table is not None}
+    known = sorted(set(shards.values()))
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"no table {name!r}; known: {alike(name, known)}")
+    log = ChangeLog(open_store(settings.changes), settings.lane)
+    log.look()
+    schemas, reader = Schemas(readings(config.sources)), lake.changes()
+    for table in names or known:
+        rules, purge = rules_of(table, settings.archive, told), trial or _purge(settings, table)
+        if not names and rules is None and purge is None:
+            continue
+        own = (Shard.parse(shard) for shard, of in sorted(shards.items()) if of == table)
+        found = [schema for shard in own if (schema := schemas.newest(shard, reader)) is not None]
+        columns = found[0].columns if found else ()
+        files = parts(log.snapshot, -1, mark.batch, (Op.CREATE, Op.UPDATE, Op.DELETE))
+        test = ArchiveBacktest(
+            settings.changes, files, table, columns, rules or ArchiveRules(), purge
+        )
+        yield table, test.days()
+
+
+def windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
+    """Those that count, of what ``GET /v1/archives`` tells."""
+    return tuple(
+        RegisteredWindow(
+            str(one["table"]),
+            ArchiveWindow(
+                datetime.fromisoformat(str(one["since"])).astimezone(UTC),
+                datetime.fromisoformat(str(one["until"])).astimezone(UTC),
+                one["column"] or "",
+                one["before"] or "",
+            ),
+        )
+        for one in told
+        if one["withdrawn"] is None
+    )
+
+
+def _purge(settings: PipelineSettings, table: str) -> ArchivePurge | None:
+    demanded = (one for _, one in settings.demanded(table))
+    return next((one for one in demanded if isinstance(one, ArchivePurge)), None)

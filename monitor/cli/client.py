@@ -1,0 +1,147 @@
+"""Sends requests of CLI verbs to the running service, and returns its JSON answers.
+
+A missing answer becomes one clear error. The token of the config goes only to the address of
+the config. Any other address gets the value of SLUICE_TOKEN. So does the address of the config,
+if it has no token that this user can read.
+"""
+
+import os
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from monitor.config.location import whereabouts
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.settings import vouched
+
+PATIENCE = 30.0
+PROBLEM = "application/problem+json"
+
+
+TOKEN = "SLUICE_TOKEN"  # noqa: S105  - the name of an environment variable
+
+
+class ServiceAddress(str):
+    """Where the service answers, with the token for it; the text is the address alone."""
+
+    __slots__ = ("token",)
+    token: str
+
+
+def address(server: str | None, config: Path) -> str:
+    """Where the service answers: *server*, or what the config says.
+
+    The token of the config goes only to the address of the config.  Anywhere else, and where the
+    config has none that this user can read, it is the value of SLUICE_TOKEN.
+    """
+    if server:
+        return _origin(server)
+    known = whereabouts(config)
+    found = ServiceAddress(known.address)
+    found.token = known.token
+    return found
+
+
+def _origin(server: str) -> str:
+    """*server* without a slash at its end.
+
+    Raises:
+        ConfigError: it is more or less than scheme, host and port.
+    """
+    try:
+        parts = urlsplit(server)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"--server {server}: {error}; write http://host:port") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigError(f"--server {server}: is no address; write http://host:port")
+    if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        msg = f"--server {server}: has more than an address"
+        raise ConfigError(f"{msg}; write {parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+    return server.rstrip("/")
+
+
+def listed(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
+    """GET what is a list.  Raises what :func:`asked` raises."""
+    found = asked("GET", base + path, params=params, **_bearer(base))
+    if not isinstance(found, list):
+        raise _stranger(base + path)
+    return found
+
+
+def told(
+    base: str, path: str, key: str, params: Mapping[str, Any] | None = None, wait: float = 0.0
+) -> dict[str, Any]:
+    """GET what is a mapping with *key* in it.  Raises what :func:`asked` raises."""
+    found = asked("GET", base + path, wait, params=params, **_bearer(base))
+    return _with(key, found, base + path)
+
+
+def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """POST; the answer is a mapping with *key* in it.
+
+    Raises what :func:`asked` raises; ConfigError, too, where what it is about is not there.
+    """
+    return _sent("POST", base, path, key, body)
+
+
+def deleted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """DELETE, as :func:`posted`."""
+    return _sent("DELETE", base, path, key, body)
+
+
+def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    found = asked(method, base + path, json=body, **_bearer(base))
+    return _with(key, found, base + path)
+
+
+def _bearer(base: str) -> dict[str, Any]:
+    """The token as a header; nothing where there is none."""
+    token = getattr(base, "token", "") or os.environ.get(TOKEN, "")
+    return {"headers": {"Authorization": f"Bearer {token}"}} if token else {}
+
+
+def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
+    """One request; JSON of the answer, whatever its status says beside.
+
+    Raises:
+        UnreachableError: nobody answers there, or it is not Sluice.
+        ConfigError: the service refuses the question.
+    """
+    import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for
+
+    rest |= {"timeout": PATIENCE + wait, "trust_env": False, "verify": vouched(url)}
+    try:
+        answer = httpx.request(method, url, **rest)
+        found = answer.json()
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConfigError(f"{url}: {error}; write http://host:port") from error
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{error.object!r} is no text that can be asked for") from error
+    except UnicodeDecodeError as error:
+        raise _stranger(url) from error
+    except UnicodeError as error:  # a host that the DNS has no letters for
+        raise ConfigError(f"{url}: no machine can be called so; write http://host:port") from error
+    except httpx.HTTPError as error:
+        msg = f"no service answers at {url}: {error}; is `sluice run` up?"
+        raise UnreachableError(msg) from error
+    except ValueError as error:
+        raise _stranger(url) from error
+    said = str(found.get("error", found) if isinstance(found, dict) else found)
+    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise UnreachableError(f"{url}: {said}")
+    if answer.headers.get("Content-Type") == PROBLEM:  # any other 404 or 409 is the gate's answer
+        raise ConfigError(said)
+    return found
+
+
+def _with(key: str, found: Any, url: str) -> dict[str, Any]:
+    if not isinstance(found, dict) or key not in found:
+        raise _stranger(url)
+    return found
+
+
+def _stranger(url: str) -> UnreachableError:
+    return UnreachableError(f"what answers at {url} is not Sluice")

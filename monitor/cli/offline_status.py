@@ -1,0 +1,61 @@
+"""Reports what the service wrote last, for verbs that reach no running service.
+
+The report never says READY. Since then a check may have failed, and another writer may have
+changed a mirror.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from monitor.config.location import whereabouts
+from monitor.store.last_known import LastKnown
+from pipeline.errors import UnreachableError
+
+Json = dict[str, Any]
+
+
+def last_words(config: Path, stage: str, tables: Collection[str] = ()) -> Json:
+    """The newest proof of each of *tables* (empty: of all), and the incidents that were open.
+
+    ``why`` says why nothing is known, where that is so.
+    """
+    where = whereabouts(config)
+    known = LastKnown(where.store)
+    try:
+        at, found, incidents = known.at(), known.proofs(stage), known.incidents()
+    except UnreachableError as error:
+        return {"why": str(error), "at": None, "proofs": [], "incidents": []}
+    proofs: list[Json] = [
+        {
+            "table": one.table,
+            "stage": stage,
+            "cut": one.cut.astimezone(where.zone).isoformat(),
+            "certificate": one.certificate,
+        }
+        for one in found
+        if not tables or one.table in tables
+    ]
+    proven = {one["table"] for one in proofs}
+    proofs += [
+        {"table": name, "stage": stage, "cut": None, "certificate": None}
+        for name in tables
+        if name not in proven
+    ]
+    written = at.astimezone(where.zone).isoformat(timespec="seconds") if at else None
+    return {"why": "", "at": written, "proofs": proofs, "incidents": list(incidents)}
+
+
+def lines(words: Json) -> list[str]:
+    """For a person; each proof says up to when, and that it speaks of then."""
+    if words["why"]:
+        return [words["why"]]
+    when = f"the service last wrote at {words['at']}" if words["at"] else "no service ever ran here"
+    return [f"{when}; as it stood then:", *map(_proof, words["proofs"])]
+
+
+def _proof(one: Json) -> str:
+    if one["cut"] is None:
+        return f"  {one['table']} {one['stage']}: was never shown complete"
+    shown = f"complete up to {one['cut']}, certificate {one['certificate']}"
+    return f"  {one['table']} {one['stage']}: {shown}"

@@ -1,0 +1,282 @@
+"""Defines options, output and common steps of CLI verbs.
+
+Names, messages and reasons come from sources and topics. A terminal would obey escape sequences
+in them, and direction characters would display another name. `say` writes both out, so every
+verb prints through it.
+
+`ask` and `give_up` serve all verbs that request a backfill: they request it, follow it, or
+cancel it. `of_table` and `of_tables` print copies, as `GET /v1/tables` reports them.
+"""
+
+import getpass
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from monitor.cli.client import listed, posted
+from monitor.terminal import say, visible
+
+Verb = Callable[..., Any]
+UNKNOWN = 3
+"""Exit status of a verb that has nobody's answer."""
+CUT = (
+    "Complete up to when: a date (its end, where `time_zone` is), an instant with its offset such "
+    "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."
+)
+
+
+def about_cut(verb: Verb) -> Verb:
+    """Add ``--cut`` to a verb that asks up to when a table is complete."""
+    return click.option("--cut", metavar="WHEN", help=CUT)(verb)
+
+
+def asked_cut(cut: str | None) -> Mapping[str, str]:
+    """The cut as the service is asked for it; an empty one is no cut, and it says so."""
+    return {} if cut is None else {"cut": cut}
+
+
+class Length(click.ParamType[timedelta]):
+    """A length of time, told as `pipeline.durations.duration` reads it; a number is of *unit*s.
+
+    It is at most *most*, and never negative.
+    """
+
+    name = "duration"
+
+    def __init__(self, unit: timedelta, most: timedelta) -> None:
+        """The upper bound is in."""
+        self._unit, self._most = unit, most
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Refuse what is no duration, or out of bounds."""
+        if isinstance(value, timedelta):
+            return value
+        try:
+            found = self._read(str(value))
+        except (ValueError, OverflowError) as error:
+            self.fail(str(error), param, ctx)
+        if not timedelta() <= found <= self._most:
+            self.fail(f"{value!r} is not in the range from 0s to {self._most.days}d", param, ctx)
+        return found
+
+    def _read(self, text: str) -> timedelta:
+        try:
+            number = float(text)
+        except ValueError:
+            from pipeline.durations import duration  # noqa: PLC0415  - half a verb's start
+
+            return duration(text)
+        if math.isnan(number):
+            raise ValueError(f"{text} is no number")
+        return timedelta(seconds=min(number * self._unit.total_seconds(), 1e13))
+
+
+def names_who(verb: Verb) -> Verb:
+    """Add ``--who`` to a verb that records who decided."""
+    text = "By default the name you are logged in with."
+    return click.option("--who", default=login, help=text)(verb)
+
+
+def reads_again(verb: Verb) -> Verb:
+    """Add what a verb has that lets rows be read again: why, by whom, given up, waited for."""
+    for option in (
+        click.option(
+            "--wait/--no-wait", default=True, show_default=True, help="Look on until it ends."
+        ),
+        click.option("--cancel", is_flag=True, help="Give up what of these tables is read now."),
+        names_who,
+        click.option("--reason", default="", help="Why; kept for ever."),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def require_reason(reason: str) -> None:
+    """Refuse an empty *reason* of a verb that changes something.
+
+    Raises:
+        UsageError: as click does of an option that is required.
+    """
+    if not reason:
+        raise click.UsageError("Missing option '--reason'.")
+
+
+def at_a_rate(verb: Verb) -> Verb:
+    """Add ``--rate`` to a verb that may read many rows."""
+    told = "Read at most so many rows a second; 0: as the source's limits let it."
+    return click.option(
+        "--rate", default=0, type=click.IntRange(min=0), show_default=True, help=told
+    )(verb)
+
+
+def asks_service(verb: Verb) -> Verb:
+    """Add ``--config``, ``--server`` and ``--json`` to a verb that asks the running service."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
+        click.option("--server", help="Address of the service; by default the config says it."),
+        click.option(
+            "--config",
+            default="sluice.yaml",
+            type=click.Path(path_type=Path),
+            show_default=True,
+            help="Path of the config file.",
+        ),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def login() -> str:
+    """Who is logged in, for verbs that record who decided."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container's number that has no name
+        return f"uid {os.getuid()}"
+
+
+PACE = 1.0  # seconds between two looks
+FAILED = 4
+MOST = 10_000  # that the service lists at once
+OTHERS = 1_000  # that may have been asked for meanwhile
+
+
+def ask(base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
+    """Ask for *body*; tell of it, and if told to *wait*, until all has ended and been checked.
+
+    Exits with 4 if something, or a check that it was to put right, did not end well.
+    """
+    _follow(base, _ids(base, path, body), wait=wait, as_json=as_json)
+
+
+def give_up(base: str, tables: Sequence[str], said: Mapping[str, str], *, as_json: bool) -> None:
+    """Give up what of *tables* is read now, and tell of it; *said* is why and by whom."""
+    ids = _ids(base, "/v1/rereads/cancelled", {"tables": list(tables), **said})
+    _follow(base, ids, wait=False, as_json=as_json)
+
+
+def _ids(base: str, path: str, body: Mapping[str, Any]) -> set[str]:
+    return {one["id"] for one in posted(base, path, "rereads", body)["rereads"]}
+
+
+def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
+    found = _watched(base, ids, quiet=as_json) if wait else _told(base, ids)
+    if as_json:
+        say(json.dumps(found))
+    elif not wait:
+        for one in found:
+            say(_line(one))
+    if gone := len(ids) - len(found):
+        say(f"{gone} more are too old to be listed, so how they ended is not known", err=True)
+    well = {one["id"] for one in found if one["done"] and not one["unchecked"]}
+    if wait and well != ids:
+        sys.exit(FAILED)
+
+
+def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
+    found = listed(base, "/v1/rereads", {"limit": min(MOST, OTHERS + len(ids))})
+    return [one for one in found if one["id"] in ids]
+
+
+def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
+    """Look on until all have ended; on a terminal a line each that moves, else one a change."""
+    shown: dict[str, str] = {}
+    while True:
+        found = _told(base, ids)
+        for one in found:
+            line = _line(one)
+            if not quiet and shown.get(one["id"]) != line:
+                _show(line, moving=_goes_on(one))
+                shown[one["id"]] = line
+        if not any(_goes_on(one) for one in found):
+            return found
+        time.sleep(PACE)
+
+
+def _goes_on(one: Mapping[str, Any]) -> bool:
+    """Whether it is read on, or a check has yet to say what it says now."""
+    if one["ended"] is None:
+        return True
+    ruled = {proof["check"] for proof in one["proofs"]}
+    return bool(one["awaits_checks"]) and not set(one["unchecked"]) <= ruled
+
+
+def _show(line: str, *, moving: bool) -> None:
+    """On a terminal the line of one that goes on is written over."""
+    live = sys.stdout.isatty()
+    click.echo(f"\r\x1b[K{visible(line)}" if live else visible(line), nl=not (live and moving))
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    rows, based = one["rows"], one["kind"] == "bootstrap"
+    if one["done"] and (found := one["preview"]) is not None:
+        counts = ", ".join(f"{found[what]} {what}" for what in ("missing", "extra", "different"))
+        return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
+    if one["done"]:
+        told = "the new base is complete" if based else "they are in the change log"
+        return f"{one['table']}: {rows} rows read, {told}{_checked(one)}"
+    if one["ended"]:
+        ended = "ended without a new base" if based else f"the {one['kind']} ended incomplete"
+        return f"{one['table']}: {ended}: {one['why'] or 'cancelled'}"
+    told = f"{one['table']}: {one['told']}"
+    return f"{told}; waits: {one['why']}" if one["why"] else told
+
+
+def _checked(one: Mapping[str, Any]) -> str:
+    """What the checks said that it was to put right."""
+    said = {proof["check"]: proof for proof in one["proofs"]}
+    told = [
+        f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"
+        if check in said
+        else f"{check} is asked again"
+        for check in one["checks"]
+    ]
+    return "".join(f"; {text}" for text in told)
+
+
+SHOWN = 20  # tables that stand still, or of which nothing is known
+
+
+def of_table(row: Mapping[str, Any]) -> list[str]:
+    """A line for each copy of one table."""
+    return [f"copy {name}: {_standing(one)}" for name, one in sorted(row["copies"].items())]
+
+
+def of_tables(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each copy; behind them those of its tables that do not follow their mirrors."""
+    by_copy: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for row in rows:
+        for name, one in row["copies"].items():
+            by_copy.setdefault(name, []).append((row["table"], one))
+    return [line for name in sorted(by_copy) for line in _of_copy(name, by_copy[name])]
+
+
+def _of_copy(name: str, own: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    lags = [one["lag_seconds"] for _, one in own if _follows(one)]
+    behind = f", at most {max(lags):.1f} s behind their mirrors" if lags else ""
+    odd = [f"  {table}: {_standing(one)}" for table, one in own if not _follows(one)]
+    more = [f"  and {len(odd) - SHOWN} more: --json has all"] if len(odd) > SHOWN else []
+    head = f"copy {name}: {len(lags)} of {len(own)} tables follow{behind}"
+    return [head, *odd[:SHOWN], *more]
+
+
+def _follows(one: Mapping[str, Any]) -> bool:
+    return one["hold"] is None and one["lag_seconds"] is not None
+
+
+def _standing(one: Mapping[str, Any]) -> str:
+    if one["hold"] is not None:
+        return f"stands still, {one['hold']}"
+    if one["lag_seconds"] is None:
+        return f"unknown, {one['why']}"
+    up_to = one["watermark"] or "unknown"
+    return f"{one['lag_seconds']:.1f} s behind its mirror, complete up to {up_to}"

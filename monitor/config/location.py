@@ -1,0 +1,94 @@
+"""Reads service address, API token, store and time zone from a config, and nothing else.
+
+So a job at the gate loads no model of the file and needs no secret of a source. A fault
+elsewhere in a file that is being edited does not prevent requests, as long as the file is valid
+YAML.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from monitor.config.text import expand, mapping, placed, read_text, refusal, resolve
+from pipeline.clocks import no_zone
+
+HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # the model's defaults, by a test
+SECTIONS = ("http", "store", "time_zone")
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  - not bound here
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """The address without a slash at its end, the store's file, and where a business day ends.
+
+    ``token`` is empty where the config names none, or one that this user cannot read.
+    """
+
+    address: str
+    store: Path
+    zone: ZoneInfo
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What is read of ``http.auth``."""
+
+    token: str = field(default="", repr=False)
+
+
+def whereabouts(path: Path) -> Whereabouts:
+    """Read them from the config in *path*.
+
+    Raises:
+        ConfigError: the file cannot be read, or one of them is none.
+    """
+    text = read_text(path)
+    raw = mapping(text, path)
+    kept = {name: raw[name] for name in SECTIONS if name in raw}
+    token = ""
+    if isinstance(section := kept.get("http"), Mapping):
+        token = _token(section.get("auth"), path)
+        kept["http"] = {key: value for key, value in section.items() if key != "auth"}
+    known, unset = expand(kept, "")
+    http, store = known.get("http", {}), known.get("store", STORE)
+    zone = known.get("time_zone", ZONE)
+    faults = unset or [*_no_server(http), *_no_file(store), *_no_zone(zone)]
+    if faults:
+        raise refusal(path, faults, text)
+    host, port = http.get("host", HOST), http.get("port", PORT)
+    host = HOST if host in EVERYWHERE else host
+    name = f"[{host}]" if ":" in host else host
+    return Whereabouts(f"http://{name}:{port}", Path(placed(store, path)), ZoneInfo(zone), token)
+
+
+def _token(auth: Any, path: Path) -> str:
+    """The token, or nothing: without it the verbs that read go on, and the service refuses."""
+    if not isinstance(auth, Mapping):
+        return ""
+    known, _ = resolve({"token": auth.get("token")}, Secret, "http.auth", path.parent)
+    return str(known.get("token", ""))
+
+
+def _no_server(http: Any) -> list[str]:
+    if not isinstance(http, Mapping):
+        return ["http: must be a mapping of host and port"]
+    host, port = http.get("host", HOST), http.get("port", PORT)
+    faults = [] if isinstance(host, str) else [f"http.host: {host!r} is no host"]
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        faults.append(f"http.port: {port!r} is no port; write one up to 65535")
+    return faults
+
+
+def _no_file(store: Any) -> list[str]:
+    return [] if isinstance(store, str) and store else ["store: must be the path of a file"]
+
+
+def _no_zone(zone: Any) -> list[str]:
+    try:
+        ZoneInfo(zone)
+    except (LookupError, OSError, TypeError, ValueError, AttributeError):
+        return [f"time_zone: {no_zone(zone)}"]
+    return []

@@ -1,0 +1,332 @@
+"""Builds the config sections `copies`, `invariants` and `standards`, and tests plug-ins.
+
+`copies` is a mapping of names. Each copy has `kind`, `tables` (a pattern or a list of them) and
+the fields of its class.
+
+`invariants` is a list of tables (a glob) and their invariants with the fields of their classes.
+A table that no entry names has no invariants.
+
+`standards` is a list of tables (a glob), their key and the standards of their columns. Other
+columns are written as their source has them. If a standard hides values, a row lands only if
+each other column is in `clear` or in the key.
+
+`unbuilt` reports kinds that do not exist and options that they do not have, and opens no
+connection. It imports `pipeline.build` when called: Arrow and drivers take a second that most
+verbs need not wait.
+
+A source whose collector reads no server needs no host, port and user, and gets a placeholder
+address.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from monitor.config.model import Config
+from monitor.config.plans import CopyPlan, SectionPlace, read, section_schema
+from monitor.config.text import secret_fields
+from monitor.config.validation import TRANSPORT, elsewhere, is_host
+from pipeline import collectors, plugins
+from pipeline.copies.copy import Copy, find, known
+from pipeline.errors import ConfigError
+from pipeline.invariants.invariant import Invariant, find_invariant, known_invariants
+from pipeline.settings import InvariantRule, SourceSettings, StandardRule
+from pipeline.standards.standard import RestingStandard, Standard, find_standard, known_standards
+from pipeline.standards.table_standards import ALL, hides
+
+BESIDE = ("kind", "tables")
+LAST_PORT = 65_535
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,29}", re.IGNORECASE)
+_MUST = "must be a mapping of names, such as {cache: {kind: postgres, tables: shop.orders}}"
+
+
+def plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
+    """Each section that is right, and all that is wrong as ``place: fault``."""
+    if not isinstance(told, Mapping | None):
+        return (), [f"copies: {_MUST}"]
+    found: list[CopyPlan] = []
+    faults: list[str] = []
+    for name, section in (told or {}).items():
+        made, wrong = _plan(str(name), section, folder)
+        found += [made] if made is not None else []
+        faults += wrong
+    return tuple(found), faults + list(_colliding(found))
+
+
+def schema(secret: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the section, for editors; *secret* is that of a field that holds one.
+
+    It leaves out kinds whose extra is not installed.
+    """
+    patterns = {"type": ["string", "array"], "items": {"type": "string"}}
+    kinds = []
+    found, _ = elsewhere(find, known(), Copy)
+    for kind in found:
+        own = TypeAdapter(find(kind)).json_schema()
+        properties = {**own["properties"], "kind": {"const": kind}, "tables": patterns}
+        properties |= dict.fromkeys(sorted(secret_fields(find(kind))), secret)
+        required = [*own.get("required", ()), *BESIDE]
+        kinds.append({"type": "object", "properties": properties, "required": required})
+    another = {"type": "object", "properties": {"tables": patterns}, "required": list(BESIDE)}
+    return {"type": "object", "additionalProperties": {"anyOf": [*kinds, another]}}
+
+
+def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[str]]:
+    at = f"copies.{name}"
+    if not isinstance(section, Mapping):
+        return None, [f"{at}: must be a mapping of settings, such as its kind"]
+    faults = []
+    if not _NAME.fullmatch(name):
+        faults.append(
+            f"{at}: {name!r} names no copy; write letters, digits, '_' and '-', 30 at most"
+        )
+    patterns, wrong = _patterns(section.get("tables"), at)
+    faults += wrong
+    if "kind" not in section:
+        return None, [*faults, f"{at}.kind: is required; known: {', '.join(known())}"]
+    kind = str(section["kind"])
+    _, unknown = elsewhere(find, [kind], Copy)
+    if unknown:
+        return None, [*faults, f"{at}.kind: {unknown[kind]}"]
+    own = {key: value for key, value in section.items() if key not in BESIDE}
+    made, wrong = read(find(kind), own, SectionPlace(at, folder), BESIDE)
+    faults += wrong
+    faults += [] if made is None else [f"{at}.{fault}" for fault in _unreachable(made)]
+    return (None if made is None or faults else CopyPlan(name, patterns, made)), faults
+
+
+def _patterns(told: Any, at: str) -> tuple[tuple[str, ...], list[str]]:
+    listed = [told] if isinstance(told, str) else told
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        listed = []
+    if not listed or not all(listed):
+        return (), [f"{at}.tables: is required; write a pattern such as shop.*, or a list of them"]
+    return tuple(listed), []
+
+
+def _unreachable(copy: Copy) -> Iterator[str]:
+    """Fields, as most kinds have them, by which no server would ever be found."""
+    host, port = getattr(copy, "host", None), getattr(copy, "port", None)
+    if isinstance(host, str) and not is_host(host):
+        yield f"host: {host!r} is no host; write a name or an address, the port by `port`"
+    if isinstance(port, int) and not 0 < port <= LAST_PORT:
+        yield f"port: {port} is no port; write one up to {LAST_PORT}"
+    patience = getattr(copy, "patience", None)
+    if isinstance(patience, timedelta) and patience <= timedelta():
+        yield "patience: must be longer than nothing"
+
+
+def _colliding(found: list[CopyPlan]) -> Iterator[str]:
+    """Copies that would write over each other, whatever tables they have."""
+    places: dict[str, str] = {}
+    for one in found:
+        other = places.setdefault(one.copy.place, one.name)
+        if other != one.name:
+            told = f"copy {other} writes to {one.copy.place}, too; give each a place of its own"
+            yield f"copies.{one.name}: {told}"
+
+
+def built(
+    find: Callable[[str], type], needs: type, named: Mapping[str, Any], place: SectionPlace
+) -> Iterator[tuple[str, Any | None, list[str]]]:
+    """Name, what stands there (as *needs*, a protocol, says) or None, and faults by their places.
+
+    *find* knows the class of a name, *named* has the sections of the part that stands at *place*.
+    """
+    _, unknown = elsewhere(find, named, needs)
+    for name, section in named.items():
+        at = f"{place.at}.{name}"
+        if name in unknown:
+            yield name, None, [f"{at}: {unknown[name]}"]
+        elif not isinstance(section, Mapping):
+            yield name, None, [f"{at}: must be a mapping of settings; see docs/guides"]
+        else:
+            yield (name, *read(find(name), section, SectionPlace(at, place.folder)))
+
+
+_MUST_DEMAND = (
+    "must be a list of tables and what is demanded: [{tables: shop.orders, not_null: {...}}]"
+)
+
+
+def rules(told: Any, folder: Path) -> tuple[tuple[InvariantRule, ...], list[str]]:
+    """Each part that is right, and all that is wrong as ``place: fault``."""
+    if told is None:
+        return (), []
+    if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
+        return (), [f"invariants: {_MUST_DEMAND}"]
+    found: list[InvariantRule] = []
+    faults: list[str] = []
+    for number, part in enumerate(told):
+        rule, wrong = _rule(part, SectionPlace(f"invariants[{number}]", folder))
+        found.append(rule)
+        faults += wrong
+    return tuple(found), faults
+
+
+def invariant_schema() -> dict[str, Any]:
+    """The JSON Schema of the section, for editors."""
+    sections = {
+        name: TypeAdapter(find_invariant(name)).json_schema() for name in known_invariants()
+    }
+    properties = {"tables": {"type": "string"}, **sections}
+    part = {"type": "object", "properties": properties, "required": ["tables"]}
+    return {"type": "array", "items": {**part, "additionalProperties": True}}
+
+
+def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[InvariantRule, list[str]]:
+    glob = part.get("tables")
+    named = {str(name): section for name, section in part.items() if name != "tables"}
+    faults = []
+    if not isinstance(glob, str):
+        faults.append(f"{place.at}.tables: is required; write a pattern such as shop.*")
+    if not named:
+        faults.append(f"{place.at}: demands nothing; known: {', '.join(known_invariants())}")
+    right: list[tuple[str, Invariant]] = []
+    for name, invariant, wrong in built(find_invariant, Invariant, named, place):
+        faults += wrong
+        right += [(name, invariant)] if invariant is not None else []
+    return InvariantRule(str(glob), tuple(right)), faults
+
+
+_MUST_STANDARDIZE = (
+    "must be a list: [{tables: shop.orders, key: [id], hash: {columns: [phone], ...}}]"
+)
+_OWN = ("tables", "key", "clear")
+_CLEAR = (
+    'name the columns that land as they are, such as [created_at, "*_id"]; or "*" for all that no'
+    " standard names"
+)
+
+
+def standard_rules(told: Any, folder: Path) -> tuple[tuple[StandardRule, ...], list[str]]:
+    """Each part that is right, and all that is wrong as ``place: fault``."""
+    if told is None:
+        return (), []
+    if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
+        return (), [f"standards: {_MUST_STANDARDIZE}"]
+    found: list[StandardRule] = []
+    faults: list[str] = []
+    for number, part in enumerate(told):
+        rule, wrong = _standard_rule(part, SectionPlace(f"standards[{number}]", folder))
+        found += [rule] if not wrong else []
+        faults += wrong
+    return tuple(found), faults
+
+
+def standard_schema() -> dict[str, Any]:
+    """The JSON Schema of the section, for editors."""
+    sections = {name: section_schema(find_standard(name), {}) for name in known_standards()}
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    clear = {"type": ["string", "array"], "items": {"type": "string"}}
+    properties = {"tables": {"type": "string"}, "key": names, "clear": clear, **sections}
+    part = {"type": "object", "properties": properties, "required": ["tables", "key"]}
+    return {"type": "array", "items": {**part, "additionalProperties": True}}
+
+
+def _standard_rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[StandardRule, list[str]]:
+    glob, key = part.get("tables"), part.get("key")
+    named = {str(name): section for name, section in part.items() if name not in _OWN}
+    faults = []
+    if not isinstance(glob, str):
+        faults.append(f"{place.at}.tables: is required; write a pattern such as shop.*")
+    if not isinstance(key, list) or not key or not all(isinstance(one, str) for one in key):
+        faults.append(f"{place.at}.key: is required; name the key's columns, in order: [id]")
+        key = []
+    if not named:
+        faults.append(f"{place.at}: names no standard; known: {', '.join(known_standards())}")
+    right: list[tuple[str, Standard]] = []
+    for name, standard, wrong in built(find_standard, Standard, named, place):
+        faults += wrong
+        if standard is not None:
+            right.append((name, standard))
+            faults += _odd(name, standard, key, place.at)
+    clear, odd = _cleared(part.get("clear"), needed=hides(right))
+    faults += [f"{place.at}.clear: {fault}" for fault in odd]
+    return StandardRule(str(glob), tuple(key), tuple(right), clear), faults
+
+
+def _cleared(told: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
+    """Without it nobody could say whether a column that is new, or has another name, may land."""
+    if told is None and not needed:
+        return ALL, []
+    listed = [told] if isinstance(told, str) else told
+    if told is None or not isinstance(listed, list) or not all(isinstance(o, str) for o in listed):
+        return ALL, [f"{'is required' if told is None else 'is no list of names'}; {_CLEAR}"]
+    return (ALL if "*" in listed else tuple(listed)), []
+
+
+def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str]:
+    if not standard.columns:
+        yield f"{at}.{name}.columns: names none"
+    if isinstance(standard, RestingStandard) and standard.fault:
+        yield f"{at}.{name}.{standard.fault}"
+    for column in standard.columns:
+        if column in key and not standard.distinct:
+            yield f"{at}.{name}.columns: {column} is in the key, and two keys may become one"
+
+
+def mistaken(config: Config) -> Iterator[str]:
+    """What probes themselves refuse of their settings, as ``key: fault``; it may take seconds."""
+    for plan in config.plans:
+        variants = [
+            (f"probes.{plan.name}.overrides[{number}]", one)
+            for number, (_, one) in enumerate(plan.variants)
+        ]
+        own = {fault: f"probes.{plan.name}.{fault}" for fault in _mistakes(plan.probe)}
+        yield from own.values()
+        for at, one in variants:
+            yield from (f"{at}.{fault}" for fault in _mistakes(one) if fault not in own)
+
+
+def _mistakes(probe: Any) -> Iterator[str]:
+    yield from getattr(probe, "mistakes", tuple)()
+
+
+def unbuilt(config: Config) -> Iterator[str]:
+    """Each as ``place: fault``; nobody is dialled."""
+    from pipeline import build  # noqa: PLC0415  - the second
+
+    settings = replace(config.settings, sources=())  # what a source names is told at its place
+    if settings.kafka or settings.transport != TRANSPORT:
+        try:
+            build.open_transport(settings).close()
+        except ConfigError as error:
+            yield str(error)
+    try:
+        build.open_table_format(config.settings)
+    except ConfigError as error:
+        yield str(error)
+    for number, source in enumerate(config.sources):
+        yield from (
+            f"sources[{number}].{fault}" for fault in build.mistakes(source, config.settings)
+        )
+
+
+NOWHERE: Mapping[str, Any] = {"host": "localhost", "port": 1, "user": "nobody"}
+
+
+def placed_nowhere(source: Mapping[str, Any]) -> dict[str, Any]:
+    """*source* with an address that says nothing, where its kind of collector reads no server.
+
+    A kind that is not there is told when it is built.
+    """
+    collector = source.get("collector")
+    kind = collector.get("kind") if isinstance(collector, Mapping) else None
+    if not isinstance(kind, str) or not kind or source.keys() >= NOWHERE.keys():
+        return dict(source)
+    try:
+        found = plugins.find(collectors, "COLLECTOR", kind)
+    except ConfigError:
+        return dict(source)
+    return {**NOWHERE, **source} if getattr(found, "serverless", False) else dict(source)
+
+
+def is_nowhere(source: SourceSettings) -> bool:
+    """Whether that is its address."""
+    return all(getattr(source, name) == value for name, value in NOWHERE.items())

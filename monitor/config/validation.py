@@ -1,0 +1,665 @@
+"""Finds config faults that types cannot detect, and reports each with its key.
+
+No server is contacted. Without these checks each client would report the fault later, in words
+of its own.
+
+A name that refers to nothing is a fault. It would stay silent, such as an alert route that
+never sends. Tables are not known yet, so a pattern may match none now. A pattern that can match
+no table is refused.
+
+`misplaced` checks whether lake and store can lie at their paths. It looks at existing files and
+creates none. The other checks open no file.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from alerts.causes import KINDS
+from alerts.routing import CHANNEL
+from checks import run as probes
+from monitor.config.model import Config, HttpSettings
+from monitor.config.plans import CheckPlan, CopyPlan
+from monitor.config.text import placed
+from monitor.suggest import nearest
+from pipeline.errors import ConfigError
+from pipeline.installed import fix, is_installed
+from pipeline.invariants.invariant import Referring
+from pipeline.plugins import lacking
+from pipeline.settings import (
+    InvariantRule,
+    KafkaSecurity,
+    SourceSettings,
+    StandardRule,
+    TableRule,
+    TlsSettings,
+    is_loopback,
+    without_login,
+)
+from pipeline.sources.source import limits_of
+from pipeline.tls import tls_faults
+from pipeline.transports.security import contradictions
+
+TRANSPORT: str = Config.model_fields["transport"].default
+_WORKER = "worker"  # a part of the way, in alerts
+_SOURCE = re.compile(r"[A-Za-z0-9_.-]+")
+_TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_LONGEST = 64
+_LEAST_MEMORY = 512  # MB; Spark refuses 450
+_SPARK = re.compile(r"spark[.][\w.-]+|spark[.](kubernetes|hadoop)[.][\w./-]+")
+_OURS = {"spark.master": "pipeline.master", "spark.driver.memory": "pipeline.driver_memory"}
+_SHORTEST_PACE, _SHORTEST_DEADLINE = timedelta(milliseconds=100), timedelta(seconds=10)
+_SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours
+_LONGEST_HOST = 253
+_BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
+_LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
+_TOKEN, _SHORTEST_TOKEN = re.compile(r"[!-~]+"), 16
+_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
+
+
+def mistakes(config: Config) -> list[str]:
+    """Each as ``place: fault``, in no order."""
+    return [
+        *_of_tables(config),
+        *_of_images(config),
+        *_of_archives(config),
+        *_of_bases(config),
+        *_of_sources(config),
+        *_of_servers(config),
+        *_of_limits(config),
+        *_of_numbers(config),
+        *_places(config),
+        *(
+            f"{at}.{name}: {fault}"
+            for at, security in securities(config)
+            for name, fault in contradictions(security)
+        ),
+        *(f"{at}.{fault}" for at, client in tls_clients(config) for fault in tls_faults(client)),
+        *_of_tiers(config),
+        *_of_paces(config),
+    ]
+
+
+def is_host(text: str) -> bool:
+    """Whether *text* can be the name or the address of a machine; the DNS is not asked."""
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        labels = text.removesuffix(".").split(".")
+    named = all(_LABEL.fullmatch(label) for label in labels)
+    return named and not labels[-1].isdecimal() and len(text) <= _LONGEST_HOST
+
+
+def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
+    """How each cluster is secured, by where that stands."""
+    return [("kafka_security", config.kafka_security)] + [
+        (f"sources[{i}].mirrored.kafka_security", source.mirrored.kafka_security)
+        for i, source in enumerate(config.sources)
+        if source.mirrored is not None
+    ]
+
+
+def tls_clients(config: Config) -> Iterator[tuple[str, TlsSettings]]:
+    """Each TLS client but Kafka's and those of plug-ins, by where it is."""
+    for i, source in enumerate(config.sources):
+        at = f"sources[{i}]"
+        yield at, source
+        yield f"{at}.collector", source.collector
+        if source.mirrored is not None:
+            yield f"{at}.mirrored", source.mirrored
+    if config.openlineage is not None:
+        yield "openlineage", config.openlineage
+
+
+def _of_tables(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.tables):
+        if rule.tier < 0:
+            yield f"tables[{i}].tier: {rule.tier} is no tier; write 0 (urgent), 1 or 2"
+        if fault := _no_pattern(rule.shards):
+            yield f"tables[{i}].shards: {fault}"
+        elif not rule.ignore and (fault := _no_table(rule)):
+            yield f"tables[{i}].table: {fault}"
+    yield from _torn(config)
+
+
+def _torn(config: Config) -> Iterator[str]:
+    """What two rules say differently of one table: it would go by whichever has its first shard."""
+    first: dict[str, int] = {}
+    for i, rule in enumerate(config.tables):
+        if rule.ignore or "\\" in rule.table:  # what groups come to, only shards tell
+            continue
+        other = first.setdefault(rule.table, i)
+        for name in ("tier", "unique_across_shards"):
+            if getattr(rule, name) != getattr(config.tables[other], name):
+                yield f"tables[{i}].{name}: tables[{other}] says another of {rule.table}"
+
+
+def _of_images(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.publish):
+        if rule.where and rule.how not in ("parquet", "clone"):
+            yield f"publish[{i}].where: images that are pinned are in their mirrors"
+        for name in ("keep", "hold_back", "due"):
+            if getattr(rule, name) <= timedelta():
+                yield f"publish[{i}].{name}: must be longer than nothing"
+
+
+def _of_bases(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.rebootstrap):
+        if rule.at_once < 1:
+            yield f"rebootstrap[{i}].at_once: must be 1 or more; how: ask begins none"
+
+
+def _of_archives(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.archive):
+        for j, window in enumerate(rule.windows):
+            if window.fault:
+                yield f"archive[{i}].windows[{j}]: {window.fault}"
+        for j, marker in enumerate(rule.markers):
+            if marker.fault:
+                yield f"archive[{i}].markers[{j}]: {marker.fault}"
+        if not (rule.windows or rule.markers):
+            yield f"archive[{i}]: says nothing of {rule.tables}; give it windows or markers"
+
+
+def _no_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"is no regular expression: {error}"
+    return ""
+
+
+def _no_table(rule: TableRule) -> str:
+    try:
+        re.compile(rule.shards).sub(rule.table, "")  # reads the groups, though nothing matches
+    except (re.error, IndexError) as error:
+        known = re.compile(rule.shards).groups
+        return f"{rule.table!r} does not fit shards, which has {known} groups: {error}"
+    database, dot, name = rule.table.partition(".")
+    named = bool(database.strip() and name.strip()) or "\\" in rule.table
+    if "/" in rule.table or not (named and (dot or "\\" in rule.table)):
+        return f"{rule.table!r} names no table; write database.table, without a slash"
+    if any(sign in rule.table for sign in "*?["):
+        return f"{rule.table!r} is a pattern; write one name, or a group of shards such as \\1"
+    return ""
+
+
+def _of_sources(config: Config) -> Iterator[str]:
+    before: list[SourceSettings] = []
+    for i, source in enumerate(config.sources):
+        at = f"sources[{i}]"
+        if fault := _no_pattern(source.topics):
+            yield f"{at}.topics: {fault}"
+        if not _SOURCE.fullmatch(source.name) or source.name == _WORKER:
+            legal = "a word of letters, digits, '_', '.' and '-', other than worker"
+            yield f"{at}.name: {source.name!r} names no source; write {legal}"
+        if source.name in {other.name for other in before}:
+            yield f"{at}.name: {source.name!r} is already the name of another source"
+        if (source.transport or config.transport) == TRANSPORT and not _TOPIC.fullmatch(
+            source.prefix
+        ):
+            legal = "letters, digits, '_' and '-', with dots between"
+            yield f"{at}.prefix: {source.prefix!r} can begin no topic's name; write {legal}"
+        for other in before:
+            if (fault := _both(other, source)) or (fault := _both(source, other)):
+                yield f"{at}.prefix: {fault}"
+        if source.mirrored is not None and (fault := _no_url(source.mirrored.url)):
+            yield f"{at}.mirrored.url: {fault}"
+        before.append(source)
+
+
+def _of_servers(config: Config) -> Iterator[str]:
+    for i, source in enumerate(config.sources):
+        at, host = f"sources[{i}]", source.host
+        if len(source.name) > _LONGEST:
+            yield f"{at}.name: is too long for the heartbeat table; at most {_LONGEST} letters"
+        if not is_host(host):
+            yield f"{at}.host: {host!r} is no host; write a name or an address, the port by `port`"
+        if not source.user.strip():
+            yield f"{at}.user: is empty; write the user that Sluice logs in as"
+        if not source.port:
+            yield f"{at}.port: 0 is no port; write one up to 65535"
+        if not source.collector.kind and not source.collector.connector.strip():
+            yield f"{at}.collector.connector: is empty; write the connector's name"
+        if not _BEAT.fullmatch(source.heartbeat):
+            yield f"{at}.heartbeat: {source.heartbeat!r} names no table; write database.table"
+        for number, listed in enumerate(source.follow_hosts):
+            name, _, port = listed.rpartition(":")
+            if not is_host(listed) and not (is_host(name) and port.isdecimal()):
+                fault = f"{listed!r} is no server; write host or host:port"
+                yield f"{at}.follow_hosts[{number}]: {fault}"
+
+
+def _of_limits(config: Config) -> Iterator[str]:
+    for i, source in enumerate(config.sources):
+        try:
+            limits = limits_of(source.options)
+        except ValidationError:  # told where the source is made, which knows its options
+            continue
+        if limits.call < limits.statement:
+            told = f"{limits.call} is below limits.statement, {limits.statement}; raise it"
+            yield f"sources[{i}].options.limits.call: {told}"
+
+
+def _of_numbers(config: Config) -> Iterator[str]:
+    tuning, upkeep = config.pipeline, config.pipeline.upkeep
+    least = {
+        "batch_rows": 1,
+        "urgent_rows": 1,
+        "small_batch_rows": 0,
+        "landing_tasks": 1,
+        "merge_workers": 1,
+    }
+    for name, bound in least.items():
+        if getattr(tuning, name) < bound:
+            yield f"pipeline.{name}: must be {bound} at least"
+    if upkeep.vacuum_every <= timedelta():
+        yield "pipeline.upkeep.vacuum_every: must be longer than nothing"
+    for name in ("keep_versions", "keep_changes"):
+        if getattr(upkeep, name) < _SHORTEST_KEPT:
+            yield f"pipeline.upkeep.{name}: must be 1h at least; readers lose their files before"
+    for name, most in {"landing_tasks": 10_000, "merge_workers": 256}.items():
+        if getattr(tuning, name) > most:
+            yield f"pipeline.{name}: must be {most} at most"
+    if not _MEMORY.fullmatch(tuning.driver_memory):
+        yield f"pipeline.driver_memory: {tuning.driver_memory!r} is no size; write 1500m or 4g"
+    elif _megabytes(tuning.driver_memory) < _LEAST_MEMORY:
+        told = f"{tuning.driver_memory!r} is too little for Spark"
+        yield f"pipeline.driver_memory: {told}; write {_LEAST_MEMORY}m at least"
+    yield from _of_spark(tuning.spark)
+    if config.readiness.margin < timedelta():  # a gate that opens before the changes are in
+        yield "readiness.margin: must not be below nothing"
+
+
+def _megabytes(size: str) -> float:
+    number, unit = size.lower().removesuffix("b")[:-1], size.lower().removesuffix("b")[-1]
+    return int(number) * {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}[unit]
+
+
+def _of_spark(settings: Mapping[str, str]) -> Iterator[str]:
+    for name in settings:
+        if instead := _OURS.get(name):
+            yield f"pipeline.spark.{name}: is set by {instead}; write it there"
+        elif not _SPARK.fullmatch(name):
+            yield f"pipeline.spark.{name}: is no setting of Spark; their names begin with spark."
+
+
+def _both(one: SourceSettings, other: SourceSettings) -> str:
+    """Why topics of *other* would be read as those of *one*, too."""
+    if one.prefix == other.prefix:
+        return f"{other.prefix!r} is that of source {one.name}, too; each connector needs its own"
+    if not one.topics and other.prefix.startswith(f"{one.prefix}."):
+        least = f"name the topics of source {one.name} by `topics`"
+        return f"source {one.name} reads all topics below {one.prefix!r}, also these; {least}"
+    return ""
+
+
+def _no_url(text: str) -> str:
+    try:
+        found = urlsplit(text)
+        known = found.scheme in ("http", "https") and found.port != 0
+        if known and found.hostname and is_host(found.hostname):
+            return ""
+    except ValueError:  # a port or a bracket that is none
+        pass
+    return f"{without_login(text)!r} is no address; write http://host:port"
+
+
+def _places(config: Config) -> Iterator[str]:
+    for at, text in _brokers(config):
+        if fault := _no_brokers(text):
+            yield f"{at}: {fault}"
+    if config.http.host and not is_host(config.http.host):
+        yield f"http.host: {config.http.host!r} is no host; write a name or an address"
+    for i, name in enumerate(config.http.names):
+        if not is_host(name):
+            told = f"{name!r} is no host; write a name or an address, without scheme and port"
+            yield f"http.names[{i}]: {told}"
+    yield from _of_token(config.http)
+    if not config.kafka and config.transport == TRANSPORT and config.settings.carried:
+        yield "kafka: is required; write host:port, with commas between several"
+    ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
+    for at, port in [*ports, ("http.port", config.http.port)]:
+        if not 0 <= port <= 65535:
+            yield f"{at}: {port} is no port; write one up to 65535"
+    if config.kafka_security != KafkaSecurity() and not config.kafka:
+        yield "kafka_security: there is no `kafka` that it could secure; remove it"
+    if not _MASTER.fullmatch(config.pipeline.master):
+        known = "local[4], local[*], yarn, spark://host:port or k8s://address"
+        yield f"pipeline.master: {config.pipeline.master!r} is no Spark; write {known}"
+
+
+def _of_token(http: HttpSettings) -> Iterator[str]:
+    """A token that protects nothing, and a bind that needs one; the token is never shown."""
+    if http.auth is None:
+        if not is_loopback(http.host):
+            yield (
+                f"http.host: other machines reach {http.host!r} and there is no token; set"
+                " http.auth: {token: {file: PATH}}, or bind to 127.0.0.1"
+            )
+    elif len(http.auth.token) < _SHORTEST_TOKEN or not _TOKEN.fullmatch(http.auth.token):
+        yield (
+            f"http.auth.token: needs at least {_SHORTEST_TOKEN} characters, ASCII and without"
+            " spaces; make one with `openssl rand -hex 32`"
+        )
+
+
+def _brokers(config: Config) -> list[tuple[str, str]]:
+    mirrored = [
+        (f"sources[{i}].mirrored.kafka", source.mirrored.kafka)
+        for i, source in enumerate(config.sources)
+        if source.mirrored is not None
+    ]
+    return [*([("kafka", config.kafka)] if config.kafka else []), *mirrored]
+
+
+def _no_brokers(text: str) -> str:
+    for broker in text.split(","):
+        host, _, port = broker.strip().rpartition(":")
+        port_is_one = port.isdecimal() and 0 < int(port) <= 65535
+        if not is_host(host.removeprefix("[").removesuffix("]")) or not port_is_one:
+            return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
+    return ""
+
+
+def _of_paces(config: Config) -> Iterator[str]:
+    """Durations that contradict each other: no table could ever be ready, or no job end."""
+    schedule, readiness = config.schedule, config.readiness
+    for name in ("land", "merge", "watch", "probe", "deliver", "upkeep", "prune"):
+        if getattr(schedule, name) < _SHORTEST_PACE:
+            yield f"schedule.{name}: must be 100ms at least"
+    for name in ("land", "merge", "upkeep"):
+        deadline = getattr(schedule, f"{name}_deadline")
+        if deadline < _SHORTEST_DEADLINE:
+            yield f"schedule.{name}_deadline: must be 10s at least; Spark needs as long to begin"
+        elif deadline < (pace := getattr(schedule, name)):
+            yield f"schedule.{name}_deadline: {deadline} is below schedule.{name}, {pace}"
+    if readiness.heartbeat_age <= config.heartbeat:
+        told = f"{readiness.heartbeat_age} is not above heartbeat, {config.heartbeat}"
+        yield f"readiness.heartbeat_age: {told}; no table would be READY: raise it"
+    if readiness.sample_age <= schedule.watch:
+        told = f"{readiness.sample_age} is not above schedule.watch, {schedule.watch}"
+        yield f"readiness.sample_age: {told}; no table would be READY: raise it"
+
+
+def _of_tiers(config: Config) -> Iterator[str]:
+    tiers = config.readiness.lag_budget
+    if not tiers or not all(tier.isdecimal() for tier in tiers):
+        yield "readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}"
+        return
+    for tier, cycle in (config.schedule.cycles or {}).items():
+        if not tier.isdecimal() or int(tier) == 0:
+            yield f"schedule.cycles.{tier}: is no tier that can wait; write {{2: PT5M}}"
+        elif cycle >= (most := config.readiness.budget(int(tier))):
+            told = f"{cycle} is not below its lag_budget, {most}: it would be late in each"
+            yield f"schedule.cycles.{tier}: {told}"
+
+
+CHECKS = frozenset({*KINDS, "collected"})
+"""What the service itself rules on, beside the probes."""
+OF_COPIES = "copy:"
+OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
+ALONE = ("kafka", "worker", "store")  # parts of the way whose names have no dot and no colon
+
+
+def strangers(
+    config: Config,
+    plans: Sequence[CheckPlan],
+    sinks: Collection[str],
+    *,
+    demanded: Sequence[InvariantRule] = (),
+    restated: Sequence[StandardRule] = (),
+    sent: Sequence[CopyPlan] = (),
+) -> list[str]:
+    """Each as ``place: fault``; *sinks* are the channels' names."""
+    return [
+        *_gating(config, plans),
+        *_routes(config, plans, sinks, sent),
+        *_looks(config, plans),
+        *_demanded(config, demanded),
+        *_restated(config, restated),
+        *_archived(config),
+        *_sent(config, sent),
+    ]
+
+
+def elsewhere(
+    find: Callable[[str], type], names: Iterable[str], needs: type
+) -> tuple[list[str], dict[str, str]]:
+    """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
+    found, unknown = [], {}
+    for name in names:
+        try:
+            kind = find(str(name))
+        except ConfigError as error:
+            unknown[name] = str(error)
+        else:
+            if lacks := _lacks(kind, needs):
+                unknown[name] = f"{kind.__module__}.{kind.__name__} {lacks}"
+            else:
+                found.append(name)
+    return found, unknown
+
+
+def _lacks(kind: type, needs: type) -> str:
+    """What would stop a class of another's in the middle of reading its section."""
+    if not is_dataclass(kind):
+        return "is no dataclass; its fields would be the settings"
+    return lacking(kind, needs)
+
+
+def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
+    """A gate that looks closed and is open."""
+    running = {plan.name for plan in plans}
+    _, unknown = elsewhere(probes.find, config.readiness.gating or (), probes.Probe)
+    for i, name in enumerate(config.readiness.gating or ()):
+        if name in unknown:
+            yield f"readiness.gating[{i}]: {unknown[name]}"
+        elif name not in running:
+            yield f"readiness.gating[{i}]: probe {name!r} is switched off, and can hold no gate"
+
+
+def _routes(
+    config: Config,
+    plans: Sequence[CheckPlan],
+    sinks: Collection[str],
+    copies: Sequence[CopyPlan],
+) -> Iterator[str]:
+    checks = {*CHECKS, *probes.known(), *(plan.name for plan in plans)}
+    for i, route in enumerate(config.alerts.routes):
+        at = f"alerts.routes[{i}]"
+        for j, check in enumerate(route.checks):
+            if not any(fnmatchcase(name, check) for name in checks):
+                yield f"{at}.checks[{j}]: no check {check!r}; {nearest(check, checks)}"
+        for name in route.channels or ():
+            if name not in sinks:
+                yield f"{at}.channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
+        if fault := _no_part(route.tables, config, sinks, copies) or _names_no_table(
+            route.tables, config
+        ):
+            yield f"{at}.tables: {fault}"
+
+
+def _looks(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
+    for plan in plans:
+        globs = {"tables": plan.tables}
+        globs |= {f"overrides[{i}].tables": glob for i, (glob, _) in enumerate(plan.variants)}
+        for place, glob in globs.items():
+            if fault := _names_no_table(glob, config):
+                yield f"probes.{plan.name}.{place}: {fault}"
+
+
+def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
+    for i, rule in enumerate(rules):
+        if fault := _names_no_table(rule.tables, config):
+            yield f"invariants[{i}].tables: {fault}"
+        for name, one in rule.invariants:
+            for table in sorted(one.others) if isinstance(one, Referring) else ():
+                if not _is_table(table):
+                    yield f"invariants[{i}].{name}: {table!r} is no table; write database.table"
+
+
+def _restated(config: Config, rules: Sequence[StandardRule]) -> Iterator[str]:
+    """What was to be hidden would reach the lake in the clear."""
+    for i, rule in enumerate(rules):
+        if fault := _names_no_table(rule.tables, config):
+            yield f"standards[{i}].tables: {fault}"
+
+
+def _archived(config: Config) -> Iterator[str]:
+    """Rows that were to be kept would go."""
+    for i, rule in enumerate(config.archive):
+        if fault := _names_no_table(rule.tables, config):
+            yield f"archive[{i}].tables: {fault}"
+        for j, marker in enumerate(rule.markers):
+            if not _is_table(marker.table):
+                told = f"{marker.table!r} is no table; write database.table"
+                yield f"archive[{i}].markers[{j}].table: {told}"
+
+
+def _sent(config: Config, copies: Sequence[CopyPlan]) -> Iterator[str]:
+    for one in copies:
+        for pattern in one.tables:
+            if fault := _names_no_table(pattern, config):
+                yield f"copies.{one.name}.tables: {fault}"
+
+
+def _no_part(pattern: str, config: Config, sinks: Iterable[str], copies: Sequence[CopyPlan]) -> str:
+    """Why *pattern*, which names a part of the way, names none that there is."""
+    sources = [source.name for source in config.sources]
+    known = {before: [f"{before}{name}" for name in sources] for before in OF_SOURCES}
+    known[OF_COPIES] = [f"{OF_COPIES}{one.name}" for one in copies]
+    known[CHANNEL] = [f"{CHANNEL}{name}" for name in sinks]
+    parts = next((parts for word, parts in known.items() if pattern.startswith(word)), None)
+    if parts is None or any(fnmatchcase(part, pattern) for part in parts):
+        return ""
+    return f"no {pattern!r}; {nearest(pattern, parts)}"
+
+
+def _is_table(name: str) -> bool:
+    return "." in name and not any(sign in name for sign in "*?[")
+
+
+def _names_no_table(pattern: str, config: Config) -> str:
+    """Why *pattern* can match no table: each is called database.table, by rules or by itself."""
+    odd = any(  # who knows what groups make of it
+        not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
+        for rule in config.tables
+    )
+    if odd or any(sign in pattern for sign in ".*?[:") or pattern in ALONE:
+        return ""
+    return f"{pattern!r} matches no table; write database.table, or a pattern such as shop.*"
+
+
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # as the lake's own
+HDFS = ("hdfs", "viewfs")
+UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")  # what a reader takes for something else
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+def misplaced(config: Config, path: Path) -> Iterator[str]:
+    """Each as ``place: fault``; *path* is the config's own."""
+    if fault := _no_lake(config.lake, path):
+        yield f"lake: {fault}"
+    if "://" in config.store:
+        yield "store: must be the path of a file, of SQLite; other databases cannot be used"
+    elif fault := _no_file(config.store, path):
+        yield f"store: {fault}"
+    elif placed(config.store, path) == _whole(config.lake, path):
+        yield "store: is the lake's folder; name a file beside it, such as sluice.db"
+    for i, rule in enumerate(config.publish):
+        if rule.where and (fault := _no_images(rule.where, config.lake, path)):
+            yield f"publish[{i}].where: {fault}"
+
+
+def _no_lake(text: str, path: Path) -> str:
+    scheme = _SCHEME.match(text.strip())
+    kind = scheme[1].lower() if scheme else ""
+    if kind in HDFS:
+        return (
+            "Sluice does not write tables on HDFS itself; put the lake on a local folder or on S3"
+        )
+    place, fault = _bucket(text, kind) if kind else _folder(text, path)
+    if not fault and (sign := UNREADABLE.search(place)):
+        return f"{place!r} holds {sign[0]!r}, which not every reader takes as it is; name another"
+    return fault
+
+
+def _bucket(text: str, kind: str) -> tuple[str, str]:
+    if kind == "file" and text.startswith("file:///"):
+        return text, ""
+    shown = without_login(text)
+    if "?" in text or "#" in text:
+        return "", "holds a query, which may be a key; give keys in the environment instead"
+    if kind not in OBJECT_STORES:
+        known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES))
+        return "", f"{shown!r} is of no known kind; write the path of a folder, or {known}"
+    login, at, _ = urlsplit(text).netloc.rpartition("@")
+    if at and (":" in login or not kind.startswith("abfs")):  # of Azure it is the container
+        return "", "holds a key; give it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
+    if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
+        return "", f"{shown!r} is no address; write {kind}://bucket/folder"
+    return text, fix("obstore") if not is_installed("obstore") else ""
+
+
+def _folder(text: str, path: Path) -> tuple[str, str]:
+    place, fault = _placed(text, path)
+    if not text.strip():
+        fault = "is empty; write the path of a folder"
+    elif not fault and (above := _file_above(Path(place))):
+        fault = f"{above} is a file; name a folder"
+    return place, fault
+
+
+def _no_images(where: str, lake: str, path: Path) -> str:
+    """Why images cannot be in *where*: vacuum deletes files in mirrors and log that none names."""
+    place, fault = _placed(where, path)
+    if fault:
+        return fault
+    if "://" not in where and (above := _file_above(Path(place))):
+        return f"{above} is a file; name a folder"
+    here = f"{place.rstrip('/')}/"
+    for own in ("mirrors", "changes"):
+        theirs = f"{_whole(lake, path)}/{own}/"
+        if here.startswith(theirs) or theirs.startswith(here):
+            deleted = f"{where!r} shares files with {theirs[:-1]}, where upkeep deletes them"
+            return f"{deleted}; write a folder apart, such as {_whole(lake, path)}/images"
+    return ""
+
+
+def _whole(place: str, path: Path) -> str:
+    return _placed(place, path)[0].rstrip("/")
+
+
+def _no_file(text: str, path: Path) -> str:
+    if text.strip().startswith(":") or not text.strip():
+        return f"{text!r} is no file that stays; write its path, such as sluice.db"
+    place, fault = _placed(text, path)
+    if fault:
+        return fault
+    if Path(place).is_dir():
+        return f"{place} is a folder; name a file in it"
+    if above := _file_above(Path(place).parent):
+        return f"{above} is a file; name a folder for it that is none"
+    return ""
+
+
+def _placed(text: str, path: Path) -> tuple[str, str]:
+    try:
+        return placed(text, path), ""
+    except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
+        return "", f"{text!r} is no path: {error}"
+
+
+def _file_above(folder: Path) -> Path | None:
+    """What stands in the way of *folder*, if it is none and cannot be made."""
+    there = next((one for one in (folder, *folder.parents) if one.exists()), None)
+    return None if there is None or there.is_dir() else there

@@ -1,0 +1,324 @@
+"""Examines the lake and all servers that a config names, and collects findings.
+
+It needs no running service. A part that does not answer is listed as unreachable, with what to
+look at first. A missing answer never counts as healthy.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from shlex import quote
+
+from checks.doctor import order_findings, topic_findings
+from monitor.clients import orderings
+from monitor.config.model import Config
+from monitor.config.plans import CopyPlan
+from monitor.config.sections import is_nowhere
+from pipeline.build import (
+    collection_scope,
+    every_topic,
+    open_collector,
+    open_registry,
+    open_source,
+    open_transport,
+)
+from pipeline.collectors.collector import (
+    USUAL,
+    Collector,
+    CollectorExamination,
+    Registration,
+    SettingDifference,
+)
+from pipeline.delta import entries
+from pipeline.delta.store import Store, open_store
+from pipeline.errors import SluiceError, UnreachableError
+from pipeline.finding import NOTE, REFUSE, WARN, Finding
+from pipeline.model import Ordering, ShardId
+from pipeline.settings import PipelineSettings, Router, SourceSettings
+from pipeline.sources.source import ExaminationScope, FoldedTable, Source
+from pipeline.spark import jars
+from pipeline.transports.topics import TopicFacts, require_told
+from pipeline.transports.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedPart:
+    """``where`` as findings name it; ``then`` is what may be wrong where it does not answer."""
+
+    where: str
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnaskedPart:
+    """A part that did not answer, and the words of whoever tried."""
+
+    where: str
+    why: str
+    then: str
+
+
+def lake() -> ExaminedPart:
+    """Where tables are written."""
+    return ExaminedPart(
+        "lake",
+        "is the bucket reached from here, at the endpoint, in the region and with the keys that the"
+        " environment names (AWS_...)",
+    )
+
+
+def server(source: SourceSettings) -> ExaminedPart:
+    """The database, at the address that is asked."""
+    name, address = source.name, f"{source.host}:{source.port}"
+    if is_nowhere(source):
+        there = f"is all there that `collector` of {name} names, and may it be read from here"
+        return ExaminedPart(f"source:{name}", there)
+    followed = (
+        f" ({address}; it may be its collector's and not the config's: follow_collector)"
+        if source.follow_collector
+        else ""
+    )
+    return ExaminedPart(
+        f"source:{name}",
+        f"does the server run, is it reached from here under host and port of {name}{followed},"
+        " and does its user get in with that password",
+    )
+
+
+def collector(source: SourceSettings) -> ExaminedPart:
+    """What brings the source's changes."""
+    name, there = source.name, "does a Connect worker run, and is it reached from here at"
+    if source.collector.kind in ("", USUAL):
+        return ExaminedPart(f"collector:{name}", f"{there} collector.url of {name}")
+    then = f"is all reached from here that it asks: see `collector` and `kind` of {name}"
+    return ExaminedPart(f"collector:{name}", then)
+
+
+def schema_registry(source: SourceSettings) -> ExaminedPart:
+    """Where the schemas of the source's messages are."""
+    return ExaminedPart(
+        f"registry:{source.name}",
+        "does the schema registry run, and may this user read it",
+    )
+
+
+def copy(plan: CopyPlan) -> ExaminedPart:
+    """Where rows of mirrors are sent on to."""
+    return ExaminedPart(
+        f"copy:{plan.name}",
+        f"does the store run, is it reached from here at {plan.copy.place}, and does its user get"
+        " in with that password",
+    )
+
+
+def brokers(source: SourceSettings) -> ExaminedPart:
+    """Where the source's topics are."""
+    if source.transport:
+        then = f"is what it reads reached from here: see `transport` of {source.name}"
+        return ExaminedPart(f"kafka:{source.name}", then)
+    return ExaminedPart(
+        f"kafka:{source.name}",
+        "do brokers run, and are they reached from here under all the names they advertise",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedSource:
+    """A source at the address that the service would ask, and what its collector said.
+
+    One that does not answer is taken to send every table.
+    """
+
+    server: SourceSettings
+    examined: CollectorExamination = field(default_factory=CollectorExamination)
+    captures: Callable[[ShardId], bool] = lambda _: True
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where facts come from."""
+
+    collector: Callable[[SourceSettings, PipelineSettings], Collector] = open_collector
+    source: Callable[[SourceSettings], Source] = open_source
+    transport: Callable[[PipelineSettings], Transport] = open_transport
+    lake: Callable[[str], Store] = open_store
+    machine: Callable[[], Sequence[str]] = jars.lacking
+
+
+@dataclass(eq=False)
+class Examination:
+    """Findings so far, and what could not be asked, each with its reason.
+
+    ``worker`` are the settings of Connect's workers, None where nobody told them.
+    """
+
+    config: Config
+    worker: Mapping[str, str] | None
+    outage: timedelta
+    doors: Doors = field(default_factory=Doors)
+    findings: list[Finding] = field(default_factory=list)
+    unasked: list[UnaskedPart] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Examine machine and lake, each source, its collector and its topics, then each copy."""
+        self._machine()
+        with self._asking(lake()):
+            self.doors.lake(self.config.settings.changes).prove(entries.FOLDER)
+        for source in self.config.sources:
+            self._registry(source)
+            collected = self._collector(source)
+            topics, largest = self._topics(source, collected.examined.kept_topic)
+            self._configured(source, collected.server)
+            self._source(collected, topics, largest)
+        for plan in self.config.copied:
+            target = plan.copy.opened(self.config.settings.lake)
+            with self._asking(copy(plan)), closing(target):
+                target.positions()
+
+    @property
+    def refused(self) -> bool:
+        """Whether something must be put right before a mirror can be believed."""
+        return any(finding.severity is REFUSE for finding in self.findings)
+
+    def _machine(self) -> None:
+        """Name what Spark cannot start without here."""
+        for lack in self.doors.machine():
+            what, _, fix = lack.rpartition("; ")
+            self.findings.append(Finding(REFUSE, "spark", "this machine", what, fix))
+
+    def _registry(self, source: SourceSettings) -> None:
+        registry = open_registry(source)
+        if registry is not None:
+            with self._asking(schema_registry(source)):
+                registry.examine()
+
+    def _collector(self, source: SourceSettings) -> CollectedSource:
+        collected, part = CollectedSource(source), collector(source)
+        where = part.where
+        with (
+            self._asking(part),
+            closing(self.doors.collector(source, self.config.settings)) as asked,
+        ):
+            registration = asked.registration(collection_scope(self.config.settings, source))
+            differences = _differences(registration, where) if registration else ()
+            if differences is None:
+                self.findings.append(_unregistered(where))
+                return collected
+            examined = asked.examine(source, self.worker)
+            told = {finding.code for finding in examined.findings}
+            self.findings += examined.findings
+            self.findings += [one for one in differences if one.code not in told]
+            collected = CollectedSource(source, examined, asked.captures())
+            if source.follow_collector:
+                collected = replace(collected, server=source.at(*asked.address()))
+        return collected
+
+    def _configured(self, source: SourceSettings, asked: SourceSettings) -> None:
+        """Name the servers where the collector reads another than the config does, and ask both."""
+        if (source.host, source.port) == (asked.host, asked.port):
+            return
+        part = server(source)
+        theirs, ours = f"{asked.host}:{asked.port}", f"{source.host}:{source.port}"
+        what = f"the collector reads {theirs}, the config names {ours}; {theirs} is examined"
+        fix = "name the server that the collector reads as host and port, or sluice connector"
+        found = Finding(WARN, "address", part.where, what, f"{fix} {source.name} --apply")
+        self.findings.append(found)
+        with self._asking(part), closing(self.doors.source(source)) as configured:
+            configured.head()
+
+    def _topics(self, source: SourceSettings, history: str) -> tuple[frozenset[str], int | None]:
+        """Rule on the topics; tables they are named for, and the largest record they take."""
+        part, found = brokers(source), tuple[TopicFacts, ...]()
+        prefix = re.escape(source.prefix)
+        transport = self.doors.transport(self.config.settings)
+        with self._asking(part), closing(transport):
+            also = f"|{re.escape(history)}" if history else ""
+            found = tuple(transport.settings(every_topic(source) + also))
+            self.findings += topic_findings(
+                found, part.where, prefix=source.prefix, history=history, outage=self.outage
+            )
+            self._order(source, transport, [topic.name for topic in found])
+            require_told(found)
+        own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
+        named = frozenset(match[1] for match in own if match)
+        sizes = (one.settings.get("max.message.bytes", "") for one in found)
+        return named, min((int(size) for size in sizes if size.isdigit()), default=None)
+
+    def _order(self, source: SourceSettings, transport: Transport, topics: Sequence[str]) -> None:
+        """Rule on what the order of its changes proves; partitions are counted if that matters."""
+        own = orderings([source], {})[source.name]
+        count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
+        self.findings += order_findings(own, count, f"source:{source.name}")
+
+    def _source(
+        self, collected: CollectedSource, topics: frozenset[str], largest: int | None
+    ) -> None:
+        source = collected.server
+        limits = [size for size in (largest, collected.examined.largest) if size is not None]
+        with self._asking(server(source)), closing(self.doors.source(source)) as asked:
+            self.findings += asked.examine(
+                ExaminationScope(
+                    fold=_folding(self.config, source.heartbeat),
+                    outage=self.outage,
+                    clock_skew=self.config.readiness.clock_skew,
+                    captured=collected.captures,
+                    named=topics,
+                    own_keys=collected.examined.own_keys,
+                    largest=min(limits, default=None),
+                )
+            )
+
+    @contextmanager
+    def _asking(self, part: ExaminedPart) -> Iterator[None]:
+        try:
+            yield
+        except UnreachableError as error:
+            why = str(error).removeprefix(f"{part.where}: ")
+            self.unasked.append(UnaskedPart(part.where, why, part.then))
+        except SluiceError as error:
+            what = str(error).removeprefix(f"{part.where}: ")
+            fix = f"{part.then}? then ask again: sluice doctor"
+            self.findings.append(Finding(REFUSE, "not_allowed", part.where, what, fix))
+
+
+def _differences(registration: Registration, where: str) -> tuple[Finding, ...] | None:
+    """Each setting that `sluice connector` would add or change; None if nothing is registered."""
+    now = registration.now()
+    if now is None:
+        return None
+    return tuple(
+        Finding(NOTE, one.name, where, _unlike(one), f"{_wanted(one)}, or {_apply(where)}")
+        for one in registration.differences(now)
+    )
+
+
+def _wanted(one: SettingDifference) -> str:
+    return f"remove {one.name}" if one.after is None else f"{one.name}={one.after}"
+
+
+def _unlike(one: SettingDifference) -> str:
+    is_ = "is not set" if one.before is None else f"is {one.before}"
+    return f"{one.name} {is_}" + (f": {one.why}" if one.why else "")
+
+
+def _unregistered(where: str) -> Finding:
+    what = "no collector is registered: no change of this source arrives"
+    return Finding(REFUSE, "unregistered", where, what, _apply(where))
+
+
+def _apply(where: str) -> str:
+    return f"sluice connector {quote(where.partition(':')[2])} --apply"
+
+
+def _folding(config: Config, heartbeat: str) -> Callable[[str], FoldedTable | None]:
+    router = Router(config.tables)
+
+    def fold(shard: str) -> FoldedTable | None:
+        table, rule = router.table(shard), router.rule(shard)
+        if table is None or shard == heartbeat:
+            return None
+        return FoldedTable(table, rule.key if rule else ())
+
+    return fold

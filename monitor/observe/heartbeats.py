@@ -1,0 +1,220 @@
+"""Writes heartbeats to the server that the collector reads, and remembers each as a fence.
+
+After a failover the collector may read another server. A heartbeat that it never sees would
+prove nothing, so heartbeats follow the collector. After any failure the next heartbeat tries
+again.
+
+A fence is stored before it is used, so no proof rests on one that is lost. If both clocks went
+back, fences with wrong times are dropped.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from monitor.store.certificates import Fences
+from pipeline.clocks import ClockStep, in_order, step_back
+from pipeline.errors import SluiceError
+from pipeline.lags.samples import spaced
+from pipeline.model import Fence
+from pipeline.settings import SourceSettings
+from pipeline.sources.source import Heart, Source
+
+FOLLOW = timedelta(seconds=10)
+MICROSECOND = timedelta(microseconds=1)
+ALL = 200_000  # more than are ever kept of a source
+LOOKED_BACK = (timedelta(hours=1), timedelta(days=1), timedelta(days=43))
+log = structlog.get_logger(__name__)
+
+
+def _nobody(step: ClockStep) -> None:
+    """Hear of it."""
+
+
+def _none(source: str) -> ClockStep | None:
+    """Know of none."""
+
+
+@dataclass(eq=False)
+class FenceBook:
+    """All heartbeats still remembered, by source, ascending in number and time.
+
+    Safe from several threads, of which one adds those of a source.
+    ``on_step`` is told when a heartbeat shows that the clocks went back, before those fences fall.
+    """
+
+    store: Fences
+    on_step: Callable[[ClockStep], object] = _nobody
+    _known: dict[str, tuple[Fence, ...]] = field(default_factory=dict)
+    _fallen: dict[str, range] = field(default_factory=dict)
+    _firsts: dict[tuple[str, datetime], Fence] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def load(
+        self,
+        sources: Iterable[str],
+        since: datetime,
+        step_of: Callable[[str], ClockStep | None] = _none,
+    ) -> None:
+        """Remember what an earlier life has written down.
+
+        *step_of* tells a source's last step back: it may have died before all had fallen, and by
+        the clock's time nobody would see any more that those heartbeats are wrong.
+        """
+        for source in sources:
+            known, step = self.store.since(source, since, ALL), step_of(source)
+            if step is not None and any(map(step.fells, known)):
+                self._fall(step)
+                known = tuple(one for one in known if not step.fells(one))
+            self._known[source] = thinned(in_order(known))
+
+    def add(self, fence: Fence, later: datetime | None = None) -> None:
+        """Keep *fence*: in the store first, so that no proof rests on one that is lost.
+
+        *later* is what the later of both clocks showed, if not the same.  Where it has not gone
+        back, what was committed before that time stands below this one too: it gets the instant
+        after the last fence's, and so takes the place of none.  Where both have, the fences whose
+        times that shows to be wrong are kept no longer.
+        """
+        known, step = self.of(fence.source), None
+        if known and fence.at <= known[-1].at:
+            if (shown := later or fence.at) >= known[-1].at:
+                fence = replace(fence, at=min(shown, known[-1].at + MICROSECOND))
+            elif step := self._step(fence):
+                self._fall(step)
+        self.store.add(fence)
+        with self._lock:
+            left = (one for one in known if step is None or not step.fells(one))
+            self._known[fence.source] = thinned((*left, fence))
+
+    def known(self) -> Mapping[str, tuple[Fence, ...]]:
+        """Those of every source, as they are now."""
+        return dict(self._known)
+
+    def of(self, source: str) -> tuple[Fence, ...]:
+        """Those of *source*; empty before the first."""
+        return self._known.get(source, ())
+
+    def first(self, source: str, instant: datetime) -> Fence | None:
+        """The first of *source* at or after *instant* that was ever written, if one is.
+
+        The store is asked: those remembered here are ever fewer, and the first one left is later.
+        At the full minute it keeps that one for ten days.
+        """
+        known = self.of(source)
+        if not known or known[-1].at < instant:
+            return None
+        with self._lock:
+            if (source, instant) not in self._firsts:
+                found = self.store.since(source, instant, 1)
+                self._firsts.update(((source, instant), one) for one in found)
+            return self._firsts.get((source, instant))
+
+    def fallen(self) -> Mapping[str, range]:
+        """Numbers, by source, among which those lie whose times proved wrong in this life."""
+        return dict(self._fallen)
+
+    def _fall(self, step: ClockStep) -> None:
+        before = self._fallen.get(step.source, range(step.first, step.number))
+        self._fallen[step.source] = range(min(before.start, step.first), step.number)
+        self.on_step(step)
+        self.store.fell(step)
+        with self._lock:
+            self._firsts = {k: one for k, one in self._firsts.items() if k[0] != step.source}
+
+    def _step(self, fence: Fence) -> ClockStep | None:
+        """What fell; looked for as far back as it takes, in all that are kept."""
+        step = None
+        for length in LOOKED_BACK:
+            history = self.store.since(fence.source, fence.at - length, ALL)
+            before = [one for one in in_order(history) if one.number < fence.number]
+            step = step_back(before or self.of(fence.source), fence)
+            if step is not None and before and step.first > before[0].number:
+                break
+        return step
+
+
+@dataclass(eq=False)
+class HeartbeatWriter:
+    """The heartbeat of one source; ``ailment`` says why the last beat failed.
+
+    ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
+    for the highest number ever landed, so that numbers never go back.  ``compared`` is told how
+    far the source's clock is behind ours.
+    """
+
+    settings: SourceSettings
+    collected_from: Callable[[], tuple[str, int]]
+    connect: Callable[[SourceSettings], Source]
+    fences: FenceBook
+    newest: Callable[[], int]
+    clock: Callable[[], datetime]
+    compared: Callable[[timedelta, datetime], object]
+    ailment: str = ""
+    _server: Source | None = None
+    _heart: Heart | None = None
+    _address: tuple[str, int] | None = None
+    _asked: datetime | None = field(default=None)
+
+    def beat(self) -> None:
+        """Write the next heartbeat and remember it as a position."""
+        try:
+            heart = self._ready()
+            fence = heart.beat(self.clock)
+            if heart.reading is not None:
+                self.compared(heart.reading.skew, fence.at)
+                self.fences.add(fence, heart.reading.later)
+        except SluiceError as error:
+            self._asked = None
+            self.ailment = str(error)
+            raise
+        self.ailment = ""
+
+    def followed(self) -> SourceSettings:
+        """The settings with the address that heartbeats go to now."""
+        if self._address is None:
+            return self.settings
+        return replace(self.settings, host=self._address[0], port=self._address[1])
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._server is not None:
+            self._server.close()
+
+    def _ready(self) -> Heart:
+        address = self._where()
+        if self._heart is None or address != self._address:
+            self.close()
+            host, port = address
+            server = self.connect(replace(self.settings, host=host, port=port))
+            server.prepare_heartbeat()
+            known = self.fences.of(self.settings.name)
+            highest = max(self.newest(), known[-1].number if known else -1)
+            self._server, self._heart = server, Heart(server, highest)
+            self._address = address
+            log.info("heartbeats go to", source=self.settings.name, host=host, port=port)
+        return self._heart
+
+    def _where(self) -> tuple[str, int]:
+        """The collector's server, asked every now and then; the configured one if it is silent."""
+        known = self._address or (self.settings.host, self.settings.port)
+        now = self.clock()
+        if not self.settings.follow_collector:
+            return known
+        if self._asked is not None and timedelta() <= now - self._asked < FOLLOW:
+            return known
+        self._asked = now
+        try:
+            host, port = self.collected_from()
+        except SluiceError:
+            return known
+        found = self.settings.at(host, port)
+        return found.host, found.port
+
+
+def thinned(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
+    """At most *limit* fences, ascending; of a cut, one at most a hundredth of its age after it."""
+    return spaced(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)

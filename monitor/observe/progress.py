@@ -1,0 +1,253 @@
+"""Reports how far first snapshots and backfills are, how fast, and when they end.
+
+A table in its first snapshot has no base and no mirror yet. This is one line per source, and no
+problem while it moves. It is a problem if nothing has moved for `PATIENCE`.
+
+The end of a backfill is unknown once it has read more rows than were estimated.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from monitor.board import FirstLanding
+from monitor.observe.sampler import NO_MIRROR, NOT_LANDED, Sampling
+from monitor.store.requests import RereadRequest
+from pipeline.checkpoint import Mark, Snap
+from pipeline.model import Missing, Shard, Table
+
+PATIENCE = timedelta(minutes=15)
+LOGGED = timedelta(seconds=30)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one is: rows landed of tables without a base, shards with one, mirrors there."""
+
+    rows: int = 0
+    based: int = 0
+    mirrors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A first landing since it was first seen: where it stood then, where now, since when."""
+
+    since: datetime
+    began: Progress
+    moved: datetime
+    now: Progress
+
+
+@dataclass(eq=False)
+class FirstLandings:
+    """Looks each round; *expected* tells about how many rows each shard of a source has."""
+
+    expected: Callable[[str], Mapping[str, int]] = field(default=lambda _: {})
+    _watched: dict[str, _Watched] = field(default_factory=dict)
+    _logged: dict[str, datetime] = field(default_factory=dict)
+
+    def look(
+        self, look: Sampling, tables: Sequence[Table], now: datetime
+    ) -> tuple[FirstLanding, ...]:
+        """Those that are under way, in the order of the sources."""
+        found = tuple(
+            one for name in look.sources if (one := self._source(name, look, tables, now))
+        )
+        for one in found:
+            self._tell(one, now)
+        for name in self._watched.keys() - {one.source for one in found}:
+            log.info("first landing is done", source=name)
+            del self._watched[name]
+        return found
+
+    def _source(
+        self, name: str, look: Sampling, tables: Sequence[Table], now: datetime
+    ) -> FirstLanding | None:
+        if isinstance(look.mark, Missing):
+            if tables:
+                return None  # there were batches: it is the lake that does not answer
+            return self._waiting(name, look, now)
+        mark = look.mark.value
+        waiting = [t for t in tables if name in t.sources and is_first(t, look, mark)]
+        if not waiting:
+            return None
+        snaps = _read(waiting, name, mark)
+        here = Progress(
+            rows=sum(snap.rows for snap in snaps.values()),
+            based=sum(str(shard) in mark.bases for table in waiting for shard in table.shards),
+            mirrors=sum(not isinstance(look.mirrors.get(t.name), Missing) for t in tables),
+        )
+        known = self._moved(name, here, now)
+        total = _total(snaps, self.expected(name))
+        eta = _eta(known, total, now)
+        return FirstLanding(
+            source=name,
+            told=_words(snaps, waiting, here, total),
+            since=known.since,
+            tables=tuple(table.name for table in waiting),
+            eta=eta,
+            stuck=_stuck(known, now),
+        )
+
+    def _waiting(self, name: str, look: Sampling, now: datetime) -> FirstLanding:
+        """Nothing has landed yet: what is it that is waited for?"""
+        known = self._moved(name, Progress(), now)
+        why = _why(name, look)
+        told = NOT_LANDED if why in ("", NOT_LANDED) else f"{NOT_LANDED}: {why}"
+        return FirstLanding(name, told, known.since, stuck=_stuck(known, now))
+
+    def _moved(self, name: str, here: Progress, now: datetime) -> _Watched:
+        known = self._watched.get(name) or _Watched(now, here, now, here)
+        moved = known.moved if here == known.now else now
+        self._watched[name] = _Watched(known.since, known.began, moved, here)
+        return self._watched[name]
+
+    def _tell(self, one: FirstLanding, now: datetime) -> None:
+        if now - self._logged.get(one.source, one.since - LOGGED) >= LOGGED:
+            self._logged[one.source] = now
+            done = one.eta.isoformat(timespec="seconds") if one.eta else "not known yet"
+            log.info("first landing", source=one.source, told=one.told, done=done)
+
+
+def by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:
+    """Table -> what it is part of; of several sources one that is stuck, if there is any."""
+    moving_first = sorted(landings, key=lambda one: one.stuck is not None)
+    return {table: one for one in moving_first for table in one.tables}
+
+
+def is_first(table: Table, look: Sampling, mark: Mark) -> bool:
+    """Whether each shard without a base is being read, or all have one and the mirror is next."""
+    names = [str(shard) for shard in table.shards]
+    bare = [name for name in names if name not in mark.bases]
+    if bare:
+        return all(name in mark.snaps or _snapshot(name, look) for name in bare)
+    return look.unreadable.get(table.name) == NO_MIRROR
+
+
+def _snapshot(shard: str, look: Sampling) -> bool:
+    """Whether the collector of the shard is in its first snapshot."""
+    source = look.sources.get(Shard.parse(shard).source)
+    if source is None or isinstance(source.acknowledged, Missing):
+        return False
+    return source.acknowledged.value.snapshot
+
+
+def _read(waiting: Iterable[Table], source: str, mark: Mark) -> Mapping[str, Snap]:
+    """Open first snapshots of the source, by the shard's name."""
+    shards = (shard for table in waiting for shard in table.shards if shard.source == source)
+    return {
+        shard.name: mark.snaps[str(shard)]
+        for shard in shards
+        if str(shard) in mark.snaps and str(shard) not in mark.bases
+    }
+
+
+def _total(snaps: Mapping[str, Snap], expected: Mapping[str, int]) -> int | None:
+    """About how many rows there are; None where the source has not told of all."""
+    if not snaps or any(name not in expected for name in snaps):
+        return None
+    return sum(
+        one.rows if one.ended else max(one.rows, expected[name]) for name, one in snaps.items()
+    )
+
+
+def _eta(known: _Watched, total: int | None, now: datetime) -> datetime | None:
+    """When the rest will be landed, at the pace so far."""
+    landed, took = known.now.rows - known.began.rows, now - known.since
+    if total is None or landed <= 0 or took <= timedelta():
+        return None
+    return now + took * ((total - known.now.rows) / landed)
+
+
+def _stuck(known: _Watched, now: datetime) -> datetime | None:
+    return known.moved if now - known.moved > PATIENCE else None
+
+
+def _words(
+    snaps: Mapping[str, Snap], waiting: Collection[Table], here: Progress, total: int | None
+) -> str:
+    count = f"{len(waiting)} table" + ("s" if len(waiting) != 1 else "")
+    reading = sorted(name for name, one in snaps.items() if not one.ended)
+    if not snaps and here.based:
+        return f"{count} landed whole, to be written into their mirrors"
+    if not snaps:
+        return f"{count} to be read; the collector is in its first snapshot"
+    of = f" of about {total:,}" if total else ""
+    now = f"; {_some(reading)} being read" if reading else "; all of them read"
+    return f"{here.rows:,}{of} rows of {count} landed{now}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
+    return f"{names[0]}{more}"
+
+
+def _why(name: str, look: Sampling) -> str:
+    trouble, source = look.troubles.get(name), look.sources[name]
+    if trouble is not None:
+        return f"the collector is {trouble.told}"
+    if isinstance(source.acknowledged, Missing):
+        return source.acknowledged.why
+    if source.acknowledged.value.snapshot:
+        return "the collector is reading its first snapshot"
+    return look.mark.why if isinstance(look.mark, Missing) else "the first batch is on its way"
+
+
+Estimates = Callable[[str], Mapping[str, int]]
+"""Source -> about how many rows each of its shards has."""
+
+BRAKES = {
+    "rate": "held to its rate",
+    "time": "fewer rows are asked for at once, as more took too long",
+    "running": "its server is busy",
+    "lag": "the replica that is read is behind",
+}
+"""What slows a re-reading, by the limit that does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RereadProgress:
+    """``rate`` is rows a second since it was asked for; None where a number is not known."""
+
+    rows: int
+    about: int | None
+    rate: float
+    left: timedelta | None
+    brakes: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """All of it in words; what it waits for, if it waits, is told elsewhere."""
+        told = f"{self.rows} rows" + (f" of about {self.about}" if self.about else "")
+        told += f", {self.rate:.0f} rows/s" if self.rate else ""
+        if self.left is not None:
+            told += f", about {round(self.left.total_seconds())} s left"
+        return told + "".join(f"; {BRAKES[one]}" for one in self.brakes)
+
+
+def progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
+    """Of all shards of *one*, in which those that ended count with the rows they had.
+
+    How long it takes is not known once there are more rows than were estimated.
+    """
+    seconds = (now - one.at).total_seconds()
+    rate = one.rows / seconds if seconds > 0 else 0.0
+    some = one.ended or one.wish.rows.some or one.wish.rows.where  # which, is forgotten at its end
+    about = None if some else _about(one, estimates)
+    left = None
+    if rate and about is not None and about > one.rows:
+        left = timedelta(seconds=(about - one.rows) / rate)
+    brakes = {state.brake for state in one.states if state.brake and state.done is None}
+    return RereadProgress(one.rows, about, rate, left, tuple(sorted(brakes)))
+
+
+def _about(one: RereadRequest, estimates: Estimates) -> int | None:
+    """About how many rows its shards have; None if that of one is not known."""
+    shards = [Shard.parse(state.shard) for state in one.states if state.shard]
+    told = (estimates(shard.source).get(shard.name) for shard in shards)
+    known = [count for count in told if count is not None]
+    return sum(known) if known and len(known) == len(shards) else None

@@ -1,0 +1,236 @@
+"""Asks sources rarely about their servers and tables, and remembers the answers.
+
+An answer stays valid until the next one, over restarts too. A slow or silent source is asked
+again a little later.
+
+An answer does not count if it is too old, or if heartbeats now go to another server. It does
+not count for a shard that a landed statement has changed since. Such a change may be what makes
+rows change without a log entry.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import structlog
+
+from checks.blocks import why_unproven
+from monitor.store.history import CheckMemory
+from pipeline.checkpoint import Existence
+from pipeline.clocks import over
+from pipeline.errors import ProofError, SluiceError
+from pipeline.model import Missing, Order, Shard, Table
+from pipeline.parallel import SideBySide
+from pipeline.settings import SourceSettings
+from pipeline.sources.source import LogBacklog, SourceDescription
+
+CHECK = "census"
+WHO = ("host", "port", "user")  # of the settings: whose answer it is, and to whom
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CensusQuestion:
+    """Who is asked, and about which shards (``database.table``).
+
+    ``changed`` tells of each the order of its newest statement that had landed by then, if any.
+    """
+
+    settings: SourceSettings
+    shards: frozenset[str]
+    changed: frozenset[tuple[str, Order]] = frozenset()
+
+    def alike(self, other: "CensusQuestion") -> bool:
+        """Whether the same source is asked about the same shards, changed since or not."""
+        return (self.settings, self.shards) == (other.settings, other.shards)
+
+    def concerns(self, shard: str, changed: Order | None) -> bool:
+        """Whether it was asked of *shard* after its newest statement, *changed*, had landed."""
+        return shard in self.shards and (changed is None or (shard, changed) in self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class CensusAnswer:
+    """What a source has told; ``began`` and ``ended`` are before and after it was asked."""
+
+    question: CensusQuestion
+    described: SourceDescription
+    began: datetime
+    ended: datetime
+
+    def dumps(self) -> dict[str, Any]:
+        """As JSON values; of the settings no more than whose answer it was."""
+        question, described = self.question, self.described
+        kept = described.kept
+        return {
+            "server": [getattr(question.settings, part) for part in WHO],
+            "shards": sorted(question.shards),
+            "changed": sorted([shard, list(order.parts)] for shard, order in question.changed),
+            "kept": {"missing": kept.why} if isinstance(kept, Missing) else _seconds(kept),
+            "hidden": sorted(described.hidden),
+            "unlogged": dict(described.unlogged),
+            "rows": dict(described.rows),
+            "backlog": described.backlog and asdict(described.backlog),
+            "filled": dict(described.filled),
+            "asked": [self.began.isoformat(), self.ended.isoformat()],
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], settings: SourceSettings) -> "CensusAnswer":
+        """Read back what :meth:`dumps` wrote, as an answer of that server."""
+        changed = frozenset((shard, Order(*parts)) for shard, parts in raw["changed"])
+        asked = replace(settings, **dict(zip(WHO, raw["server"], strict=True)))
+        question = CensusQuestion(asked, frozenset(raw["shards"]), changed)
+        kept = raw["kept"]
+        told = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
+        described = SourceDescription(
+            told,
+            frozenset(raw["hidden"]),
+            raw["unlogged"],
+            raw.get("rows", {}),
+            LogBacklog(**raw["backlog"]) if raw.get("backlog") else None,
+            raw.get("filled", {}),
+        )
+        return cls(question, described, *map(datetime.fromisoformat, raw["asked"]))
+
+
+@dataclass(eq=False)
+class Census:
+    """Every source's answer, asked anew every *every*, at once when its question changes.
+
+    But for statements that land: all of a source is asked for each, and a migration has thousands.
+    For those it is kept busy for a tenth of the time at most.
+
+    *followed* gives each source's settings with the address that its heartbeats go to now,
+    *existing* what landed statements told last of each ``source/shard``.  What *memory* has kept
+    from before a restart is as good as it was: statements that landed since are told by *existing*.
+    *bases*: ``source/shard`` -> the order of its base; columns that came with it were read with it.
+    """
+
+    followed: Mapping[str, Callable[[], SourceSettings]]
+    tables: Callable[[], tuple[Table, ...]]
+    existing: Callable[[], Mapping[str, Existence]]
+    describe: Callable[[SourceSettings, Collection[str]], SourceDescription]
+    clock: Callable[[], datetime]
+    memory: CheckMemory
+    every: timedelta = timedelta(minutes=10)
+    again: timedelta = timedelta(minutes=1)
+    old: timedelta = timedelta(days=1)
+    bases: Callable[[], Mapping[str, Order]] = dict
+    asking: SideBySide[None] = field(init=False)
+    _answers: dict[str, CensusAnswer | None] = field(default_factory=dict)
+    _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Ask nobody yet."""
+        self.asking = SideBySide(self.clock, timedelta())
+
+    def ask(self) -> None:
+        """Ask every source whose turn it is; one that does not answer delays no other's answer."""
+        due = dict[str, Callable[[], None]]()
+        for name in self.followed:
+            question = self._question(name)
+            if question.shards and self._due(name, question):
+                due[f"census of {name}"] = partial(self._ask, name, question)
+        self.asking.ask(due)
+
+    def answer(self, name: str) -> CensusAnswer | Missing:
+        """What the source *name* has told last."""
+        found, failed = self._last(name), self._failed.get(name)
+        why = failed[2] if failed else "it was not asked yet"
+        if found is None or found.question.settings != self.followed[name]():
+            return Missing(why)
+        if self.clock() - found.began > self.old:
+            return Missing(f"not since {found.began.isoformat()}: {why}")
+        return found
+
+    def rows(self, name: str) -> Mapping[str, int]:
+        """Shard -> about how many rows it has, as the source *name* has told last."""
+        found = self.answer(name)
+        return {} if isinstance(found, Missing) else found.described.rows
+
+    def unproven(self, table: Table) -> str | Missing:
+        """What no log shows of *table*; empty if nothing."""
+        told = {name: self.answer(name) for name in table.sources}
+        for shard in table.shards:
+            one = told[shard.source]
+            if isinstance(one, CensusAnswer) and not self._asked(one.question, shard):
+                told[shard.source] = Missing(f"it was not asked about {shard.name} as it is now")
+        answers = {
+            name: self._with_filled(table, one) if isinstance(one, CensusAnswer) else one
+            for name, one in told.items()
+        }
+        return why_unproven(table, answers)
+
+    def _with_filled(self, table: Table, told: CensusAnswer) -> SourceDescription:
+        """What was told, with columns that may be filled in rows that the base has otherwise."""
+        described, own = told.described, told.question.settings.name
+        grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
+        filled = {one.name: why for one in grown if (why := described.filled.get(one.name))}
+        return (
+            replace(described, unlogged={**filled, **described.unlogged}) if filled else described
+        )
+
+    def _is_changed(self, shard: Shard) -> bool:
+        """Whether its columns are told otherwise since its base; without one it is never ready."""
+        base, changed = self.bases().get(str(shard)), self._changed(shard)
+        return base is not None and changed is not None and changed > base
+
+    def _last(self, name: str) -> CensusAnswer | None:
+        if name not in self._answers:
+            kept = None
+            with suppress(ProofError):  # the source is asked again; until then it has told nothing
+                kept = self.memory.recall(f"source:{name}", CHECK)
+            found = CensusAnswer.loads(kept, self.followed[name]()) if kept else None
+            self._answers.setdefault(name, found)
+        return self._answers[name]
+
+    def _question(self, name: str) -> CensusQuestion:
+        own = [shard for table in self.tables() for shard in table.shards if shard.source == name]
+        changed = ((shard.name, self._changed(shard)) for shard in own)
+        return CensusQuestion(
+            self.followed[name](),
+            frozenset(shard.name for shard in own),
+            frozenset((shard, order) for shard, order in changed if order is not None),
+        )
+
+    def _asked(self, question: CensusQuestion, shard: Shard) -> bool:
+        return question.concerns(shard.name, self._changed(shard))
+
+    def _changed(self, shard: Shard) -> Order | None:
+        told = self.existing().get(str(shard))
+        return told.order if told else None
+
+    def _due(self, name: str, question: CensusQuestion) -> bool:
+        failed, answered = self._failed.get(name), self._last(name)
+        if failed and failed[0].alike(question):
+            return over(failed[1], self.again, self.clock())
+        if answered and answered.question.alike(question):
+            busy = min(self.every, 10 * (answered.ended - answered.began))
+            pause = self.every if answered.question == question else busy
+            return over(answered.began, pause, self.clock())
+        return True
+
+    def _ask(self, name: str, question: CensusQuestion) -> None:
+        began = self.clock()
+        try:
+            described = self.describe(question.settings, question.shards)
+        except SluiceError as error:
+            self._failed[name] = question, began, str(error)
+            log.info("source did not describe itself", source=name, why=str(error))
+            return
+        told = CensusAnswer(question, described, began, self.clock())
+        self.memory.remember(f"source:{name}", CHECK, told.dumps(), told.ended)
+        self._answers[name] = told
+        self._failed.pop(name, None)
+
+
+def _seconds(kept: timedelta | None) -> float | None:
+    return None if kept is None else kept.total_seconds()
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

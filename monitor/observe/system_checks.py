@@ -1,0 +1,558 @@
+"""Decides checks that no probe covers: lateness, holds, components, copies, images, disks.
+
+Every check is decided in every round, PASS included, because an incident ends only when its
+check is seen to pass. A problem common to many tables has one cause. Examples are a component
+that is down, a source with late changes, a merge backlog, and a hold of a whole source.
+
+A dead-lettered notification counts until it is waived. The waiver covers all that were
+dead-lettered before it too.
+
+A copy that is held or late affects only its own readers, so the answers of the table do not
+rest on it.
+
+A missing image is not reported for a day that ended before its table had a base or before this
+service ran. It is reported if an older image shows that images are made. A missed image stays
+missed, and the image of the next day ends the incident.
+
+`StalledRound` reports a monitoring round that hangs. It runs in the delivery job, in a thread
+of its own, and needs neither the round nor its lock.
+
+Totals never fall, so a sliding window counts only failures of the last minutes. The disks are
+those of store, lake and log.
+"""
+
+import os
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import structlog
+
+from alerts.model import AlertKind, Cause, Incident, IncidentState
+from alerts.outbox import ChannelHealth
+from alerts.round import AlertSettings, Round, settle
+from checks.blocks import Inputs, Pause, overlong
+from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.readiness import Readiness
+from monitor.board import STALE, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
+from monitor.config.model import DiskSettings
+from monitor.store.alerts import Pile, StoredOutbox
+from monitor.store.store import ServiceStore
+from pipeline.checkpoint import Mark
+from pipeline.clocks import first_fence
+from pipeline.errors import UnreachableError
+from pipeline.lags.lag import Lags
+from pipeline.lags.retention import Retention
+from pipeline.lags.samples import Samples
+from pipeline.model import Hop, Missing, Order, SnapshotAgain, Stage, Table
+from pipeline.sources.positions import place
+
+GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
+STANDSTILLS: Mapping[str, str] = {
+    "gap": "gap",
+    "quarantine": "quarantine",
+    "foreign_write": "foreign_write",
+    "unbalanced": "account",
+    "no_base": "blocked",
+}
+"""Reason code -> check; any other reason is a ``hold``."""
+OF_THE_MARK = ("gap", "quarantine", "blocked")
+"""Those of them that only the change log tells."""
+ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
+FIRST_LANDING = "first_landing"
+SNAPSHOT_AGAIN = "snapshot_again"
+ANEW_TOLD = timedelta(
+    days=1
+)  # so long it is an incident: a short snapshot is over before one fires
+MERGING = "merging"
+STORE = "store"
+KAFKA = "kafka"
+OF_BROKERS = ("kafka", "broker", "timed out", "timeout")  # words of a collector without brokers
+CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A source, collector, job or the Spark process: its name, its check, what ails it if so."""
+
+    name: str
+    check: str
+    ailment: str = ""
+
+
+def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
+    """One verdict on a part of the way; all that suffers from it shares its cause.
+
+    A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
+    fails because store or brokers do shares their cause, and so does a collector that speaks of
+    brokers, or answers too late, while they are down.  What else ails it is its own incident.
+    """
+    if not part.ailment:
+        return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
+    read = source_of(part.name.removeprefix("collector:"))
+    needed = {read}
+    if part.name.startswith("collector:") and any(w in part.ailment.lower() for w in OF_BROKERS):
+        needed.add(KAFKA)
+    down = next((one for one in parts if one.name in needed and one.ailment), part)
+    for one in parts:
+        first = one.ailment.partition(": ")[0]
+        if first and one.name in (KAFKA, STORE) and f"{first}: " in part.ailment:
+            down = one
+    return _blaming(part.name, part.check, down, at)
+
+
+def source_of(name: str) -> str:
+    """What a verdict on a source itself is about."""
+    return f"source:{name}"
+
+
+def of_first_landings(
+    sources: Iterable[str],
+    landings: Iterable[FirstLanding],
+    parts: Sequence[Component],
+    at: datetime,
+) -> Iterator[Verdict]:
+    """Whether what is read for the first time of each source moves on, as far as its parts work."""
+    under_way = {one.source: one for one in landings}
+    for name in sources:
+        own = (source_of(name), f"collector:{name}", "worker")
+        down = next((part for part in parts if part.name in own and part.ailment), None)
+        ruling = _landing(under_way.get(name), down, at)
+        yield Verdict(source_of(name), FIRST_LANDING, ruling, at, cause=source_of(name))
+
+
+def _landing(one: FirstLanding | None, down: Component | None, at: datetime) -> Ruling:
+    if one is None:
+        return Ruling(Outcome.PASS, "what was to be read for the first time has landed")
+    if one.stuck is None or down is not None:
+        return Ruling(Outcome.UNKNOWN, one.line, "not_yet")
+    still = f"nothing has moved for {(at - one.stuck).total_seconds() / 60:.0f} min"
+    return Ruling(Outcome.FAIL, f"{one.line}; {still}", "stuck")
+
+
+def of_table(
+    table: Table,
+    lags: Lags,
+    budget: timedelta,
+    down: Sequence[Component],
+    at: datetime,
+    *,
+    stage: Stage = Stage.MIRROR,
+) -> Iterator[Verdict]:
+    """Whether the table is late in *stage*, or suffers from one of the parts that are *down*.
+
+    One whose merges are paused cannot be late but in the change log.
+    """
+    if down:
+        yield _blaming(table.name, "service", down[0], at)
+        return
+    yield Verdict(table.name, "service", Ruling(Outcome.PASS, "every part works"), at)
+    lateness, cause = _lateness(lags, budget, stage), _held_up(table, lags, stage)
+    yield Verdict(table.name, "lag", lateness, at, value=_seconds(lags, stage), cause=cause)
+
+
+def of_pause(table: str, pause: Pause | None, kept: timedelta, at: datetime) -> Verdict:
+    """Whether the table is paused for so long that somebody may have forgotten it."""
+    return Verdict(table, "pause", overlong(pause, kept, at), at)
+
+
+def of_standstills(
+    table: str,
+    reasons: Iterable[Reason],
+    at: datetime,
+    first: FirstLanding | None = None,
+    *,
+    landed: bool = True,
+) -> Iterator[Verdict]:
+    """One verdict per kind of standstill, from the reasons that block the table.
+
+    That it has no base yet is no trouble while it is read for the *first* time, and that moves.
+    While nobody knows what has *landed*, what only the change log tells is neither good nor bad.
+    """
+    kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
+    for reason in reasons:
+        if reason.code not in ELSEWHERE:
+            kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
+    for kind, found in kinds.items():
+        if not landed and kind in OF_THE_MARK:
+            continue
+        own = [reason for reason in found if not reason.cause]
+        cause = found[0].cause if found and not own else ""
+        ruling = _standing([*own, *(one for one in found if one.cause)])
+        if first and found and kind == STANDSTILLS["no_base"]:
+            cause = source_of(first.source)
+            ruling = ruling if first.stuck else Ruling(Outcome.UNKNOWN, first.line, "not_yet")
+        yield Verdict(table, kind, ruling, at, value=float(len(found)), cause=cause)
+
+
+def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> Verdict:
+    """Whether sum rule and proof have contradicted each other for too long."""
+    for answer in answers:
+        for reason in answer.reasons:
+            if reason.code == "rules_disagree":
+                ruling = Ruling(Outcome.FAIL, reason.text, reason.code)
+                return Verdict(table, "disagreement", ruling, at)
+    return Verdict(table, "disagreement", Ruling(Outcome.PASS, "the two rules agree"), at)
+
+
+def rule_of(shards: str) -> str:
+    """What a verdict on a rule of the config is about."""
+    return f"rule:{shards}"
+
+
+def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> Iterator[Verdict]:
+    """Whether something is collected for each rule that asks for tables.
+
+    *first* says how far something is read for the first time: what a rule asks for may be of it.
+    """
+    for shards, why in declared.items():
+        ruling = Ruling(Outcome.PASS, "something it asks for is collected")
+        if why:
+            told = f"{why}; {first}" if first else why
+            ruling = Ruling(Outcome.UNKNOWN, told, "not_yet" if first else "not_collected")
+        yield Verdict(rule_of(shards), "collected", ruling, at)
+
+
+def snapshots_of(source: str) -> str:
+    """What a verdict on the snapshots that a source's collector takes is about."""
+    return f"snapshots:{source}"
+
+
+def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verdict:
+    """Whether its collector has begun anew by itself lately: somebody should know why."""
+    ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
+    if again is not None and not again.asked and at - again.at < ANEW_TOLD:
+        told = (
+            f"at {again.at.isoformat(timespec='seconds')} the collector of {source} began anew,"
+            f" with a snapshot of {again.tables} tables that it had sent before: if nobody let it,"
+            " its stored offset was lost, or no longer in the log; what was committed before the"
+            " snapshot and not sent by then is in no change log and in no image"
+        )
+        ruling = Ruling(Outcome.FAIL, told, SNAPSHOT_AGAIN)
+    return Verdict(snapshots_of(source), SNAPSHOT_AGAIN, ruling, at)
+
+
+def retention_of(source: str) -> str:
+    """What a verdict on a source's topics and binary log is about."""
+    return f"retention:{source}"
+
+
+def of_retentions(source: str, retentions: Sequence[Retention], at: datetime) -> Verdict:
+    """Whether something that was not read yet will soon be deleted by whoever keeps it."""
+    known = [(left, one) for one in retentions if (left := one.left(at)) is not None]
+    least = min((left for left, _ in known), default=None)
+    value = None if least is None else least.total_seconds()
+    return Verdict(
+        retention_of(source), "headroom", _headroom(retentions, known, at), at, value=value
+    )
+
+
+def _headroom(
+    retentions: Sequence[Retention], known: Sequence[tuple[timedelta, Retention]], at: datetime
+) -> Ruling:
+    tight = sorted((left, one.kind, one.name) for left, one in known if one.tight(at))
+    if tight:
+        left, kind, name = tight[0]
+        more = f" (and {len(tight) - 1} more)" if len(tight) > 1 else ""
+        text = f"{kind} {name}: in {left.total_seconds() / 3600:.1f} h unread changes are deleted"
+        return Ruling(Outcome.FAIL, f"{text}{more}", "headroom")
+    for one in retentions:
+        if one.unknown:
+            why = one.kept.why if isinstance(one.kept, Missing) else "what is read is not known"
+            return Ruling(Outcome.UNKNOWN, f"{one.kind} {one.name}: {why}", "not_yet")
+    return Ruling(Outcome.PASS, "nothing unread is deleted soon")
+
+
+def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
+    told = part.ailment.removeprefix(f"{part.name}: ")  # a source begins with its own name
+    ruling = Ruling(Outcome.FAIL, f"{part.name}: {told}", "down")
+    return Verdict(name, check, ruling, at, cause=part.name)
+
+
+def _lateness(lags: Lags, budget: timedelta, stage: Stage) -> Ruling:
+    total = lags.total(stage)
+    if isinstance(total, Missing):
+        return Ruling(Outcome.UNKNOWN, f"lag is unknown: {total.why}", "lag_unknown")
+    way = " to the change log" if stage is Stage.LANDED else ""
+    told = f"lag{way} {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
+    if total > budget:
+        slow = lags.slowest(stage)
+        where = f"; the longest hop is {slow.hop}" if slow else ""
+        return Ruling(Outcome.FAIL, f"{told}{where}", "late")
+    return Ruling(Outcome.PASS, told)
+
+
+def _held_up(table: Table, lags: Lags, stage: Stage) -> str:
+    """The part of the way at which all tables beside it are held up: its source, or merging."""
+    slow = lags.slowest(stage)
+    if slow is None:
+        return ""
+    if slow.hop is Hop.MERGE:
+        return MERGING
+    if isinstance(slow.lag, Missing):
+        words = slow.lag.why
+        named = (name for name in table.sources if words.endswith(f"(source {name})"))
+        return f"source:{next(named, table.sources[0])}"
+    ends = {
+        name: lags.kept[name, slow.hop].at
+        for name in table.sources
+        if (name, slow.hop) in lags.kept
+    }
+    return f"source:{min(ends, key=lambda name: ends[name], default=table.sources[0])}"
+
+
+def _seconds(lags: Lags, stage: Stage) -> float | None:
+    total = lags.total(stage)
+    return None if isinstance(total, Missing) else total.total_seconds()
+
+
+def _standing(reasons: Sequence[Reason]) -> Ruling:
+    if not reasons:
+        return GOOD
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    ids = tuple(reason.id for reason in reasons if reason.id)[:20]
+    return Ruling(Outcome.FAIL, f"{reasons[0].text}{more}", reasons[0].code, ids)
+
+
+PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a letter for a minute or two
+
+
+def given_up_id(channel: str, number: int | str) -> str:
+    """What `sluice waive` takes for the letters to *channel* given up so far."""
+    return f"dead_letters:{channel}:{number}"
+
+
+def channel_views(
+    letters: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
+) -> tuple[ChannelView, ...]:
+    """Every channel of *names*, and those that letters wait for or were given up for."""
+    undone = {name for name, state in letters.counts() if state != "delivered"}
+    return tuple(_view(letters, name, waived, now) for name in sorted({*names, *undone}))
+
+
+def _view(letters: StoredOutbox, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
+    standing, pile = letters.standing(name), letters.pile(name, _seen(name, waived))
+    ailments = "; ".join(_ailments(name, standing, pile, now))
+    return ChannelView(name, pile.waiting, pile.dead, standing.failures, ailments)
+
+
+def _seen(name: str, waived: frozenset[str]) -> int:
+    prefix = given_up_id(name, "")
+    ends = [one.removeprefix(prefix) for one in waived if one.startswith(prefix)]
+    return max((int(end) for end in ends if end.isdecimal()), default=0)
+
+
+def _ailments(name: str, standing: ChannelHealth, pile: Pile, now: datetime) -> Iterator[str]:
+    if standing.failures:
+        yield f"sendings that failed in a row: {standing.failures}, the last: {standing.why}"
+    elif pile.since is not None and now - pile.since > PATIENCE:
+        yield f"a letter waits since {pile.since.isoformat(timespec='seconds')}"
+    if pile.dead:
+        waiver = given_up_id(name, pile.last)
+        yield f"letters given up: {pile.dead}, the last: {pile.why}; once read, waive {waiver}"
+
+
+COPY = "copy"  # the check
+
+
+def of_copies(
+    table: str, copies: Iterable[CopyView], budget: timedelta, at: datetime
+) -> Verdict | None:
+    """What is wrong with the first of them; None where there is none.
+
+    One whose store does not answer is told of as a part of the way, and here only as not known.
+    """
+    found = [_ruling(one, budget) for one in copies]
+    if not found:
+        return None
+    order = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS)
+    return Verdict(table, COPY, min(found, key=lambda one: order.index(one.outcome)), at)
+
+
+def _ruling(one: CopyView, budget: timedelta) -> Ruling:
+    if one.hold is not None:
+        return Ruling(Outcome.FAIL, f"copy {one.name}: {one.hold.detail}", one.hold.reason)
+    if isinstance(one.hop.lag, Missing):
+        return Ruling(Outcome.UNKNOWN, f"copy {one.name}: {one.hop.lag.why}", "not_yet")
+    told = f"copy {one.name} is {one.hop.lag.total_seconds():.0f} s behind its mirror"
+    if one.hop.lag > budget:
+        return Ruling(Outcome.FAIL, f"{told}, budget {budget.total_seconds():.0f} s", "late")
+    return Ruling(Outcome.PASS, told)
+
+
+IMAGE = "image"  # the check
+
+
+def of_image(
+    inputs: Inputs, answer: Readiness, due: timedelta, *, started: datetime, at: datetime
+) -> Verdict:
+    """One verdict on the image of ``answer.cut``, to be there *due* after it.
+
+    *started* is since when this service runs.
+    """
+    return Verdict(inputs.table.name, IMAGE, _image_ruling(inputs, answer, due, started, at), at)
+
+
+def _image_ruling(
+    inputs: Inputs, answer: Readiness, due: timedelta, started: datetime, at: datetime
+) -> Ruling:
+    if answer.ready:
+        return Ruling(Outcome.PASS, "the image of yesterday is there")
+    if at < answer.cut + due:
+        return Ruling(Outcome.UNKNOWN, "the image of yesterday is not due yet", "not_yet")
+    if not _expected(inputs, answer.cut, started):
+        told = "no image was made before, and there could be none of yesterday"
+        return Ruling(Outcome.UNKNOWN, told, "not_yet")
+    hours = (at - answer.cut).total_seconds() / 3600
+    why = next((one.text for one in answer.reasons), "nothing says why")
+    told = f"the image of the day that ended {hours:.1f} h ago is not ready: {why}"
+    return Ruling(Outcome.FAIL, told, "image_missing")
+
+
+def _expected(inputs: Inputs, cut: datetime, started: datetime) -> bool:
+    mirror, mark = inputs.samples.mirror, inputs.samples.mark
+    if not isinstance(mirror, Missing) and any(one.cut <= cut for one in mirror.value.images):
+        return True
+    if started > cut or isinstance(mark, Missing):
+        return False
+    return _based(inputs.table, cut, inputs.samples, mark.value)
+
+
+def _based(table: Table, cut: datetime, samples: Samples, mark: Mark) -> bool:
+    """Whether each shard had a base by the cut, as far as the newest ones tell."""
+    for shard in table.shards:
+        fence = first_fence(samples.source(shard.source).known(), cut)
+        base, epoch = mark.bases.get(str(shard)), mark.epochs.get(shard.source)
+        if fence is None or base is None or epoch is None:
+            return False
+        if base >= Order(epoch.number, *place(fence.head.position)):
+            return False
+    return True
+
+
+SUBJECT, CHECK = "job:watch", "stalled"
+CAUSE = Cause(AlertKind.SERVICE, CHECK, SUBJECT)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class StalledRound:
+    """Its incident is stored like all others, so the next run of the service clears it.
+
+    While the store takes nothing the incident is in memory, and its notifications are sent.
+    """
+
+    settings: AlertSettings
+    current: CurrentBoard
+    store: ServiceStore
+    started: datetime
+    _unsaved: dict[str, Incident] = field(default_factory=dict)
+    _none_open: bool = False  # the store was read, and has none
+
+    def tell(self, now: datetime) -> None:
+        """Look how old the board is; open the incident, and later clear it."""
+        ruling = self._ruling(now)
+        if ruling.outcome is Outcome.PASS and self._none_open and not self._unsaved:
+            return
+        open_now = self._open()
+        verdict = Verdict(SUBJECT, CHECK, ruling, now)
+        silences = () if self.store.database.ailment else self.store.silences.list(now)
+        settled = settle(self.settings, open_now, [verdict], silences, now)
+        self._none_open = not open_now and settled == Round()
+        if settled != Round() or self._unsaved:
+            self._record(settled, now)
+
+    def _open(self) -> tuple[Incident, ...]:
+        try:
+            stored = {one.id: one for one in self.store.incidents.open() if one.cause == CAUSE}
+        except UnreachableError as error:
+            log.warning("open incidents cannot be read", why=str(error))
+            stored = {}
+        known = (stored | self._unsaved).values()
+        return tuple(one for one in known if one.state is not IncidentState.RESOLVED)
+
+    def _record(self, settled: Round, now: datetime) -> None:
+        unsaved = self._unsaved | {one.id: one for one in settled.changed}
+        for one in settled.dropped:
+            unsaved.pop(one.id, None)
+
+        def along() -> None:
+            self.store.incidents.keep(tuple(unsaved.values()), [i.id for i in settled.dropped])
+
+        try:
+            self.store.outbox.hold(settled.letters, now)
+            self.store.outbox.catch_up(now, along)
+            self._unsaved = {}
+        except UnreachableError as error:
+            log.warning("the incident is kept in memory", why=str(error))
+            self._unsaved = unsaved
+
+    def _ruling(self, now: datetime) -> Ruling:
+        age = now - max(self.current.board.at, self.started)
+        if age <= STALE:
+            return Ruling(Outcome.PASS, "the watching round runs")
+        told = (
+            f"no watching round has ended for {age.total_seconds():.0f} s: every state is unknown"
+        )
+        return Ruling(Outcome.FAIL, told, CHECK)
+
+
+Totals = Mapping[tuple[str, str], int]
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(eq=False)
+class Lately:
+    """Compares totals with those of up to *window* ago, kept once a minute in memory."""
+
+    window: timedelta = timedelta(minutes=10)
+    _kept: deque[tuple[datetime, Totals]] = field(default_factory=deque)
+
+    def counted(self, totals: Totals, now: datetime) -> Totals:
+        """What has been added since; empty at first."""
+        if not self._kept or now - self._kept[-1][0] >= MINUTE:
+            self._kept.append((now, totals))
+        while now - self._kept[0][0] > self.window:
+            self._kept.popleft()
+        then = self._kept[0][1]
+        return {key: n - then.get(key, 0) for key, n in totals.items() if n > then.get(key, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """Measures ``places`` by name; a place that does not exist yet counts as its parent."""
+
+    places: Mapping[str, Path]
+    settings: DiskSettings
+
+    def look(self) -> tuple[DiskView, ...]:
+        """Space now; a disk that cannot be asked is left out: what writes to it says so."""
+        return tuple(self._look())
+
+    def _look(self) -> Iterator[DiskView]:
+        for name, path in self.places.items():
+            there = next((one for one in (path, *path.parents) if one.exists()), None)
+            if there is None:
+                continue
+            with suppress(OSError):
+                told = os.statvfs(there)
+                size, free = told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
+                yield DiskView(name, str(path), size, free, self.settings.needed(size))
+
+
+def places(store: str, lake: str) -> dict[str, Path]:
+    """Where the service writes: its store, a lake on a local disk, a log that is a file."""
+    found = {"store": Path(store).resolve()}
+    scheme, separated, rest = lake.partition("://")
+    if not separated or scheme == "file":
+        found["lake"] = Path(rest if separated else lake).resolve()
+    with suppress(OSError, ValueError):
+        number = sys.stderr.fileno()
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            found["log"] = Path(f"/proc/self/fd/{number}").readlink()
+    return found

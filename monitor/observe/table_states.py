@@ -1,0 +1,158 @@
+"""Tracks the state of each table and since when, and lists the cuts of due images.
+
+Every transition is stored and logged once. A transition that the store does not accept is
+retried in the next round.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from checks.blocks import Inputs, blocks
+from checks.table_state import StateSince, TableFacts, TableState, state_of
+from monitor.board import FirstLanding
+from monitor.observe.sampler import NO_MIRROR
+from pipeline.checkpoint import Mark, is_there, source_of
+from pipeline.clocks import day_end
+from pipeline.errors import UnreachableError
+from pipeline.image import DueCut, fence_of
+from pipeline.model import Fence, Missing, Shard
+from pipeline.settings import Router
+
+Found = tuple[TableState, str]
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class StateBook:
+    """``keep`` records transitions, ``known`` tells the last of each table, once.
+
+    What it knows of this round is told table by table, and settled at the end of it.
+    """
+
+    keep: Callable[[Sequence[StateSince]], object] = field(default=lambda _: None)
+    known: Callable[[], Mapping[str, StateSince]] = field(default=lambda: {})
+    _rereads: Mapping[str, str] = field(default_factory=dict)
+    _found: dict[str, Found] = field(default_factory=dict)
+    _now: Mapping[str, StateSince] | None = None
+
+    def begin(self, rereads: Mapping[str, str]) -> None:
+        """A round begins: table -> how far it is read again by request, where one is."""
+        self._rereads, self._found = rereads, {}
+
+    def note(self, inputs: Inputs, unreadable: str, first: FirstLanding | None) -> None:
+        """Note the state of the table of *inputs*, if it is known what has landed.
+
+        *unreadable* says why its mirror could not be read; *first* is what is read of it for the
+        first time.
+        """
+        name, mark = inputs.table.name, inputs.samples.mark
+        if isinstance(mark, Missing) and inputs.pause is None:
+            return
+        bases = {} if isinstance(mark, Missing) else mark.value.bases
+        facts = TableFacts(
+            based=all(str(shard) in bases for shard in inputs.table.shards),
+            bare=unreadable == NO_MIRROR,
+            first=first.line if first else "",
+            reread=self._rereads.get(name, ""),
+            blocked=blocks(inputs, frozenset()),
+            pause=inputs.pause,
+        )
+        self._found[name] = state_of(facts)
+
+    def settle(self, gone: Mapping[str, Found], at: datetime) -> Mapping[str, StateSince]:
+        """The state of each table, those *gone* included; what was not noted stands as it stood.
+
+        What the store does not take is tried again in the next round.
+        """
+        before = self.known() if self._now is None else self._now
+        found = {**gone, **self._found}
+        now = {name: _since(name, one, before.get(name), at) for name, one in found.items()}
+        turned = [one for name, one in now.items() if _turned(one, before.get(name))]
+        try:
+            if turned:
+                self.keep(turned)
+        except UnreachableError as error:
+            log.warning("table states are not stored", why=str(error))
+            self._now = before
+            return {**before, **now}
+        for one in turned:
+            log.info("table state", table=one.table, state=one.state.value, why=one.why)
+        self._now = {**before, **now}
+        return self._now
+
+
+def retired(mark: Mark, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
+    """Tables of which something landed, and of which nothing is there, or asked for, any more."""
+    there, gone = set[str](), dict[str, Found]()
+    for name, table in mark.shards.items():
+        if table is None:
+            continue
+        why = _gone(name, mark, router, sources)
+        if why:
+            gone.setdefault(table, (TableState.RETIRED, why))
+        else:
+            there.add(table)
+    return {name: one for name, one in gone.items() if name not in there}
+
+
+def _gone(name: str, mark: Mark, router: Router, sources: Collection[str]) -> str:
+    if source_of(name) not in sources:
+        return f"source {source_of(name)} is in the config no more"
+    if not router.table(Shard.parse(name).name):
+        return f"a rule ignores {Shard.parse(name).name}"
+    return "" if is_there(mark, name) else f"{Shard.parse(name).name} was dropped, or renamed"
+
+
+def _since(name: str, one: Found, before: StateSince | None, at: datetime) -> StateSince:
+    """As it stood before with the why of now, or from *at* on."""
+    state, why = one
+    if before is None or before.state is not state:
+        return StateSince(name, state, at, why)
+    return before if before.why == why else replace(before, why=why)
+
+
+def _turned(one: StateSince, before: StateSince | None) -> bool:
+    return before is None or before.state is not one.state
+
+
+DAYS = 3  # that have ended, of which images are made if nothing was merged since
+
+
+@dataclass(frozen=True, slots=True)
+class DueCuts:
+    """The ends of the newest business days, and of today, which is told before it comes.
+
+    None where no images are made of any table.  ``first`` is a source's first fence ever written at
+    or after an instant: of those remembered, ``fences``, ever fewer are left of what is old.
+    """
+
+    fences: Callable[[], Mapping[str, Sequence[Fence]]]
+    first: Callable[[str, datetime], Fence | None]
+    zone: ZoneInfo
+    clock: Callable[[], datetime]
+    wanted: bool = True
+
+    def __call__(self) -> tuple[DueCut, ...]:
+        """Oldest first; without a heartbeat of a source that has written none since."""
+        if not self.wanted:
+            return ()
+        today, known = self.clock().astimezone(self.zone).date(), self.fences()
+        days = [today - timedelta(days=back) for back in range(DAYS, -1, -1)]
+        return tuple(self._cut(day, known) for day in days)
+
+    def _cut(self, day: date, known: Mapping[str, Sequence[Fence]]) -> DueCut:
+        at = day_end(day, self.zone)
+        found = {source: self._fence(source, fences, at) for source, fences in known.items()}
+        return DueCut(
+            at, {source: one for source, one in found.items() if one is not None}, str(day)
+        )
+
+    def _fence(self, source: str, known: Sequence[Fence], at: datetime) -> Fence | None:
+        first = self.first(source, at)
+        if first is None:
+            return None
+        return fence_of((first, *(one for one in known if one.number > first.number)), at)

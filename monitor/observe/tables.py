@@ -1,0 +1,443 @@
+"""Keeps the registry of tables with shards and keys, landed schemas, and merge demand.
+
+Names and shards come from the landing checkpoint. A table is watched until it is dropped,
+ignored, or its source leaves the config. A shard that the source has and that folds into a
+watched table is listed even if it never landed. Such a shard has no base, so its table cannot
+be READY.
+
+Sources are asked in parallel, and a sampling does not wait long for any of them. A late answer
+counts from the next sampling.
+
+`Schemas` reads each schema event of the change log once. Tables with merge demand do not wait
+for their merge interval.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Protocol
+from zlib import crc32
+
+import structlog
+
+from pipeline.apply.catalog import Catalog
+from pipeline.changelog.reader import LogReader
+from pipeline.changelog.table import app
+from pipeline.checkpoint import Existence, Mark, is_there, living_shards, source_of
+from pipeline.clocks import over
+from pipeline.errors import SluiceError, UnreachableError
+from pipeline.model import Order, Shard, Table
+from pipeline.parallel import Answer, SideBySide
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import Column, TableSchema
+from pipeline.settings import Router, TableRule
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
+
+KEYS_AGAIN = timedelta(hours=1)
+log = structlog.get_logger(__name__)
+
+
+class Dictionary(Protocol):
+    """A source's own word on its tables."""
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Tables whose whole name matches."""
+        ...
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """Columns of its primary key, in order."""
+        ...
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """Its columns, in order."""
+        ...
+
+
+AskedKey = tuple[Table, tuple[Existence | None, ...]]
+"""A table without its key, and what statements have told of its shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """A table with the key that its source told, and what it told it *about*."""
+
+    about: AskedKey
+    until: datetime
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Tables that have ``changed`` between a mark and shards, each known by its identity."""
+
+    mark: Mark
+    shards: Mapping[str, str] | None
+    changed: frozenset[str]
+
+
+@dataclass(eq=False)
+class Roster:
+    """The tables of the newest marker; sources are asked every *every*, or when shards change.
+
+    For a table's key they are asked when a statement on it has landed, and now and then; one that
+    did not answer once is asked for no other table's until the next time.
+    """
+
+    sources: Callable[[], Mapping[str, Dictionary]]
+    rules: InitVar[tuple[TableRule, ...]]
+    clock: Callable[[], datetime]
+    every: timedelta = timedelta(seconds=60)
+    standards: Standards = NO_STANDARDS
+    _tables: tuple[Table, ...] = ()
+    _named: Mapping[str, Table] = field(default_factory=dict)
+    _told: tuple[object, object] | None = None  # by what the shards are known
+    _shards: Mapping[str, str] | None = None
+    _compared: Comparison | None = None
+    _existing: Mapping[str, Existence] = field(default_factory=dict)
+    _bases: Mapping[str, Order] = field(default_factory=dict)
+    _declared: Mapping[str, str] = field(default_factory=dict)
+    _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
+    _silent: Mapping[str, str] = field(default_factory=dict)
+    _moving: frozenset[str] = frozenset()
+    _new: tuple[str, ...] = ()  # sources of which nothing has landed
+    _keys: dict[str, KeyAnswer] = field(default_factory=dict)
+    _asked: datetime | None = None
+    _unanswered: set[str] = field(default_factory=set)  # sources, when they were last asked
+    _late: frozenset[str] = frozenset()  # questions that were open when the tables were made
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    asking: SideBySide[Any] = field(init=False)
+    router: Router = field(init=False)
+
+    def __post_init__(self, rules: tuple[TableRule, ...]) -> None:
+        """Ask nobody yet."""
+        self.asking = SideBySide(self.clock, 3 * self.every)
+        self.router = Router(rules)  # one: it remembers which rule decides for each shard
+
+    @property
+    def known(self) -> bool:
+        """Whether a marker was ever seen: before, no name can be called unknown."""
+        return self._shards is not None
+
+    def tables(self) -> tuple[Table, ...]:
+        """All tables, sorted by name."""
+        return self._tables
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name, if there is one."""
+        return self._named.get(name)
+
+    def has_source_of(self, name: str) -> bool:
+        """Whether a source has a table that is *name* here, though nothing of it may have landed.
+
+        Nothing tells of a table of Postgres while it has no row.  Sources are asked now.
+        """
+        patterns = [re.escape(name), *(rule.shards for rule in self.router.rules)]
+        asked = {
+            f"table {name} of source {source}": partial(_listed, one, patterns)
+            for source, one in self.sources().items()
+        }
+        told = self.asking.ask(asked).values()
+        found = (shards for one in told if isinstance(one, Answer) for shards in one.value.values())
+        return any(self.router.table(shard.name) == name for some in found for shard in some)
+
+    def columns(self, table: Table) -> tuple[Column, ...]:
+        """The columns of *table*'s first shard; empty if its source does not answer.
+
+        The source is asked now, for as long as any question to it may take.
+        """
+        shard = table.shards[0]
+        if (source := self.sources().get(shard.source)) is None:
+            return ()
+        asked = f"columns of {table.name}"
+        told = self.asking.ask({asked: partial(source.columns, shard)})[asked]
+        return tuple(told.value) if isinstance(told, Answer) else ()
+
+    def existing(self) -> Mapping[str, Existence]:
+        """What landed statements told last of each ``source/shard``."""
+        return self._existing
+
+    def bases(self) -> Mapping[str, Order]:
+        """``source/shard`` -> the order that its newest base is complete as of."""
+        return self._bases
+
+    def declared(self) -> Mapping[str, str]:
+        """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
+        return self._declared
+
+    def unlisted(self, table: Table, mark: Mark | None = None) -> str:
+        """Why *table* may have shards that are not among its own; empty if it cannot.
+
+        A source is believed by what it told last; one that has told nothing yet may have any, and
+        so may one of which nothing has ever landed.  Where *table* is judged by *mark*, it must be
+        of that mark: another who asks may have brought a newer one, which has lost a shard of it.
+        """
+        if mark is not None and table.name in self._changed(mark):
+            return "its shards changed while it was looked at; ask again"
+        if table.name in self._moving:
+            return "its rule is new, and nothing has landed under it yet"
+        if all(self.router.rule(shard.name) is None for shard in table.shards):
+            return ""
+        silent = ((name, self._silent.get(name)) for name in (*table.sources, *self._new))
+        return next(
+            (f"source {name} has not listed its tables: {why}" for name, why in silent if why), ""
+        )
+
+    def update(self, mark: Mark) -> None:
+        """Take over the shards of *mark*; ask the sources when it is time."""
+        now, self._existing, self._bases = self.clock(), mark.existing, mark.bases
+        with self._lock:
+            shards = self._living(mark)
+            due = (
+                self._asked is None or over(self._asked, self.every, now) or shards != self._shards
+            )
+            if not due and self._late <= self.asking.open:
+                return
+            if due:
+                self._asked = now
+                self._silent = dict(self._ask())
+            tables = tuple(self._build(shards))  # what breaks off here begins anew the next time
+            self._told, self._shards, self._tables = _telling(mark), shards, tables
+            self._named = {table.name: table for table in self._tables}
+            self._moving = frozenset(_moving(mark, self.router))
+            self._new = tuple(sorted(self.sources().keys() - {source_of(n) for n in mark.shards}))
+
+    def _changed(self, mark: Mark) -> frozenset[str]:
+        """Tables whose shards are others in *mark*; asked for each table of a look, found once."""
+        known, shards = self._compared, self._shards
+        if known is None or known.mark is not mark or known.shards is not shards:
+            known = self._compared = Comparison(mark, shards, self._compare(mark, shards or {}))
+        return known.changed
+
+    def _compare(self, mark: Mark, shards: Mapping[str, str]) -> frozenset[str]:
+        if _telling(mark) == self._told:
+            return frozenset()
+        others = living_shards(mark, self.router).items() ^ shards.items()
+        return frozenset(table for _, table in others)
+
+    def _living(self, mark: Mark) -> Mapping[str, str]:
+        """The shards that are there; their names are gone through only if one has changed."""
+        if self._shards is not None and _telling(mark) == self._told:
+            return self._shards
+        shards = living_shards(mark, self.router)
+        if shards == self._shards:
+            self._told = _telling(mark)
+        return shards
+
+    def _build(self, shards: Mapping[str, str]) -> list[Table]:
+        router, sources = self.router, self.sources().keys()
+        named = {Shard.parse(name): table for name, table in shards.items()}
+        seen = {shard: table for shard, table in named.items() if shard.source in sources}
+        names = set(seen.values())
+        folding = tuple(self._folding(router))
+        self._declared = {
+            rule.shards: _uncollected(rule, router, seen, [shard for shard, _ in folding])
+            for rule in self.router.rules
+            if not rule.ignore
+        }
+        unseen = {shard: table for shard, table in folding if table in names}
+        folded: dict[str, list[Shard]] = {}
+        for shard, table in sorted({**unseen, **seen}.items()):
+            folded.setdefault(table, []).append(shard)
+        plain = [
+            _plain(name, tuple(own), router.rule(own[0].name))
+            for name, own in sorted(folded.items())
+        ]
+        self._learn_keys(plain)
+        return [self._with_key(table) for table in plain]
+
+    def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
+        """Shards that the sources have and a rule folds, captured or not, as they told last."""
+        for found in self._there.values():
+            yield from ((shard, router.table(shard.name)) for shard in found)
+
+    def _ask(self) -> Iterator[tuple[str, str]]:
+        """Ask each source which shards every rule finds; those that never told all, with why."""
+        patterns = [rule.shards for rule in self.router.rules]
+        asked = {
+            f"source {name}": (name, partial(_listed, one, patterns))
+            for name, one in self.sources().items()
+        }
+        said = self.asking.ask({who: put for who, (_, put) in asked.items()})
+        self._unanswered = {name for who, (name, _) in asked.items() if _silent(said[who])}
+        for who, (name, _) in asked.items():
+            told = said[who]
+            if isinstance(told, Answer):
+                self._there |= {(name, pattern): found for pattern, found in told.value.items()}
+                continue
+            why = told.why.removeprefix(f"source:{name}: ").removeprefix(f"{who} ")
+            log.info("source was not asked for shards", source=name, why=why)
+            if any((name, pattern) not in self._there for pattern in patterns):
+                yield name, why
+
+    def _learn_keys(self, tables: Sequence[Table]) -> None:
+        """Ask for the keys that are not known; each counts as soon as it is told.
+
+        One who still owes an answer is asked for no table's.
+        """
+        now, owing = self.clock(), self.asking.open
+        asked: dict[tuple[str, ...], list[Table]] = {}
+        for table in tables:
+            known = self._keys.get(table.name)
+            if known is None or known.about != self._about(table) or now >= known.until:
+                asked.setdefault(table.sources, []).append(table)
+        self.asking.ask(
+            {
+                f"keys of {' and '.join(names)}": partial(self._learn, own, self.sources())
+                for names, own in asked.items()
+                if not self._unanswered & {*names} | owing & {f"source {name}" for name in names}
+            }
+        )
+        self._late = self.asking.open
+
+    def _learn(self, tables: Sequence[Table], sources: Mapping[str, Dictionary]) -> None:
+        """Ask for key after key; one that did not answer would let each table wait in turn."""
+        for table in tables:
+            about, until = self._about(table), self.clock() + _some(KEYS_AGAIN, table.name)
+            try:
+                self._keys[table.name] = KeyAnswer(about, until, self._keyed(table, sources))
+            except SluiceError as error:
+                log.info("keys of a table are not known", table=table.name, why=str(error))
+                if isinstance(error, UnreachableError):
+                    return
+
+    def _keyed(self, table: Table, sources: Mapping[str, Dictionary]) -> Table:
+        return _keyed(table, sources).with_standards(self.standards.columns(table.name))
+
+    def _with_key(self, table: Table) -> Table:
+        """The table with its key, as it was told last; a source that is silent takes none away."""
+        known = self._keys.get(table.name)
+        if known is not None and known.about == self._about(table):
+            return known.table
+        before = self._named.get(table.name)
+        if before is None:
+            return table
+        key, ranged = before.key, before.id_column
+        return replace(table, key=key, id_column=ranged, by_standard=before.by_standard)
+
+    def _about(self, table: Table) -> AskedKey:
+        return table, tuple(self._existing.get(str(shard)) for shard in table.shards)
+
+
+def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Table:
+    return Table(
+        name,
+        shards,
+        key=rule.key if rule else (),
+        unique_across_shards=bool(rule and rule.unique_across_shards),
+        tier=rule.tier if rule else 1,
+    )
+
+
+def _telling(mark: Mark) -> tuple[object, object]:
+    """What of *mark* tells which shards are there."""
+    return mark.shards, mark.existing
+
+
+def _silent(told: object) -> bool:
+    return not isinstance(told, Answer)
+
+
+def _listed(source: Dictionary, patterns: Iterable[str]) -> dict[str, tuple[Shard, ...]]:
+    return {pattern: source.shards(pattern) for pattern in patterns}
+
+
+def _keyed(table: Table, sources: Mapping[str, Dictionary]) -> Table:
+    asked = ((one, table.key or sources[one.source].key_columns(one)) for one in table.shards)
+    shard, key = next(((one, key) for one, key in asked if key), (table.shards[0], ()))
+    if len(key) != 1:
+        return replace(table, key=key)
+    columns = sources[shard.source].columns(shard)
+    whole = any(c.name == key[0] and c.dialect.whole(c) for c in columns)
+    return replace(table, key=key, id_column=key[0] if whole else None)
+
+
+def _some(length: timedelta, name: str) -> timedelta:
+    """Between *length* and twice that: thousands of tables do not fall due at once."""
+    return length * (1 + crc32(name.encode()) % 1_000 / 1_000)
+
+
+def _uncollected(
+    rule: TableRule, router: Router, landed: Iterable[Shard], there: Iterable[Shard]
+) -> str:
+    """Why nothing that *rule* asks for is watched; empty if something is."""
+    if any(router.rule(shard.name) == rule for shard in landed):
+        return ""
+    found = sorted(shard for shard in there if router.rule(shard.name) == rule)
+    if not found:
+        return "no source is known to have a table that it matches, and none has landed"
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0].name} of source {found[0].source}{more}: nothing of it has landed"
+
+
+def _moving(mark: Mark, router: Router) -> Iterator[str]:
+    """Tables that the rules give a shard which has landed for another, or for none."""
+    for name, table in mark.shards.items():
+        now = router.table(Shard.parse(name).name)
+        if now is not None and now != table and is_there(mark, name):
+            yield now
+
+
+@dataclass(eq=False)
+class Schemas:
+    """Grows with the log that it is shown; for one line of probes."""
+
+    readings: Mapping[str, SchemaReading]
+    _catalog: Catalog = field(init=False)
+    _until: int = -1
+
+    def __post_init__(self) -> None:
+        """Know nothing yet."""
+        self._catalog = Catalog(Router(), self.readings)
+
+    def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
+        """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
+        last = log.pinned.transaction(app(log.lane))
+        last = -1 if last is None else last
+        if last < self._until:  # another log, or an older one put back
+            self._catalog, self._until = Catalog(Router(), self.readings), -1
+        if last > self._until:
+            self._catalog.add(log.schema_changes(self._until))
+            self._until = last
+        return self._catalog.newest(shard.source, shard.name)
+
+
+REMEMBERED = timedelta(minutes=2)  # a job that polls asks again before that
+
+
+@dataclass(eq=False)
+class WantedTables:
+    """Asked for from any thread, forgotten once met, or after a while unless asked for again."""
+
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _wishes: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)  # asked, cut
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def want(self, tables: Iterable[str], cut: datetime) -> None:
+        """Somebody waits until *tables* are complete up to *cut*."""
+        now = self.clock()
+        with self._turn:
+            left = {n: one for n, one in self._wishes.items() if not over(one[0], REMEMBERED, now)}
+            for name in tables:
+                _, latest = left.get(name, (now, cut))
+                left[name] = (now, max(latest, cut))
+            self._wishes = left
+
+    def meet(self, tables: Iterable[str], cut: datetime) -> None:
+        """*tables* are complete up to *cut*: nobody who asked for that waits any more."""
+        if not self._wishes:
+            return
+        met = set(tables)
+        with self._turn:
+            self._wishes = {
+                name: (asked, latest)
+                for name, (asked, latest) in self._wishes.items()
+                if name not in met or latest > cut
+            }
+
+    def __call__(self) -> frozenset[str]:
+        """Those that somebody waits for."""
+        now, wishes = self.clock(), self._wishes
+        return frozenset(n for n, (asked, _) in wishes.items() if not over(asked, REMEMBERED, now))

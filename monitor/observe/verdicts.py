@@ -1,0 +1,143 @@
+"""Keeps the newest verdicts of each check, and finds which checks pass after a backfill.
+
+The newest verdict and the newest that is not UNKNOWN are both kept, because an UNKNOWN after a
+FAIL disproves nothing.
+
+After a backfill, a verdict counts only as of a position after the backfill was complete. All
+rows of the backfill had landed by then, and a check waits until the mirror holds them. So an
+incident ends by what is in the mirror, never because a repair was requested.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from checks.model import Outcome, Verdict
+from monitor.store.history import Verdicts
+from monitor.store.requests import CheckedAgain, RereadRequest, RereadRequests
+
+
+@dataclass(eq=False)
+class Rulings:
+    """An UNKNOWN after a FAIL has disproved nothing, so both are kept."""
+
+    _newest: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    _ruled: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    _passed: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    _bad: dict[str, dict[str, datetime]] = field(default_factory=dict)
+
+    def load(self, kept: Verdicts) -> None:
+        """Remember what earlier lives ruled, in the order they did."""
+        latest, ends = kept.latest(), kept.fail_ends()
+        self.add(latest)
+        self._bad.clear()  # the newest PASS is not the one that ended the FAIL
+        for verdict in latest:
+            if verdict.ruling.outcome is Outcome.FAIL:
+                self._was_bad(verdict.table, verdict.check, verdict.at)
+        for (table, check), at in ends.items():
+            if not self._fails(table, check):
+                self._was_bad(table, check, at)
+
+    def add(self, verdicts: Iterable[Verdict]) -> None:
+        """Take *verdicts* in the order they were ruled."""
+        for verdict in verdicts:
+            outcome = verdict.ruling.outcome
+            ended = self.ends_fail(verdict)
+            _keep(self._newest, verdict)
+            if outcome is Outcome.FAIL or ended:
+                self._was_bad(verdict.table, verdict.check, verdict.at)
+            if outcome is not Outcome.UNKNOWN:
+                _keep(self._ruled, verdict)
+            if outcome is Outcome.PASS:
+                _keep(self._passed, verdict)
+
+    def newest(self, table: str, check: str) -> Verdict | None:
+        """What was ruled last; None if never."""
+        return self._newest.get(table, {}).get(check)
+
+    def last_pass(self, table: str, check: str) -> Verdict | None:
+        """The last PASS; None if there never was one."""
+        return self._passed.get(table, {}).get(check)
+
+    def bad_until(self, table: str) -> Mapping[str, datetime]:
+        """Check -> until when its last FAIL stood, or was seen at least; absent without any."""
+        return self._bad.get(table, {})
+
+    def ends_fail(self, verdict: Verdict) -> bool:
+        """Whether *verdict* is the first PASS after a FAIL."""
+        passed = verdict.ruling.outcome is Outcome.PASS
+        return passed and self._fails(verdict.table, verdict.check)
+
+    def _fails(self, table: str, check: str) -> bool:
+        ruled = self._ruled.get(table, {}).get(check)
+        return ruled is not None and ruled.ruling.outcome is Outcome.FAIL
+
+    def _was_bad(self, table: str, check: str, at: datetime) -> None:
+        self._bad[table] = {**self._bad.get(table, {}), check: at}
+
+    def of(self, table: str) -> tuple[Verdict, ...]:
+        """Newest of each check of *table*, and beside an UNKNOWN the newest that ruled."""
+        newest, ruled = self._newest.get(table, {}), self._ruled.get(table, {})
+        older = [one for check, one in ruled.items() if one is not newest.get(check)]
+        return (*newest.values(), *older)
+
+
+def _keep(told: dict[str, dict[str, Verdict]], verdict: Verdict) -> None:
+    """Replace one table's verdicts whole: another thread may be reading them."""
+    told[verdict.table] = {**told.get(verdict.table, {}), verdict.check: verdict}
+
+
+LOOKED_FOR = timedelta(days=1)  # then the check itself, and its incident, are all there is to say
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Rechecks:
+    """Keeps with each re-reading what its checks said next."""
+
+    rereads: RereadRequests
+    rulings: Rulings
+    clock: Callable[[], datetime]
+
+    def look(self) -> None:
+        """Take up what has been ruled since."""
+        waiting = self.rereads.unchecked(self.clock() - LOOKED_FOR)
+        if not waiting:
+            return
+        for one in waiting:
+            newest = self.rulings.of(one.table)
+            proofs = [p for check in one.wish.checks if (p := _proof(one, check, newest))]
+            if tuple(proofs) != one.proofs:
+                self.rereads.checked(one.id, proofs)
+                for proof in proofs:
+                    told = {"check": proof.check, "passed": proof.passed, "why": proof.reason}
+                    log.info("checked_again", id=one.id, table=one.table, **told)
+
+
+def awaits_checks(one: RereadRequest, now: datetime) -> bool:
+    """Whether what its checks say is still looked for, and one of them has not passed."""
+    return (
+        one.done and bool(one.unchecked) and one.ended is not None and one.ended > now - LOOKED_FOR
+    )
+
+
+def _proof(one: RereadRequest, check: str, newest: tuple[Verdict, ...]) -> CheckedAgain | None:
+    """What *check* said last of the table; once it has passed, that stands."""
+    known = next((p for p in one.proofs if p.check == check), None)
+    if known is not None and known.passed:
+        return known
+    own = [v for v in newest if v.check == check and _is_after(v, one)]
+    ruled = [v for v in own if v.ruling.outcome is not Outcome.UNKNOWN]
+    if not ruled:
+        return known
+    last = ruled[-1]
+    passed = last.ruling.outcome is Outcome.PASS
+    return CheckedAgain(check, passed, last.at, last.ruling.reason)
+
+
+def _is_after(verdict: Verdict, one: RereadRequest) -> bool:
+    """Whether all that it compared was read after *one* had ended."""
+    ended = one.ended
+    return ended is not None and bool(verdict.as_of) and all(f.at > ended for f in verdict.as_of)

@@ -1,1 +1,0 @@
-"""A server with its tables -> a config that names them."""

@@ -1,0 +1,190 @@
+"""Reads quarantined messages, and tests whether a correction can be decoded.
+
+The quarantine is the rows of the change log that no format could decode, each with its bytes.
+The landing checkpoint says which of them are open. Key, headers and timestamp come from the
+topic, as long as it still has the message.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from pipeline.changelog.reader import ErrorRow
+from pipeline.checkpoint import Mark
+from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
+from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText, Schemas
+from pipeline.formats.schema_registry import SchemaRegistry, decoded
+from pipeline.model import Op
+from pipeline.resubmissions import Resubmission, place_of, raw_message
+from pipeline.tables.lake import Lake
+from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
+
+PATIENCE = timedelta(seconds=5)
+READABLE = (
+    "{name} could be read, and is open all the same: its transaction may have begun before the"
+    " snapshot; only a new base of its table closes it"
+)
+UNKNOWN = "nothing that could not be read is named {name!r}; `sluice quarantine list` shows them"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFormat:
+    """How one source's messages are read."""
+
+    format: Format
+    registry: SchemaRegistry | None
+    text: MessageText = field(default_factory=PlainText)
+
+    def schemas(self, number: int | None) -> Schemas:
+        """That of one *number*, if any; NoSchemasError if the registry does not tell it."""
+        if self.registry is None or number is None:
+            return {}
+        return self.registry.schemas(frozenset({number}))
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedMessage:
+    """One of them, whole: ``record`` is what its topic has of it, None where it has it no more.
+
+    ``text`` is what a person reads of it, empty where that cannot be read: ``unread`` says why.
+    """
+
+    row: ErrorRow
+    value: bytes
+    record: Resubmission | None
+    schema: int | None
+    text: str
+    unread: str = ""
+
+
+@dataclass(eq=False)
+class ErrorTable:
+    """Reads the change log, the topics and the registries; ``formats`` are by source."""
+
+    lake: Lake
+    formats: Mapping[str, SourceFormat]
+    transport: Callable[[], Transport]
+
+    def rows(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
+        """The newest of them, of one table or topic or of all."""
+        return self.lake.changes().errors(table, most)
+
+    def open(self, rows: Iterable[ErrorRow]) -> Mapping[str, bool]:
+        """Whether each is open, by name; one may be, of which only the count is known."""
+        known = self._mark().quarantine
+        named = {name for one in known.values() for name in one.ids}
+        some = {subject for subject, one in known.items() if one.count > len(one.ids)}
+        return {row.change: row.change in named or row.subject in some for row in rows}
+
+    def count(self) -> Mapping[str, int]:
+        """How many are open: by table, or by ``topic:NAME`` where nobody knows of which."""
+        counts: dict[str, int] = {}
+        for subject, one in self._mark().quarantine.items():
+            name = one.table or subject
+            counts[name] = counts.get(name, 0) + one.count
+        return counts
+
+    def message(self, name: str) -> QuarantinedMessage:
+        """All that is known of one.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+            ConfigError: it is open, but could be read.
+        """
+        found = self.lake.changes().error(name) if place_of(name) is not None else None
+        if found is None:
+            named = any(name in one.ids for one in self._mark().quarantine.values())
+            if named:
+                raise ConfigError(READABLE.format(name=name))
+            raise UnknownNameError(UNKNOWN.format(name=name))
+        row, value = found
+        its = self._format(row.source)
+        number = its.text.schema_of(value)
+        try:
+            text, why = its.text.readable(value, its.schemas(number)), ""
+        except (FormatError, UnreachableError) as error:
+            text, why = "", str(error)
+        return QuarantinedMessage(row, value, self._record(row, value), number, text, why)
+
+    def corrected(
+        self, one: QuarantinedMessage, value: bytes, key: bytes | None, id_: str
+    ) -> Resubmission:
+        """*value* in place of *one*, under its old *key* unless another is given.
+
+        Raises:
+            ConfigError: it is not open by name, or cannot be read either.
+        """
+        name, known = one.row.change, self._mark().quarantine.values()
+        if not any(name in each.ids for each in known):
+            msg = f"{name} is not open by name: a new base, a waiver or a correction closed it, or"
+            raise ConfigError(f"{msg} it is one of too many; `sluice quarantine list` shows them")
+        made = one.record or Resubmission(id_, name, "")
+        sent = base64.b64encode(value).decode()
+        told = made.key if key is None else base64.b64encode(key).decode()
+        made = replace(made, id=id_, value=sent, key=told)
+        self._require_readable(one.row.source, made)
+        return made
+
+    def written(self, one: QuarantinedMessage, text: str, schema: int | None) -> bytes:
+        """*text* as a message of the same source, in *schema*, or in that of *one*.
+
+        Raises:
+            ConfigError: it does not fit.
+        """
+        its, number = self._format(one.row.source), one.schema if schema is None else schema
+        try:
+            return its.text.written(text, its.schemas(number), number)
+        except FormatError as error:
+            raise ConfigError(f"what is to be sent does not fit: {error}") from error
+
+    def _require_readable(self, source: str, made: Resubmission) -> None:
+        its = self._format(source)
+        rows = decoded(its.format, its.registry, raw_message(made, its.format.columns)).to_pylist()
+        for row in rows:
+            if row["op"] == Op.ERROR:
+                raise ConfigError(f"what is to be sent cannot be read either: {row['error']}")
+        if not rows:
+            raise ConfigError("what is to be sent says nothing: no change of a row is in it")
+
+    def _format(self, source: str) -> SourceFormat:
+        if source not in self.formats:
+            raise ConfigError(f"no source {source!r} is in the config any more")
+        return self.formats[source]
+
+    def _mark(self) -> Mark:
+        found = self.lake.mark()
+        if found is None:
+            raise ConfigError("nothing has landed yet")
+        return found
+
+    def _record(self, row: ErrorRow, value: bytes) -> Resubmission | None:
+        """The record as its topic has it; None where it is not there, or another one is."""
+        place = place_of(row.change)
+        if place is None:
+            return None
+        at, offset = place
+        asked = OffsetRange(at.topic, at.partition, offset, offset + 1)
+        bounds = ReadBounds(patience=PATIENCE)
+        try:
+            read = (
+                self.transport()
+                .reader([asked])
+                .consume([asked], bounds=bounds, columns=[*OPTIONAL])
+            )
+            found = [one for batch in read for one in batch.to_pylist()]
+        except UnreachableError:
+            return None
+        same = [one for one in found if one["value"] == value]
+        return _recorded(row.change, same[0]) if same else None
+
+
+def _recorded(change: str, found: Mapping[str, Any]) -> Resubmission:
+    """What is known of a record beside its value."""
+    headers = tuple((one["name"], _told(one["value"])) for one in found.get("headers") or ())
+    return Resubmission("", change, "", _told(found["key"]), headers, found.get("timestamp"))
+
+
+def _told(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()

@@ -1,0 +1,197 @@
+"""Parses the rows that an operator or a failed check names.
+
+A key is the JSON array of its values as texts, as `sluice` prints it, with or without source
+and shard in front. For a key of one column the bare value suffices. A check names ids by shard
+(`shop/shop.orders:17-29`) or keys by their messages (`topic:0:42 ["shop","shop.orders","7"]`).
+Both ends of a range are inclusive.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from shlex import quote
+
+from checks.model import Verdict
+from pipeline.backfill_state import RowsWished, WishedKey, WishedRange
+from pipeline.errors import ConfigError
+from pipeline.formats.json_text import canonical
+from pipeline.model import Shard, Table
+from pipeline.schema.model import Column
+from pipeline.sources.condition import Condition, require_known, values_in
+
+NAMING = ("range_counts", "max_id", "offset_keys")
+"""Checks that name the rows which they found wrong."""
+FEW = 50  # ids that are read as ranges, in which a key of any integer type is told
+_SPAN = re.compile(r"(?P<shard>.+):(?P<first>-?\d+)(?:-(?P<last>-?\d+))?")
+_RANGE = re.compile(r"\s*(?P<first>-?\d+)\s*\.\.\s*(?P<last>-?\d+)\s*")
+LONGEST_ID = 20  # characters of a 64-bit integer, with or without a sign
+_WHOLE = re.compile(r"-?\d+")
+
+
+def named(
+    table: Table,
+    keys: Sequence[str],
+    ranges: Sequence[str],
+    most: int,
+    columns: Sequence[Column] = (),
+) -> RowsWished:
+    """Rows by *keys* and *ranges* (``17..29``, both in), as a person writes them.
+
+    *columns* are the table's, as far as they are known: no value of another type is taken.
+
+    Raises:
+        ConfigError: one of them is none of this table; nothing is named; there are too many.
+    """
+    if ranges and table.key and table.no_ranges:
+        raise ConfigError(
+            f"table {table.name} has no ranges of ids: {table.no_ranges}; name the keys (--keys)"
+        )
+    if not keys and not ranges:
+        raise ConfigError("no rows are named: give --keys, --ranges or --incident")
+    found = [_key(table, text) for text in dict.fromkeys(keys)]
+    for one in found:
+        _require_values(table, one, columns)
+    spans = [_range(text) for text in ranges]
+    if len(found) > most:
+        raise ConfigError(f"{len(found)} keys are named, {most} rows may be read (--most)")
+    if table.id_column is not None and len(found) <= FEW:
+        ids = [one for one in found if _WHOLE.fullmatch(_value(one))]
+        spans += [WishedRange(int(_value(one)), int(_value(one)), one.shard) for one in ids]
+        found = [one for one in found if one not in ids]
+    return RowsWished(tuple(found), _merged(spans), most=most)
+
+
+def found_wrong(table: Table, fails: Iterable[Verdict], most: int) -> RowsWished:
+    """The rows that *fails* name; they may be some of those that are wrong.
+
+    Raises:
+        ConfigError: they name none.
+    """
+    keys, ranges = list[WishedKey](), list[WishedRange]()
+    for fail in fails:
+        for text in fail.ruling.keys if fail.check in NAMING else ():
+            if fail.check == "offset_keys":
+                keys.append(_key(table, text[text.index(" [") + 1 :]))
+            else:
+                ranges.append(_span(text, fail))
+    if not keys and not ranges:
+        msg = f"no check names rows of {table.name} that are wrong; name them (--keys, --ranges)"
+        raise ConfigError(f"{msg}, or take a new base: sluice bootstrap {quote(table.name)}")
+    return RowsWished(tuple(dict.fromkeys(keys)), _merged(ranges), most=most)
+
+
+def _key(table: Table, text: str) -> WishedKey:
+    told = f"{text} is no key of {table.name}"
+    if not text.lstrip().startswith("["):
+        if len(table.key) != 1:
+            names = ", ".join(table.key) or "nothing"
+            raise ConfigError(f"{told}, which goes by {names}; write it as a JSON array of these")
+        return WishedKey(canonical([text], "", "", unique=True))
+    try:
+        values = json.loads(text)
+        json.dumps(values, ensure_ascii=False).encode()  # no half of a surrogate pair
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{told}: it is no JSON array: {error}") from error
+    texts = [_text(value) for value in values]
+    shard, more = "", len(texts) - len(table.key)
+    if more == 2 and Shard(str(texts[0]), str(texts[1])) in table.shards:
+        shard, texts = str(Shard(str(texts[0]), str(texts[1]))), texts[2:]
+    if len(texts) != len(table.key) or None in texts:
+        names = ", ".join(table.key) or "nothing"
+        raise ConfigError(f"{told}, which goes by {names}")
+    return WishedKey(canonical(texts, "", "", unique=True), shard)
+
+
+def _require_values(table: Table, key: WishedKey, columns: Sequence[Column]) -> None:
+    """Refuse a *key* of which a value is none of its column's type.
+
+    Raises:
+        ConfigError: names the value, the column and its type.
+    """
+    known = {column.name: column for column in columns}
+    for name, text in zip(table.key, json.loads(key.values), strict=True):
+        column = known.get(name)
+        if column is None or table.restates(name) or column.dialect.reads(column, text):
+            continue
+        raise ConfigError(
+            f"{text!r} is no value of key column {name} of table {table.name}, which is"
+            f" {column}; write it as the change log has it"
+        )
+
+
+def require_condition(table: Table, condition: Condition, columns: Sequence[Column]) -> None:
+    """Refuse a *condition* on an unknown column, or on a value that its column cannot have.
+
+    Raises:
+        ConfigError: names the column and its type, or the columns that there are.
+    """
+    known = {column.name: column for column in columns}
+    if not known:
+        return
+    require_known(condition, table.name, known)
+    for name, value in values_in(condition):
+        column = known[name]
+        if isinstance(value, str) and not _fits(column, value):
+            raise ConfigError(
+                f"{value!r} is no value of column {name} of table {table.name}, which is {column};"
+                " write it as the source shows it"
+            )
+
+
+def _fits(column: Column, text: str) -> bool:
+    """Whether a source may read *text* as a value that *column* can be compared with."""
+    lake_type, whole = column.dialect.lake_type(column), column.dialect.whole(column)
+    try:
+        if whole or lake_type in ("float", "double") or lake_type.startswith("decimal"):
+            return Decimal(text).is_finite() or not whole
+        if str(column) == "UUID":
+            return column.dialect.reads(column, text)
+        if lake_type in ("date", "timestamp", "timestamp_ntz") and "infinity" not in text:
+            return bool(datetime.fromisoformat(text.strip()))
+    except (ValueError, InvalidOperation):
+        return text.startswith("0000") and "-" in text  # MySQL's zero dates
+    return True
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _value(key: WishedKey) -> str:
+    return str(json.loads(key.values)[0])
+
+
+def _range(text: str) -> WishedRange:
+    found = _RANGE.fullmatch(text)
+    if found is not None and max(map(len, found.groups())) <= LONGEST_ID:
+        first, last = int(found["first"]), int(found["last"])
+        if first <= last:
+            return WishedRange(first, last)
+        raise ConfigError(f"range {text!r} ends before it begins; write {last}..{first}")
+    raise ConfigError(f"range {text!r} is not two ids; write 17..29, both of which are read")
+
+
+def _span(text: str, fail: Verdict) -> WishedRange:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{fail.check} of {fail.table} names {text!r}, which is no range of ids")
+    first, last = int(found["first"]), int(found["last"] or found["first"])
+    if fail.check == "max_id":  # it names the highest id alone, and how many it is away
+        first -= max(abs(int(fail.value or 0)) - 1, 0)
+    return WishedRange(first, last, found["shard"])
+
+
+def _merged(ranges: Iterable[WishedRange]) -> tuple[WishedRange, ...]:
+    """Of each shard in order, and joined where they touch."""
+    found = list[WishedRange]()
+    for one in sorted(ranges, key=lambda r: (r.shard, r.first, r.last)):
+        last = found[-1] if found else None
+        if last is not None and last.shard == one.shard and one.first <= last.last + 1:
+            found[-1] = WishedRange(last.first, max(last.last, one.last), one.shard)
+        else:
+            found.append(one)
+    return tuple(found)

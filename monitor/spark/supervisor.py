@@ -1,0 +1,343 @@
+"""Keeps the Spark process running, sends it requests, and kills it when a reply is late.
+
+Each verb takes one request at a time. Landing never waits for a merge.
+
+A dead JVM cannot be revived inside a Python process, and a thread cannot be stopped. Only
+another process can enforce a deadline. Killing is safe, because the only state is the commits
+in the lake. The exception is harmful settings that landing saw while nothing could be
+committed. The store keeps them from one process to the next. Cannot keep: settings that only a
+killed landing saw, because it never replied.
+
+Replies come in any order and find their caller by number. A process run ends once, with one
+reason for all callers that wait and all that ask later.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import IO, cast
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from monitor.spark.protocol import (
+    CRASH,
+    LINES,
+    OPENING,
+    Failure,
+    Reply,
+    Request,
+    Verb,
+    as_error,
+    dump_request,
+    load_reply,
+)
+from monitor.store.history import CheckMemory
+from pipeline.errors import ProofError, SluiceError, UnreachableError
+from pipeline.finding import Finding
+from pipeline.settings import PipelineSettings
+
+OPENING_WITHIN = timedelta(minutes=3)
+EXPLAINING = timedelta(milliseconds=200)
+LAST_WORDS = timedelta(seconds=1)  # to read what a dead process has written
+DIED = "the spark process died; it is started again"
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Child:
+    """One life of the Spark process; a process group of its own, so that its JVM goes with it.
+
+    ``ended`` says why no reply comes any more, though the process may still be there.
+    """
+
+    process: subprocess.Popen[bytes]
+    requests: IO[bytes]
+    replies: IO[bytes]
+    born: float = field(default_factory=time.monotonic)
+    ended: Failure | None = None
+    _opened: threading.Event = field(default_factory=threading.Event)
+    _numbers: "count[int]" = field(default_factory=lambda: count(OPENING + 1))
+    _waiting: dict[int, Future[Reply]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Begin to read replies."""
+        self._reader = threading.Thread(target=self._read, name="spark-replies", daemon=True)
+        self._reader.start()
+
+    def ask(self, request: Request) -> Future[Reply]:
+        """Send *request* under a number of its own; its reply, or the end, will be the result."""
+        answer: Future[Reply] = Future()
+        with self._lock:
+            number = next(self._numbers)
+            if self.ended is not None:
+                answer.set_result(Reply(number, failure=self.ended))
+                return answer
+            self._waiting[number] = answer
+        self.send(replace(request, id=number))
+        return answer
+
+    def wait(self, answer: Future[Reply], deadline: timedelta) -> Reply:
+        """The result of *answer*, waited for at most *deadline*.
+
+        When it is late the process is killed, and all who wait are told so: a JVM that hangs in
+        one thread is not trusted in another.  An opening is late after ``OPENING_WITHIN`` already.
+        """
+        until = time.monotonic() + deadline.total_seconds()
+        limit, born = OPENING_WITHIN, self.born + OPENING_WITHIN.total_seconds()
+        if self._opened.wait(min(until, born) - time.monotonic()):
+            limit = deadline
+            with suppress(TimeoutError):
+                return answer.result(until - time.monotonic())
+        self.end(f"spark process missed {limit}; killed")
+        self._explain()
+        self.kill()
+        return answer.result()  # that it is late, or what came at the last moment
+
+    def take(self, reply: Reply) -> None:
+        """Hand *reply* to its caller; an opening that failed and a crash are the end of all."""
+        with self._lock:
+            answer = self._waiting.pop(reply.id, None)
+        if answer is not None:
+            answer.set_result(reply)
+        crashed = reply.failure is not None and reply.failure.kind == CRASH
+        if reply.failure is not None and (crashed or reply.id == OPENING):
+            self._end(reply.failure)
+        elif reply.id == OPENING:
+            self._opened.set()
+
+    def end(self, why: str) -> None:
+        """Let nobody wait any longer, because of *why*; the first reason stands."""
+        self._end(Failure(CRASH, why))
+
+    def send(self, request: Request) -> None:
+        """Hand over *request* as it is; a dead process is found by its end."""
+        try:
+            with self._writing:
+                self.requests.write(dump_request(request))
+                self.requests.flush()
+        except (OSError, ValueError):  # a closed pipe, at the other end or at ours
+            log.info("spark process takes no more requests", pid=self.process.pid)
+
+    def kill(self) -> None:
+        """End the whole group at once; harmless when it is gone already."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def bury(self) -> int:
+        """Wait for the end of the process and take its JVM with it; its exit status.
+
+        Nobody waits for it any longer then, whoever may still hold its pipe open.
+        """
+        status = self.process.wait()
+        self.kill()  # a JVM left behind would keep writing to the lake
+        self._reader.join(LAST_WORDS.total_seconds())
+        self.end(DIED)
+        with suppress(OSError):
+            self.requests.close()
+        return status
+
+    def _read(self) -> None:
+        try:
+            with self.replies:
+                for line in self.replies:
+                    self.take(load_reply(line))
+        except ValueError:  # half a line: it was killed while it wrote it
+            self.kill()
+        finally:
+            self.end(DIED)
+
+    def _end(self, failure: Failure) -> None:
+        with self._lock:
+            self.ended = self.ended or failure
+            left, self._waiting = self._waiting, {}
+        for number, answer in left.items():
+            answer.set_result(Reply(number, failure=self.ended))
+        self._opened.set()
+
+    def _explain(self) -> None:
+        """Let it write to the log where each of its threads stands."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGUSR1)
+        time.sleep(EXPLAINING.total_seconds())
+
+
+COMMAND = (sys.executable, "-m", "monitor.spark.worker")
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(seconds=60)
+
+Hazards = Mapping[str, tuple[Finding, ...]]
+_HAZARDS: TypeAdapter[Hazards] = TypeAdapter(Hazards)
+
+
+@dataclass(eq=False)
+class SeenHazards:
+    """Harmful settings that landing has seen and that are in no mark yet, kept in the store."""
+
+    memory: CheckMemory
+    lane: str
+    clock: Callable[[], datetime]
+    unread: bool = False  # nothing may land meanwhile: a cut could be proven past them
+    _kept: Hazards | None = None
+
+    def known(self) -> Hazards:
+        """What was kept last, by source; nothing where that is ``unread``."""
+        try:
+            kept = self.memory.recall(self._subject, "hazards")
+            self._kept = _HAZARDS.validate_python(kept or {})
+        except (SluiceError, ValidationError) as error:
+            log.warning("hazards_not_recalled", error=str(error))
+        self.unread = self._kept is None
+        return self._kept or {}
+
+    def keep(self, hazards: Hazards) -> None:
+        """Keep *hazards* in place of those before, unless these are unread: they still count."""
+        if hazards != self._kept and not self.unread:
+            kept = _HAZARDS.dump_python(hazards, mode="json")
+            self.memory.remember(self._subject, "hazards", kept, self.clock())
+            self._kept = hazards
+
+    @property
+    def why(self) -> str:
+        """What to do where they are unread."""
+        return (
+            f"lane {self.lane}: which harmful settings landing has seen cannot be read from the"
+            f" store; stop the service, delete row {self._subject} hazards of table memory in the"
+            " store, start it, and bootstrap what they may have harmed"
+        )
+
+    @property
+    def _subject(self) -> str:
+        return f"lane:{self.lane}"
+
+
+@dataclass(eq=False)
+class Supervisor:
+    """Starts the Spark process again whenever it ends, after a growing pause."""
+
+    settings: PipelineSettings
+    command: Sequence[str] = COMMAND
+    first_pause: timedelta = FIRST_PAUSE
+    restarts: int = 0
+    trouble: Failure | None = None
+    seen: SeenHazards | None = None
+    _child: Child | None = None
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _keeper: threading.Thread | None = None
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        """Each line takes one request at a time; applying and upkeep share mirrors in the lane."""
+        self._turns = {verb: threading.Lock() for verb in LINES}
+
+    @property
+    def pid(self) -> int | None:
+        """The process as it is now; None between two lives."""
+        return self._child.process.pid if self._child else None
+
+    def start(self) -> None:
+        """Begin to keep a process alive; returns at once."""
+        self._keeper = threading.Thread(target=self._keep, name="spark-keeper", daemon=True)
+        self._keeper.start()
+
+    def call(self, request: Request, deadline: timedelta) -> Reply:
+        """Ask *request* (its number is set on the way) and wait at most *deadline*.
+
+        Each line takes one request at a time; waiting for one's turn costs nothing of a deadline.
+
+        Raises:
+            SluiceError: what the pipeline raised; the process goes on.
+            UnreachableError: no process, or it died or was late; it is started again.
+            ProofError: nothing may land, as the harmful settings seen before cannot be read.
+        """
+        turn, until = self._turns[request.verb], time.monotonic() + deadline.total_seconds()
+        while not turn.acquire(timeout=0.5):
+            if self._stopping.is_set() or time.monotonic() > until:
+                msg = f"the spark process was busy; {request.verb.value} was not asked"
+                raise UnreachableError(msg)
+        try:
+            return self._ask(request, deadline)
+        finally:
+            turn.release()
+
+    def stop(self, patience: timedelta) -> None:
+        """Ask the process to close Spark, wait *patience*, then kill what is left of it."""
+        self._stopping.set()
+        child = self._child
+        if child is not None:
+            child.send(Request(-1, Verb.STOP))
+            try:
+                child.process.wait(patience.total_seconds())
+            except subprocess.TimeoutExpired:
+                log.warning("spark process did not stop in time", pid=child.process.pid)
+            child.kill()
+        if self._keeper is not None:
+            self._keeper.join(timeout=5)
+
+    def _ask(self, request: Request, deadline: timedelta) -> Reply:
+        child = self._child
+        if child is None:
+            told = f": {self.trouble.text}" if self.trouble else ""
+            msg = f"the spark process is starting again{told}"
+            raise UnreachableError(msg)
+        if request.verb is Verb.LAND:
+            self._remind(child)
+        reply = child.wait(child.ask(request), deadline)
+        if self.seen is not None and reply.hazards is not None:
+            self.seen.keep(reply.hazards)
+        if reply.failure is not None:
+            self.trouble = reply.failure
+            raise as_error(reply.failure)
+        self.trouble, self._failures = None, 0
+        return reply
+
+    def _remind(self, child: Child) -> None:
+        """Where it could not be told what was seen before, only another one can."""
+        if self.seen is None or not self.seen.unread:
+            return
+        if self.seen.known():
+            child.kill()
+        if self.seen.unread:
+            raise ProofError(self.seen.why)
+
+    def _keep(self) -> None:
+        """Own the process from a thread that outlives it: its death signal follows this thread."""
+        while not self._stopping.is_set():
+            self._child = child = self._spawn()
+            if self._stopping.is_set():  # by somebody who did not see this one
+                child.kill()
+            status = child.bury()
+            self._child = None
+            if self._stopping.is_set():
+                return
+            self._failures += 1
+            pause = min(self.first_pause * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
+            log.warning("spark process ended", status=status, pause=pause.total_seconds())
+            self._stopping.wait(pause.total_seconds())
+            self.restarts += 1
+
+    def _spawn(self) -> Child:
+        reading, writing = os.pipe()
+        process = subprocess.Popen(
+            [*self.command, str(writing)],
+            stdin=subprocess.PIPE,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+        os.close(writing)
+        child = Child(process, cast("IO[bytes]", process.stdin), os.fdopen(reading, "rb"))
+        seen = {} if self.seen is None else self.seen.known()
+        child.send(Request(OPENING, Verb.OPEN, settings=self.settings, hazards=seen))
+        log.info("spark process started", pid=process.pid)
+        return child

@@ -1,0 +1,519 @@
+"""Stores incidents, queued notifications, silences and waivers.
+
+An acknowledgement is stored next to its incident, not in it. A round that began before the
+acknowledgement must not overwrite it.
+
+The queue of a channel is bounded. When it is full, the oldest notifications are dead-lettered.
+While the store accepts nothing, notifications are queued and sent from memory. Their results
+are written as soon as the store accepts them. Each is sent at least once, and exactly once
+unless the process ends. A full memory queue drops the oldest notifications and logs it.
+
+Silences include maintenance windows that lie ahead. A waiver closes a gap, hold, quarantined
+change or key of a finding by its id.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+
+from alerts.model import Acknowledgement, Incident, IncidentState, Message, Silence
+from alerts.outbox import ChannelHealth, Letter
+from monitor.store.database import Database
+from monitor.store.history import HISTORY, forget
+from monitor.store.schema import incidents, outbox, silences, standings, waivers
+from monitor.store.types import dumps, loads
+from pipeline.errors import UnreachableError
+
+_KEPT = timedelta(days=180)
+_OPEN = [state.value for state in IncidentState if state is not IncidentState.RESOLVED]
+
+
+@dataclass(eq=False)
+class Incidents:
+    """Every open incident, and those that ended in the last half year."""
+
+    database: Database
+
+    def open(self) -> tuple[Incident, ...]:
+        """All that are not resolved, oldest first."""
+        query = select(incidents).where(incidents.c.state.in_(_OPEN))  # `!=` goes by no index
+        return self._all(query.order_by(incidents.c.opened, incidents.c.id))
+
+    def list(self, states: Sequence[IncidentState] = (), limit: int = 100) -> tuple[Incident, ...]:
+        """At most *limit* in any of *states* (empty: in all), newest first."""
+        query = select(incidents).order_by(incidents.c.opened.desc(), incidents.c.id).limit(limit)
+        if states:
+            query = query.where(incidents.c.state.in_([state.value for state in states]))
+        return self._all(query)
+
+    def get(self, episode: str) -> Incident | None:
+        """The incident of that id; None if there is none (any more)."""
+        found = self._all(select(incidents).where(incidents.c.id == episode))
+        return found[0] if found else None
+
+    def keep(self, changed: Sequence[Incident], dropped: Sequence[str] = ()) -> None:
+        """Write *changed*, and delete the incidents with the ids *dropped*, in one transaction."""
+        if not changed and not dropped:
+            return
+        with self.database.write() as connection:
+            for incident in changed:
+                _save(connection, incident)
+            for id_ in dropped:
+                connection.execute(delete(incidents).where(incidents.c.id == id_))
+
+    def acknowledge(self, episode: str, who: str, at: datetime) -> bool:
+        """Note that *who* has it in hand; False if there is no such open incident."""
+        mine = (incidents.c.id == episode) & (incidents.c.state != IncidentState.RESOLVED.value)
+        change = update(incidents).where(mine).values(ack_who=who, ack_at=at)
+        with self.database.write() as connection:
+            return connection.execute(change).rowcount > 0
+
+    def prune(self, now: datetime) -> int:
+        """Forget what ended long ago; return how many went."""
+        over = (incidents.c.state == IncidentState.RESOLVED.value) & (
+            incidents.c.turned < now - _KEPT
+        )
+        return forget(self.database, incidents, over)
+
+    def _all(self, query: Any) -> tuple[Incident, ...]:
+        return tuple(self.database.decoded(query, incidents, _incident))
+
+
+def _save(connection: Connection, incident: Incident) -> None:
+    values = {
+        "cause": incident.cause.fingerprint,
+        "state": incident.state.value,
+        "severity": incident.severity.value,
+        "opened": incident.opened,
+        "turned": incident.turned,
+        "body": dumps(Incident, incident),
+    }
+    same = incidents.c.id == incident.id
+    if connection.execute(update(incidents).where(same).values(values)).rowcount == 0:
+        connection.execute(insert(incidents).values(id=incident.id, **values))
+
+
+def _incident(row: Row[Any]) -> Incident:
+    incident = loads(Incident, row.body)
+    if row.ack_who is None:
+        return incident
+    return replace(incident, acknowledged=Acknowledgement(row.ack_who, row.ack_at))
+
+
+WAITING, DELIVERED, DEAD = "waiting", "delivered", "dead"
+_KEPT_LETTERS = timedelta(days=30)
+_FULL = 10_000
+_SPARE = 2**62  # numbers from here on are of notifications that the store does not have yet
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pile:
+    """What lies at one channel: letters that wait, the oldest since when; those given up.
+
+    ``last`` is the number of the newest that was given up, ``why`` its reason.
+    """
+
+    waiting: int = 0
+    since: datetime | None = None
+    dead: int = 0
+    last: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What became of a notification, to be written."""
+
+    state: str
+    why: str
+    at: datetime
+
+
+@dataclass(eq=False)
+class StoredOutbox:
+    """What :class:`alerts.outbox.Outbox` asks for; *room* is how many may wait per channel."""
+
+    database: Database
+    room: int = _FULL
+    _spare: list[Letter] = field(default_factory=list, init=False)
+    _done: dict[int, _Ending] = field(default_factory=dict, init=False)
+    _fares: dict[str, ChannelHealth] = field(default_factory=dict, init=False)
+    _next: int = field(default=_SPARE, init=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
+        """Queue each message for its channel; one it had before is not taken again."""
+        letters = tuple(letters)
+        if not letters:
+            return 0
+        with self.database.write() as connection:
+            new = sum(_put(connection, channel, message, at) for channel, message in letters)
+            for channel in {channel for channel, _ in letters}:
+                self._make_room(connection, channel, at)
+        return new
+
+    def hold(self, letters: Iterable[tuple[str, Message]], at: datetime) -> None:
+        """Queue in memory what the store does not take, behind all that waits.
+
+        Per channel the newest *room* that wait are kept, and of those that were sent as many.
+        """
+        letters = tuple(letters)
+        with self._turn:
+            for channel, message in letters:
+                self._spare.append(Letter(self._next, channel, message, at))
+                self._next += 1
+            over = self._over({channel for channel, _ in letters})
+            lost = len(over - self._done.keys())
+            self._spare = [one for one in self._spare if one.number not in over]
+            self._done = {number: end for number, end in self._done.items() if number not in over}
+        if lost:
+            _log.error("notifications dropped: the store and the memory are full", count=lost)
+
+    def _over(self, channels: Set[str]) -> set[int]:
+        """Numbers in memory that there is no room for, by channel and by whether they ended."""
+        piles: dict[tuple[str, bool], list[int]] = {}
+        for one in self._spare:
+            if one.channel in channels:
+                piles.setdefault((one.channel, one.number in self._done), []).append(one.number)
+        return {number for pile in piles.values() for number in pile[: -self.room]}
+
+    def catch_up(self, at: datetime, along: Callable[[], object] | None = None) -> None:
+        """Write what is only in memory, in one transaction with what *along* writes.
+
+        The lock is not held meanwhile: nobody who has the store waits for it.
+
+        Raises:
+            UnreachableError: the store takes nothing; all of it is kept in memory.
+        """
+        with self._turn:
+            spare, done, fares = tuple(self._spare), {**self._done}, {**self._fares}
+        if along is None and not (spare or done or fares):
+            return
+        with self.database.write() as connection:
+            if along is not None:
+                along()
+            for letter in spare:
+                _put(connection, letter.channel, letter.message, letter.put)
+                if letter.number in done:
+                    _end_spare(connection, letter, done[letter.number])
+            for number, end in done.items():
+                if number < _SPARE:
+                    _end(connection, outbox.c.number == number, end)
+            for channel in {letter.channel for letter in spare}:
+                self._make_room(connection, channel, at)
+            for channel, health in fares.items():
+                _fare(connection, channel, health)
+        with self._turn:
+            ended = {*self._done} - {*done}  # sent meanwhile: the next call writes that
+            written = {one.number for one in spare} - ended
+            self._spare = [one for one in self._spare if one.number not in written]
+            left = {one.number for one in self._spare}
+            self._done = {n: e for n, e in self._done.items() if n not in done or n in left}
+            self._fares = {c: h for c, h in self._fares.items() if fares.get(c) != h}
+
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels that letters wait for, sorted."""
+        query = select(outbox.c.channel).where(outbox.c.state == WAITING).distinct()
+        found = {one.channel for one in self._spare_waiting()}
+        try:
+            with self.database.read() as connection:
+                found.update(connection.scalars(query))
+        except UnreachableError as error:
+            _log.warning("notifications are sent from memory only", why=str(error))
+        return tuple(sorted(found))
+
+    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+        """The oldest *limit* letters that wait for *channel*; unreadable ones are given up."""
+        query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
+        done, spare = {*self._done}, self._spare_waiting(channel)
+        query = query.order_by(outbox.c.number).limit(limit + len(done))
+        stored, broken = list[Letter](), list[int]()
+        try:
+            stored = self.database.decoded(
+                query, outbox, _letter, lambda row: broken.append(int(row["number"] or b"0"))
+            )
+        except UnreachableError as error:
+            _log.warning("notifications are sent from memory only", why=str(error))
+        self._give_up([number for number in broken if number not in done])
+        stored = [one for one in stored if one.number not in done]
+        known = {one.message.id for one in stored}  # written by now, and not yet forgotten here
+        return (*stored, *(one for one in spare if one.message.id not in known))[:limit]
+
+    def standing(self, channel: str) -> ChannelHealth:
+        """How *channel* fares."""
+        known = self._fares.get(channel)
+        if known is not None:
+            return known
+        query = select(standings).where(standings.c.channel == channel)
+        try:
+            found = self.database.decoded(
+                query, standings, lambda row: loads(ChannelHealth, row.body)
+            )
+        except UnreachableError:
+            return ChannelHealth()
+        return found[0] if found else ChannelHealth()
+
+    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
+        """Take *letters* of one channel off the queue, and keep its *standing*."""
+        self._ended(letters, _Ending(DELIVERED, "", at), standing)
+
+    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+        """Keep *letters* as dead ones."""
+        self._ended(letters, _Ending(DEAD, why, at))
+
+    def fare(self, channel: str, standing: ChannelHealth) -> None:
+        """Keep the *standing* of *channel*."""
+        with self._turn:
+            self._fares[channel] = standing
+        self._try_to_catch_up(None)
+
+    def pile(self, channel: str, seen: int = 0) -> Pile:
+        """What lies at *channel*; letters given up count if their number is above *seen*."""
+        mine = outbox.c.channel == channel
+        given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
+        legible = func.typeof(outbox.c.put) == "integer"
+        waits = select(func.count(), func.min(outbox.c.put).filter(legible))
+        waits = waits.where(mine, outbox.c.state == WAITING)
+        dead = select(func.count(), func.max(outbox.c.number)).where(given_up)
+        with self.database.read() as connection:
+            waiting, since = connection.execute(waits).one()
+            count, last = connection.execute(dead).one()
+            why = connection.scalar(select(outbox.c.why).where(outbox.c.number == last))
+        spare = self._spare_waiting(channel)
+        first = min((one.put for one in spare), default=None)
+        since = min(filter(None, (since, first)), default=None)
+        return Pile(waiting + len(spare), since, count, last or 0, why or "")
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """(Channel, waiting | delivered | dead) -> letters kept."""
+        query = select(outbox.c.channel, outbox.c.state, func.count().label("letters"))
+        with self.database.read() as connection:
+            rows = connection.execute(query.group_by(outbox.c.channel, outbox.c.state)).all()
+        return {(row.channel, row.state): row.letters for row in rows}
+
+    def prune(self, now: datetime) -> int:
+        """Forget letters that were delivered or buried long ago; return how many went."""
+        over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT_LETTERS)
+        return forget(self.database, outbox, over)
+
+    def _ended(
+        self, letters: Sequence[Letter], end: _Ending, standing: ChannelHealth | None = None
+    ) -> None:
+        with self._turn:
+            self._done.update((letter.number, end) for letter in letters)
+            if standing is not None:
+                self._fares.update((letter.channel, standing) for letter in letters)
+        self._try_to_catch_up(end.at)
+
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        """Bury rows that cannot be read, or they would keep their places before all others."""
+        if numbers:
+            end = _Ending(DEAD, "it cannot be read from the store", datetime.now(UTC))
+            with self._turn:
+                self._done.update(dict.fromkeys(numbers, end))
+            self._try_to_catch_up(end.at)
+
+    def _try_to_catch_up(self, at: datetime | None) -> None:
+        try:
+            self.catch_up(at or datetime.now(UTC))
+        except UnreachableError as error:
+            _log.warning("what became of notifications is kept in memory", why=str(error))
+
+    def _spare_waiting(self, channel: str = "") -> tuple[Letter, ...]:
+        with self._turn:
+            left = [one for one in self._spare if one.number not in self._done]
+        return tuple(one for one in left if channel in ("", one.channel))
+
+    def _make_room(self, connection: Connection, channel: str, at: datetime) -> None:
+        waits = (outbox.c.channel == channel) & (outbox.c.state == WAITING)
+        newest = select(outbox.c.number).where(waits).order_by(outbox.c.number.desc())
+        last = connection.scalar(newest.offset(self.room).limit(1))
+        if last is not None:
+            over = update(outbox).where(waits, outbox.c.number <= last)
+            connection.execute(over.values(state=DEAD, done=at, why="the outbox was full"))
+
+
+def _put(connection: Connection, channel: str, message: Message, at: datetime) -> int:
+    same = (outbox.c.channel == channel) & (outbox.c.fingerprint == message.id)
+    if connection.scalar(select(outbox.c.number).where(same)) is not None:
+        return 0
+    row = {"channel": channel, "fingerprint": message.id, "put": at, "state": WAITING, "why": ""}
+    connection.execute(insert(outbox).values(message=dumps(Message, message), **row))
+    return 1
+
+
+def _end_spare(connection: Connection, letter: Letter, end: _Ending) -> None:
+    same = (outbox.c.channel == letter.channel) & (outbox.c.fingerprint == letter.message.id)
+    _end(connection, same, end)
+
+
+def _end(connection: Connection, which: ColumnElement[bool], end: _Ending) -> None:
+    change = update(outbox).where(which, outbox.c.state == WAITING)
+    connection.execute(change.values(state=end.state, done=end.at, why=end.why))
+
+
+def _fare(connection: Connection, channel: str, standing: ChannelHealth) -> None:
+    body = dumps(ChannelHealth, standing)
+    connection.execute(delete(standings).where(standings.c.channel == channel))
+    connection.execute(insert(standings).values(channel=channel, body=body))
+
+
+def _letter(row: Row[Any]) -> Letter:
+    return Letter(row.number, row.channel, loads(Message, row.message), row.put)
+
+
+@dataclass(eq=False)
+class Silences:
+    """Those that have not ended for long."""
+
+    database: Database
+
+    def add(self, silence: Silence) -> None:
+        """Keep *silence*; one of the same id is replaced, which is how one is ended early."""
+        with self.database.write() as connection:
+            connection.execute(delete(silences).where(silences.c.id == silence.id))
+            row = {"id": silence.id, "end": silence.end, "body": dumps(Silence, silence)}
+            connection.execute(insert(silences).values(row))
+
+    def list(self, now: datetime) -> tuple[Silence, ...]:
+        """Those that have not ended at *now*, the soonest end first."""
+        query = (
+            select(silences.c.id, silences.c.body)
+            .where(silences.c.end > now)
+            .order_by(silences.c.end)
+        )
+        return tuple(self.database.decoded(query, silences, _silence))
+
+    def prune(self, now: datetime) -> int:
+        """Forget those that ended long ago; return how many went."""
+        return forget(self.database, silences, silences.c.end < now - HISTORY)
+
+
+def _silence(row: Row[Any]) -> Silence:
+    return loads(Silence, row.body)
+
+
+SERVICE = "sluice"  # who ends a waiver of what was seen to be right again
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """Who closed *id*, when, and why, until when at most; and who withdrew it, when and why."""
+
+    id: str
+    reason: str
+    who: str
+    at: datetime
+    until: datetime | None = None
+    withdrawn: datetime | None = None
+    withdrawn_by: str = ""
+    withdrawn_why: str = ""
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether it covers anything at *now*."""
+        return self.withdrawn is None and (self.until is None or now < self.until)
+
+    def lasts(self, other: "Waiver") -> bool:
+        """Whether it goes on for as long as *other*."""
+        return self.until is None or (other.until is not None and other.until <= self.until)
+
+
+@dataclass(eq=False)
+class Waivers:
+    """Waivers of every lane, until each is withdrawn or its time is over.
+
+    Only this object writes any, so they are read back once.
+    """
+
+    database: Database
+    clock: Callable[[], datetime] = _now
+    _known: tuple[Waiver, ...] | None = None
+    _ids: tuple[frozenset[str], datetime | None] | None = None  # and until when they are right
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, waiver: Waiver) -> bool:
+        """Record *waiver*; False if the same is waived already for as long: the first one stays.
+
+        One that was withdrawn, is over, or would be over sooner is replaced.
+        """
+        with self.database.write() as connection:
+            if any(one.is_open(waiver.at) and one.lasts(waiver) for one in self._read(waiver.id)):
+                return False
+            connection.execute(delete(waivers).where(waivers.c.id == waiver.id))
+            row = {"id": waiver.id, "reason": waiver.reason, "who": waiver.who, "at": waiver.at}
+            connection.execute(insert(waivers).values({**row, "until": waiver.until}))
+        self._forget()
+        return True
+
+    def withdraw(self, id_: str, *, who: str, why: str, at: datetime) -> bool:
+        """End the waiver of *id_*; False if none is open."""
+        ended = {"withdrawn": at, "withdrawn_by": who, "withdrawn_why": why}
+        with self.database.write() as connection:
+            if not any(one.is_open(at) for one in self._read(id_)):
+                return False
+            connection.execute(update(waivers).where(waivers.c.id == id_).values(ended))
+        self._forget()
+        return True
+
+    def end(
+        self, prefix: str, *, why: str, at: datetime, but: Collection[str] = frozenset()
+    ) -> int:
+        """End the waivers, given up to *at*, of ids that begin with *prefix*; return how many.
+
+        Those of *but* go on.  Not inside another write: who reads meanwhile must not keep what
+        was not committed.
+        """
+        if not any(id_.startswith(prefix) and id_ not in but for id_ in self.waived()):
+            return 0
+        own = [one.id for one in self.list() if one.id.startswith(prefix) and one.at <= at]
+        ended = (self.withdraw(id_, who=SERVICE, why=why, at=at) for id_ in own if id_ not in but)
+        return sum(ended)
+
+    def waived(self) -> frozenset[str]:
+        """Every id whose waiver is open now."""
+        with self._turn:
+            now = self.clock()
+            if self._ids is None or (self._ids[1] is not None and now >= self._ids[1]):
+                if self._known is None:
+                    self._known = self._read()
+                active = [one for one in self._known if one.is_open(now)]
+                ends = [one.until for one in active if one.until is not None]
+                self._ids = frozenset(one.id for one in active), min(ends, default=None)
+            return self._ids[0]
+
+    def list(self) -> tuple[Waiver, ...]:
+        """All of them, newest first, also those that are over."""
+        return self._read()
+
+    def _read(self, id_: str | None = None) -> tuple[Waiver, ...]:
+        """Newest first, all or that of *id_*; one that cannot be read waives nothing."""
+        query = select(waivers).order_by(waivers.c.at.desc())
+        query = query if id_ is None else query.where(waivers.c.id == id_)
+        return tuple(self.database.decoded(query, waivers, _waiver))
+
+    def _forget(self) -> None:
+        with self._turn:
+            self._known = self._ids = None
+
+
+def _waiver(row: Row[tuple[object, ...]]) -> Waiver:
+    return Waiver(
+        id=row.id,
+        reason=row.reason,
+        who=row.who,
+        at=row.at,
+        until=row.until,
+        withdrawn=row.withdrawn,
+        withdrawn_by=row.withdrawn_by or "",
+        withdrawn_why=row.withdrawn_why or "",
+    )

@@ -1,0 +1,687 @@
+"""Stores verdicts, accounts, table states, holds and check memory, and thins old rows.
+
+Thousands of tables are checked every few seconds, and each check remembers something. One
+transaction for each would cost more than the checks. So check memory waits in process memory
+for some seconds at most. It is written with the next transaction of the store, or in one of its
+own. A verdict is therefore never on disk before what its check remembered. Written memory stays
+cached, because this process is its only writer.
+
+Old rows are thinned: by default to the first of each minute, then of each quarter hour, then
+none. The first of a bucket is kept, so the query 'first at or after' still has its answer. The
+newest row of all stays however old it is, so 'the newest' has an answer after a week of silence
+too.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    type_coerce,
+    update,
+)
+
+from checks.model import Outcome, Ruling, Verdict
+from checks.table_state import StateSince, TableState
+from monitor.store.database import Database, stored_text
+from monitor.store.schema import (
+    account_totals,
+    accounts,
+    fail_ends,
+    memory,
+    standstills,
+    table_states,
+    verdicts,
+)
+from monitor.store.types import Instant, dumps, loads
+from pipeline.errors import ProofError, UnreachableError
+from pipeline.model import Account, Fence
+from pipeline.reports import Gap, Hold
+
+FEWEST, AT_ONCE = 10, 200  # rows of one transaction that forgets
+LONG = 0.025  # s: one that takes longer is followed by a shorter one
+HISTORY = timedelta(days=42)
+"""Cuts of the last 40 days stay answerable; two more for days of another time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinningStep:
+    """Of rows older than *age*, one per *bucket* stays."""
+
+    age: timedelta
+    bucket: timedelta
+
+
+MINUTES_THEN_QUARTERS = (
+    ThinningStep(timedelta(days=1), timedelta(minutes=1)),
+    ThinningStep(timedelta(days=10), timedelta(minutes=15)),
+)
+
+
+def forget(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
+    """Delete the rows of *table* for which all of *which* holds; return how many.
+
+    They are found while others may write, and go a few at a time, fewer where that takes long:
+    nobody waits for more.  In between nothing is done for as long: the lock knows no order, and who
+    waits to write would not get it from one that asks for it again at once.
+    """
+    key = table.primary_key.columns
+    with database.read() as connection:
+        found = connection.execute(select(*key).where(*which)).all()
+    rows = [{f"the_{name}": value for name, value in row._mapping.items()} for row in found]
+    # one by one by their index: for a list of them SQLite would read the whole table
+    one = delete(table).where(*(column == bindparam(f"the_{column.name}") for column in key))
+    gone, first, few = 0, 0, AT_ONCE
+    while first < len(rows):
+        began = time.monotonic()
+        with database.write() as connection:
+            gone += connection.execute(one, rows[first : first + few]).rowcount
+        spent = time.monotonic() - began
+        first, few = first + few, paced(few, spent)
+        time.sleep(min(spent, LONG))
+    return gone
+
+
+def paced(few: int, spent: float) -> int:
+    """How many rows go next, when *few* took so many seconds."""
+    return max(few // 2, FEWEST) if spent > LONG else min(few * 2, AT_ONCE)
+
+
+def thin(
+    database: Database,
+    table: Table,
+    by: Sequence[str],
+    now: datetime,
+    steps: Sequence[ThinningStep] = MINUTES_THEN_QUARTERS,
+) -> int:
+    """Thin *table* by its ``at``, apart for each value of the columns *by*; return what went."""
+    newer = table.alias("newer")
+    later = exists().where(_same(table, newer, by), newer.c.at > table.c.at)
+    gone = forget(database, table, table.c.at < now - HISTORY, later)
+    for step in steps:
+        older = table.alias("older")
+        start = _bucket(table.c.at, step.bucket)
+        first = exists().where(
+            _same(table, older, by), older.c.at < table.c.at, _micros(older.c.at) >= start
+        )
+        gone += forget(database, table, table.c.at < now - step.age, later, first)
+    return gone
+
+
+def _same(one: FromClause, other: FromClause, by: Sequence[str]) -> ColumnElement[bool]:
+    return and_(*(one.c[name] == other.c[name] for name in by))
+
+
+def _micros(at: ColumnElement[datetime]) -> ColumnElement[int]:
+    return type_coerce(at, BigInteger)
+
+
+def _bucket(at: ColumnElement[datetime], size: timedelta) -> ColumnElement[int]:
+    """The instant, in microseconds, at which the bucket of *at* starts."""
+    width = size // timedelta(microseconds=1)
+    return (_micros(at) // width) * width
+
+
+_DAY = timedelta(days=1)
+_STEPS = (
+    ThinningStep(_DAY, timedelta(minutes=10)),
+    ThinningStep(timedelta(days=7), timedelta(hours=1)),
+)
+
+
+@dataclass(eq=False)
+class Verdicts:
+    """Every verdict of the last day, and of the forty before those that ruled otherwise.
+
+    A ruling that lasts is kept when it began and when it was last the same: thousands of tables
+    that are well add no more than that.
+    """
+
+    database: Database
+
+    def add(self, many: Sequence[Verdict]) -> None:
+        """Keep *many*, in one transaction."""
+        if not many:
+            return
+        with self.database.write() as connection:
+            connection.execute(insert(verdicts), [_row(verdict) for verdict in many])
+
+    def end_fails(self, passed: Sequence[Verdict]) -> None:
+        """Keep when the last FAIL of each check ended: with the PASS that followed it."""
+        with self.database.write() as connection:
+            for one in passed:
+                own = (fail_ends.c.table == one.table) & (fail_ends.c.check == one.check)
+                connection.execute(delete(fail_ends).where(own))
+                row = {"table": one.table, "check": one.check, "at": one.at}
+                connection.execute(insert(fail_ends).values(row))
+
+    def fail_ends(self) -> Mapping[tuple[str, str], datetime]:
+        """By table and check: when its last FAIL ended; absent where none has."""
+        rows = self.database.decoded(
+            select(fail_ends),
+            fail_ends,
+            lambda row: ((row.table, row.check), row.at),
+            lambda stored: (
+                (stored_text(stored["table"]), stored_text(stored["check"])),
+                datetime.now(UTC),
+            ),
+        )
+        return dict(rows)
+
+    def latest(self) -> tuple[Verdict, ...]:
+        """The newest verdict of each table, check and outcome, in the order they were ruled.
+
+        That order is the rows' own: a clock that went back makes times of no use for it.
+        One that cannot be read is a FAIL without rows, unless it is known that it was none: nobody
+        can waive it, and the next PASS ends it.
+        """
+        each = (verdicts.c.table, verdicts.c.check, verdicts.c.outcome)
+        newest = select(func.max(verdicts.c.id)).group_by(*each)
+        query = select(verdicts).where(verdicts.c.id.in_(newest)).order_by(verdicts.c.id)
+        return tuple(self.database.decoded(query, verdicts, _verdict, _salvaged))
+
+    def history(
+        self, table: str, check: str, limit: int = 1000, since: datetime | None = None
+    ) -> tuple[tuple[datetime, float], ...]:
+        """The newest *limit* values of a check, oldest first; verdicts without a value left out."""
+        query = (
+            select(verdicts.c.at, verdicts.c.value)
+            .where(verdicts.c.table == table, verdicts.c.check == check)
+            .where(func.typeof(verdicts.c.value).in_(("real", "integer")))
+            .where(func.typeof(verdicts.c.at) == "integer")
+            .order_by(verdicts.c.at.desc(), verdicts.c.id.desc())
+            .limit(limit)
+        )
+        if since is not None:
+            query = query.where(verdicts.c.at >= since)
+        with self.database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple((row.at, row.value) for row in reversed(rows))
+
+    def list(
+        self,
+        table: str | None = None,
+        check: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+    ) -> tuple[Verdict, ...]:
+        """At most *limit* verdicts that match, newest first."""
+        query = select(verdicts).order_by(verdicts.c.at.desc(), verdicts.c.id.desc()).limit(limit)
+        if table is not None:
+            query = query.where(verdicts.c.table == table)
+        if check is not None:
+            query = query.where(verdicts.c.check == check)
+        if since is not None:
+            query = query.where(verdicts.c.at >= since)
+        return self._all(query)
+
+    def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> int:
+        """Thin out what is old; return how many went.
+
+        Of the checks *looked_back_on* what was ruled again stays, for the numbers.
+        """
+        repeated = _repeated(now - _DAY, looked_back_on)
+        gone = forget(self.database, verdicts, verdicts.c.id.in_(repeated))
+        by = ["table", "check", "outcome"]
+        return gone + thin(self.database, verdicts, by, now, _STEPS)
+
+    def _all(self, query: Any) -> tuple[Verdict, ...]:
+        return tuple(self.database.decoded(query, verdicts, _verdict))
+
+
+def _repeated(before: datetime, looked_back_on: Collection[str]) -> Select[tuple[int]]:
+    """What had ruled the same and ruled the same again, until *before*."""
+    own = (verdicts.c.table, verdicts.c.check)
+    ruled = verdicts.c.outcome + literal(" ") + verdicts.c.code
+    neighbours = (
+        select(
+            verdicts.c.id,
+            verdicts.c.at,
+            ruled.label("own"),
+            func.lag(ruled).over(partition_by=own, order_by=verdicts.c.id).label("former"),
+            func.lead(ruled).over(partition_by=own, order_by=verdicts.c.id).label("latter"),
+        )
+        .where(verdicts.c.check.not_in(looked_back_on))
+        .subquery()
+    )
+    same = (neighbours.c.former == neighbours.c.own) & (neighbours.c.latter == neighbours.c.own)
+    return select(neighbours.c.id).where(neighbours.c.at < before, same)
+
+
+def _row(verdict: Verdict) -> dict[str, object]:
+    ruling = verdict.ruling
+    return {
+        "table": verdict.table,
+        "check": verdict.check,
+        "at": verdict.at,
+        "outcome": ruling.outcome.value,
+        "reason": ruling.reason,
+        "code": ruling.code,
+        "guilty": list(ruling.keys),
+        "value": verdict.value,
+        "cause": verdict.cause,
+        "run": verdict.run,
+        "as_of": dumps(tuple[Fence, ...], verdict.as_of),
+        "more": ruling.more,
+    }
+
+
+def _salvaged(stored: Mapping[str, bytes | None]) -> Verdict | None:
+    """What an unreadable row may have ruled, at worst; None where it was a PASS."""
+    outcome = stored_text(stored["outcome"])
+    if outcome == Outcome.PASS:
+        return None
+    ruled = Outcome.UNKNOWN if outcome == Outcome.UNKNOWN else Outcome.FAIL
+    reason = f"verdict {stored_text(stored['id'])} in the store cannot be read; a PASS ends it"
+    try:
+        at = Instant().process_result_value(int(stored["at"] or b""), None)
+    except (ValueError, OverflowError):
+        at = None
+    ruling = Ruling(ruled, reason)
+    return Verdict(
+        stored_text(stored["table"]), stored_text(stored["check"]), ruling, at or datetime.now(UTC)
+    )
+
+
+def _verdict(row: Row[Any]) -> Verdict:
+    ruling = Ruling(Outcome(row.outcome), row.reason, row.code, tuple(row.guilty), row.more or 0)
+    return Verdict(
+        table=row.table,
+        check=row.check,
+        ruling=ruling,
+        at=row.at,
+        as_of=loads(tuple[Fence, ...], row.as_of),
+        value=row.value,
+        cause=row.cause,
+        run=row.run,
+    )
+
+
+BALANCED = timedelta(hours=6)  # for so long a turn may be told once more
+
+
+@dataclass(eq=False)
+class Accounts:
+    """Accounts of some hours, of forty days those that do not balance; totals for ever.
+
+    Only this object adds any, so the newest residuals are read back once.
+    """
+
+    database: Database
+    _residuals: dict[str, int] | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
+        """Record what one turn counted; False if that turn was recorded before."""
+        same = (accounts.c.lane == lane) & (accounts.c.table == table) & (accounts.c.batch == batch)
+        row = {"lane": lane, "table": table, "batch": batch, "at": at}
+        with self.database.write() as connection:
+            if connection.scalar(select(accounts.c.batch).where(same)) is not None:
+                return False
+            values = {**row, "terms": _plain(account), "residual": account.residual}
+            connection.execute(insert(accounts).values(values))
+            for term, count in terms(account).items():
+                _count(connection, table, term, count)
+        with self._turn:  # never around a write: who writes may be asking for residuals
+            if self._residuals is not None:
+                self._residuals = {**self._residuals, table: account.residual}
+        return True
+
+    def totals(self) -> Mapping[tuple[str, str], int]:
+        """(Table, term) -> changes; an ignored change counts under ``ignored:RULE``."""
+        return {(table, term): count for table, term, count in self._totals(select(account_totals))}
+
+    def ignored(self, rule: str) -> Mapping[str, int]:
+        """Table -> changes that were ever ignored by *rule*, of those that have any."""
+        own = select(account_totals).where(account_totals.c.term == f"ignored:{rule}")
+        found = self._totals(own.where(account_totals.c.changes > 0))
+        return {table: count for table, _, count in found}
+
+    def residuals(self) -> Mapping[str, int]:
+        """Table -> residual of its newest account; anything but 0 is wrong.
+
+        One that cannot be read is 1, until a later turn of its table is told.
+        """
+        with self._turn:
+            if self._residuals is None:
+                self._residuals = self._newest_residuals()
+            return self._residuals
+
+    def prune(self, now: datetime) -> int:
+        """Forget what is old, and before that what balanced and is not the newest of its table."""
+        count = forget(self.database, accounts, accounts.c.at < now - HISTORY)
+        if count:
+            with self._turn:
+                self._residuals = None
+        newer = accounts.alias("newer")
+        later = exists().where(
+            newer.c.lane == accounts.c.lane,
+            newer.c.table == accounts.c.table,
+            newer.c.batch > accounts.c.batch,
+            newer.c.at > accounts.c.at,
+        )
+        balanced = accounts.c.residual == 0
+        return count + forget(
+            self.database, accounts, accounts.c.at < now - BALANCED, balanced, later
+        )
+
+    def together(self) -> AbstractContextManager[Connection]:
+        """One transaction for the accounts of many turns."""
+        return self.database.write()
+
+    def _newest_residuals(self) -> dict[str, int]:
+        dated = func.typeof(accounts.c.at) == "integer"
+        mine = select(accounts.c.table, func.max(accounts.c.at).label("at")).where(dated)
+        newest = mine.group_by(accounts.c.table).subquery()
+        last = (accounts.c.table == newest.c.table) & (accounts.c.at == newest.c.at)
+        later = accounts.alias("later")
+        over = exists().where(
+            later.c.table == accounts.c.table,
+            later.c.lane == accounts.c.lane,
+            later.c.batch > accounts.c.batch,
+            func.typeof(later.c.at) == "integer",
+        )
+        query = select(accounts.c.table, accounts.c.residual, accounts.c.at).where(
+            exists().where(last) | (~dated & ~over)
+        )
+        found = self.database.decoded(query.order_by(~dated), accounts, _residual, _unread)
+        return dict(found)
+
+    def _totals(self, query: Select[Any]) -> list[tuple[str, str, int]]:
+        return self.database.decoded(query, account_totals, _total)
+
+
+def _residual(row: Row[Any]) -> tuple[str, int]:
+    return row.table, _whole(row.residual)
+
+
+def _unread(stored: Mapping[str, bytes | None]) -> tuple[str, int]:
+    return stored_text(stored["table"]), 1
+
+
+def _total(row: Row[Any]) -> tuple[str, str, int]:
+    return row.table, row.term, _whole(row.changes)
+
+
+def _whole(stored: object) -> int:
+    """SQLite keeps any value in any column."""
+    if not isinstance(stored, int):
+        raise TypeError(f"{type(stored).__name__} for a number")
+    return stored
+
+
+def terms(account: Account) -> Mapping[str, int]:
+    """The account's terms that are not 0, by name."""
+    own = {name: n for name, n in asdict(account).items() if name != "ignored"}
+    ignored = {f"ignored:{rule}": count for rule, count in (account.ignored or {}).items()}
+    return {name: count for name, count in {**own, **ignored}.items() if count}
+
+
+def _plain(account: Account) -> dict[str, object]:
+    return {**asdict(account), "ignored": dict(account.ignored or {})}
+
+
+def _count(connection: Connection, table: str, term: str, by: int) -> None:
+    same = (account_totals.c.table == table) & (account_totals.c.term == term)
+    change = update(account_totals).where(same)
+    sum_of = account_totals.c.changes + by
+    if connection.execute(change.values(changes=sum_of)).rowcount == 0:
+        connection.execute(insert(account_totals).values(table=table, term=term, changes=by))
+
+
+KEPT = 100  # transitions of a table: one that is held every minute fills no disk
+
+
+@dataclass(eq=False)
+class TableStates:
+    """The newest transitions of each table; what has never been in another state stays for ever."""
+
+    database: Database
+
+    def add(self, entered: Iterable[StateSince]) -> None:
+        """Record transitions, all or nothing; the oldest of a table go when they are too many."""
+        with self.database.write() as connection:
+            for one in entered:
+                own = table_states.c.table == one.table
+                connection.execute(delete(table_states).where(own, _from(one.since)))
+                row = {"table": one.table, "since": one.since, "state": one.state, "why": one.why}
+                connection.execute(insert(table_states).values(row))
+                times = select(table_states.c.since).where(own)
+                oldest = times.order_by(table_states.c.since.desc()).offset(KEPT - 1).limit(1)
+                if (first := connection.scalar(oldest)) is not None:
+                    old = table_states.c.since < first
+                    connection.execute(delete(table_states).where(own, old))
+
+    def newest(self) -> Mapping[str, StateSince]:
+        """The last transition of each table."""
+        last = (
+            select(table_states.c.table, func.max(table_states.c.since).label("since"))
+            .group_by(table_states.c.table)
+            .subquery()
+        )
+        same = (table_states.c.table == last.c.table) & (table_states.c.since == last.c.since)
+        with self.database.read() as connection:
+            rows = connection.execute(select(table_states).join(last, same)).all()
+        return {row.table: _read(row) for row in rows}
+
+    def list(self, table: str) -> tuple[StateSince, ...]:
+        """All that are kept of *table*, newest first."""
+        own = select(table_states).where(table_states.c.table == table)
+        with self.database.read() as connection:
+            rows = connection.execute(own.order_by(table_states.c.since.desc())).all()
+        return tuple(map(_read, rows))
+
+
+def _from(since: datetime) -> Any:
+    """Those of that instant or later: a clock that went back tells the rest anew."""
+    return table_states.c.since >= since
+
+
+def _read(row: Row[Any]) -> StateSince:
+    return StateSince(row.table, TableState(row.state), row.since, row.why)
+
+
+GAP, HOLD = "gap", "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A gap or a hold; ``subject`` is a table, ``source:NAME`` or, of a gap, its partition.
+
+    ``tables`` are those a gap concerns; empty for a hold, whose subject says it.
+    """
+
+    id: str
+    kind: str
+    subject: str
+    reason: str
+    detail: str
+    since: datetime
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Holds:
+    """The newest report; nothing of what is over."""
+
+    database: Database
+
+    def replace(self, gaps: Sequence[Gap], holds: Sequence[Hold], at: datetime) -> None:
+        """Take *gaps* and *holds* for all there is now; what stays keeps its ``since``."""
+        found = [_of_gap(gap, at) for gap in gaps] + [_of_hold(hold, at) for hold in holds]
+        now = {(one.kind, one.id): one for one in found}
+        with self.database.write() as connection:
+            since = {(one.kind, one.id): one.since for one in self.list()}
+            connection.execute(delete(standstills))
+            if rows := [_hold_row(one, since.get(key, at)) for key, one in now.items()]:
+                connection.execute(insert(standstills), rows)
+
+    def list(self) -> tuple[Standstill, ...]:
+        """All of them, oldest first; one that cannot be read still holds its subject."""
+        query = select(standstills).order_by(standstills.c.since, standstills.c.id)
+        return tuple(self.database.decoded(query, standstills, _standstill, _salvaged_hold))
+
+
+def _standstill(row: Row[Any]) -> Standstill:
+    texts = (row.id, row.kind, row.subject, row.reason, row.detail)
+    return Standstill(*texts, row.since, tuple(row.tables))
+
+
+def _salvaged_hold(stored: Mapping[str, bytes | None]) -> Standstill:
+    id_, kind, subject, reason = (
+        stored_text(stored[name]) for name in ("id", "kind", "subject", "reason")
+    )
+    detail = "its row in the store cannot be read; it ends with the next merge or landing"
+    return Standstill(id_, kind, subject, reason or HOLD, detail, datetime.now(UTC))
+
+
+def _of_gap(gap: Gap, at: datetime) -> Standstill:
+    where = f"{gap.topic}:{gap.partition}"
+    detail = f"offsets [{gap.first}, {gap.until}) of {where}: {gap.why}"
+    return Standstill(gap.id, GAP, where, "gap", detail, at, gap.tables)
+
+
+def _of_hold(hold: Hold, at: datetime) -> Standstill:
+    return Standstill(hold.id, HOLD, hold.subject, hold.reason, hold.detail, at)
+
+
+def _hold_row(one: Standstill, since: datetime) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "subject": one.subject,
+        "reason": one.reason,
+        "detail": one.detail,
+        "tables": list(one.tables),
+        "since": since,
+    }
+
+
+LONGEST = timedelta(seconds=1)
+SHORT, MOST = 10_000, 50_000  # characters of a text that is kept at hand, and how many are
+Place = tuple[str, str]  # table, check
+Kept = tuple[str, datetime]  # JSON, and of when
+
+_OLD = (memory.c.table == bindparam("of")) & (memory.c.check == bindparam("by"))
+_NEW = {
+    "table": bindparam("of"),
+    "check": bindparam("by"),
+    "kept": bindparam("text", type_=Text()),
+    "at": bindparam("then"),
+}
+
+
+@dataclass(eq=False)
+class CheckMemory:
+    """One JSON object per table and check; the newest replaces the one before."""
+
+    database: Database
+    _waiting: dict[Place, Kept] = field(default_factory=dict)
+    _known: dict[Place, str] = field(default_factory=dict)  # what the store has
+    _since: datetime | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Be written with whatever else is."""
+        self.database.first.append(self)
+
+    def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
+        """What was kept last; None at first.
+
+        Raises:
+            ProofError: its row in the store cannot be read; to forget it could hide what it held.
+        """
+        place = table, check
+        with self._turn:
+            waiting = self._waiting.get(place)
+            text = self._known.get(place) if waiting is None else waiting[0]
+        if text is None:
+            return self._stored(table, check)
+        return dict(json.loads(text))
+
+    def _stored(self, table: str, check: str) -> Mapping[str, Any] | None:
+        own = (memory.c.table == table) & (memory.c.check == check)
+        said = f"what {check} remembers of {table} cannot be read; see the log"
+        found: list[Mapping[str, Any] | ProofError] = self.database.decoded(
+            select(type_coerce(memory.c.kept, Text()).label("kept")).where(own),
+            memory,
+            lambda row: dict(json.loads(row.kept)),
+            lambda _: ProofError(said),
+        )
+        for one in found:
+            if isinstance(one, ProofError):
+                raise one
+            return one
+        return None
+
+    def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
+        """Keep *kept* (JSON values only).
+
+        While the store takes nothing it waits in memory: a check that were told so would lose what
+        it has just found, for its next look begins behind it.
+        """
+        text = json.dumps(dict(kept))
+        with self._turn:
+            self._since = self._since or at
+            self._waiting[table, check] = (text, at)
+            due = not timedelta(0) <= at - self._since < LONGEST
+        if self.database.writing:
+            with self.database.write() as connection:
+                self.write(connection)
+        elif due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, though nobody writes anything else; later, if the store takes none."""
+        if self.waits:
+            with suppress(UnreachableError), self.database.write():
+                pass
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._waiting)
+
+    def write(self, connection: Connection) -> Callable[[], None]:
+        """Write all that waits; what is returned forgets it."""
+        with self._turn:
+            rows = dict(self._waiting)
+        values = [
+            {"of": table, "by": check, "text": text, "then": at}
+            for (table, check), (text, at) in rows.items()
+        ]
+        connection.execute(delete(memory).where(_OLD), values)
+        connection.execute(insert(memory).values(_NEW), values)
+        return lambda: self._forget(rows)
+
+    def _forget(self, written: Mapping[Place, Kept]) -> None:
+        """Keep what was remembered since."""
+        with self._turn:
+            for place, kept in written.items():
+                self._known.pop(place, None)
+                if len(kept[0]) <= SHORT and len(self._known) < MOST:
+                    self._known[place] = kept[0]
+                if self._waiting.get(place) is kept:
+                    del self._waiting[place]
+            self._since = min((at for _, at in self._waiting.values()), default=None)

@@ -1,0 +1,539 @@
+"""Stores requested backfills, message corrections, merge pauses and archive windows.
+
+Each record says why it was requested and how it ended, and is kept for ever. The keys and
+conditions of a backfill of a table with hidden values are kept only until it ends. The same
+holds for the body of a correction.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, Insert, Row, Select, func, insert, select, update
+
+from checks.blocks import Pause
+from monitor.store.database import Database, stored_text
+from monitor.store.schema import (
+    archive_windows,
+    archive_withdrawals,
+    pauses,
+    rereads,
+    resubmissions,
+)
+from pipeline.archive import ArchiveWindow, RegisteredWindow
+from pipeline.backfill_state import RereadState, RowsWished, WishedReread
+from pipeline.errors import ConfigError, UnknownNameError
+from pipeline.model import Origin
+from pipeline.resubmissions import Resubmission, ResubmissionState
+
+KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
+"""The verb that asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RereadWish:
+    """Which rows, as what they count, and which ``checks`` are to pass again once they are there.
+
+    ``shown`` is the time that they show, ``incident`` the one that named them.  If it is ``dry`` it
+    is only told what would change.  ``rate`` as of a `WishedReread`.
+    """
+
+    origin: Origin = Origin.SNAPSHOT
+    rows: RowsWished = field(default_factory=RowsWished)
+    shown: datetime | None = None
+    incident: str = ""
+    checks: tuple[str, ...] = ()
+    dry: bool = False
+    rate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAgain:
+    """What a check said as of a position after all that was read had been merged."""
+
+    check: str
+    passed: bool
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RereadRequest:
+    """Who asked for *table*, why and when; ``ended`` is None as long as it goes on.
+
+    ``proofs`` are the newest answers of the checks that it was to put right.
+    """
+
+    id: str
+    table: str
+    reason: str
+    who: str
+    at: datetime
+    ended: datetime | None = None
+    states: tuple[RereadState, ...] = ()
+    wish: RereadWish = field(default_factory=RereadWish)
+    proofs: tuple[CheckedAgain, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What it is called: as the verb that asks for it, or what that is told."""
+        if self.wish.dry:
+            return "dry run"
+        return KINDS[self.wish.origin]
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Checks that have not passed since it was done."""
+        passed = {one.check for one in self.proofs if one.passed}
+        return tuple(one for one in self.wish.checks if one not in passed)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are landed."""
+        return sum(one.rows for one in self.states)
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete in every shard."""
+        return bool(self.states) and all(one.done is not None for one in self.states)
+
+    @property
+    def why(self) -> str:
+        """What it waits for, or why it ended incomplete; empty if it moves on, or is done."""
+        return "; ".join(dict.fromkeys(one.why for one in self.states if one.why))
+
+
+def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
+    """*known*, which goes on, if it asks for what *wish* does.
+
+    Raises:
+        ConfigError: it asks for something else.
+    """
+    if known.wish == wish:
+        return known
+    msg = f"{known.table} is being read again ({known.kind} {known.id}, {known.who}: "
+    verb = KINDS[known.wish.origin]
+    now = f"wait until it has ended, or give it up: sluice {verb} {known.table} --cancel"
+    raise ConfigError(f"{msg}{known.reason}); {now} --reason ...")
+
+
+@dataclass(eq=False)
+class RereadRequests:
+    """Kept for ever: they say why a base is what it is.
+
+    Of a table that ``hides`` values, the keys and conditions only until it has ended.
+    """
+
+    database: Database
+    hides: Callable[[str], bool] = lambda _: False
+
+    def add(self, asked: RereadRequest) -> RereadRequest:
+        """Record *asked*; the one that goes on for its table, if it asks for the same.
+
+        Raises:
+            ConfigError: other rows of the table are being read.
+        """
+        same = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
+        with self.database.write() as connection:
+            for known in self._found(select(rereads).where(same)):
+                return require_same(known, asked.wish)
+            self._end_unreadable(connection, asked)
+            row = {"id": asked.id, "table": asked.table, "reason": asked.reason, "who": asked.who}
+            told = _WISH.dump_python(asked.wish, mode="json")
+            connection.execute(insert(rereads).values(**row, at=asked.at, states=[], wish=told))
+        return asked
+
+    def get(self, id_: str) -> RereadRequest | None:
+        """The one of that id."""
+        found = self._found(select(rereads).where(rereads.c.id == id_))
+        return found[0] if found else None
+
+    def list(self, *, limit: int = 100) -> tuple[RereadRequest, ...]:
+        """Newest first."""
+        query = select(rereads).order_by(rereads.c.at.desc()).limit(limit)
+        return self._found(query)
+
+    def open(self) -> tuple[RereadRequest, ...]:
+        """Those that go on, oldest first."""
+        query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
+        return self._found(query)
+
+    def wished(self) -> tuple[WishedReread, ...]:
+        """What the pipeline is to read on."""
+        return tuple(
+            WishedReread(one.id, one.table, w.origin, w.rows, w.shown, w.dry, w.rate)
+            for one in self.open()
+            for w in [one.wish]
+        )
+
+    def unchecked(self, since: datetime) -> tuple[RereadRequest, ...]:
+        """Those that were done after *since* and whose checks have not all passed again."""
+        named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of many that ended
+        query = select(rereads).where(rereads.c.ended > since, named).order_by(rereads.c.at)
+        return tuple(one for one in self._found(query) if one.done and one.unchecked)
+
+    def checked(self, id_: str, proofs: Sequence[CheckedAgain]) -> None:
+        """Keep what the checks of that one said last."""
+        told = _PROOFS.dump_python(tuple(proofs), mode="json")
+        with self.database.write() as connection:
+            connection.execute(update(rereads).where(rereads.c.id == id_).values(proofs=told))
+
+    def told(self, states: Iterable[RereadState], at: datetime) -> None:
+        """Keep how far each is; one that is done, or will never be, has ended."""
+        by_id: dict[str, list[RereadState]] = {}
+        for state in states:
+            by_id.setdefault(state.id, []).append(state)
+        known = {one.id: one.states for one in self.open()}
+        for id_, own in by_id.items():
+            ended = all(one.done is not None for one in own) or any(one.refused for one in own)
+            if ended or known.get(id_) != tuple(own):
+                self._keep(id_, own, at if ended else None)
+
+    def failed(self, why: str) -> None:
+        """Keep that nothing could be read again, as what each waits for."""
+        for one in self.open():
+            states = one.states or (RereadState(one.id, one.table, ""),)
+            told = [
+                s if s.done is not None else replace(s, why=f"it failed: {why}") for s in states
+            ]
+            if one.states != tuple(told):
+                self._keep(one.id, told, None)
+
+    def cancel(self, id_: str, why: str, at: datetime) -> bool:
+        """End it as it stands; false if none of that id goes on."""
+        known = self.get(id_)
+        if known is None or known.ended is not None:
+            return False
+        states = known.states or (RereadState(id_, known.table, ""),)
+        self._keep(id_, [_ended(one, why) for one in states], at)
+        return True
+
+    def _keep(self, id_: str, states: Sequence[RereadState], ended: datetime | None) -> None:
+        told = [asdict(one) for one in states]
+        going = (rereads.c.id == id_) & rereads.c.ended.is_(None)
+        with self.database.write() as connection:
+            if ended is not None:
+                self._forget_rows(connection, id_)
+            connection.execute(update(rereads).where(going).values(states=told, ended=ended))
+
+    def _found(self, query: Select[Any]) -> tuple[RereadRequest, ...]:
+        """Those that can be read: what cannot is read on by nobody, and closes no gap."""
+        return tuple(self.database.decoded(query, rereads, _read))
+
+    def _end_unreadable(self, connection: Connection, asked: RereadRequest) -> None:
+        """End what goes on for the table and cannot be read, without rows that it may name."""
+        going = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
+        hidden = {"wish": None} if self.hides(asked.table) else {}
+        connection.execute(update(rereads).where(going).values(ended=asked.at, **hidden))
+
+    def _forget_rows(self, connection: Connection, id_: str) -> None:
+        found = self.get(id_)
+        if found is not None and self.hides(found.table):
+            wish = replace(found.wish, rows=RowsWished())
+            told = _WISH.dump_python(wish, mode="json")
+            connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=told))
+
+
+def _ended(state: RereadState, why: str) -> RereadState:
+    return RereadState(state.id, state.table, state.shard, state.rows, state.done, why)
+
+
+def _read(row: Row[Any]) -> RereadRequest:
+    states = _STATES.validate_python(row.states)
+    wish = _WISH.validate_python(row.wish) if row.wish else RereadWish()
+    proofs = _PROOFS.validate_python(row.proofs or ())
+    asked = (row.id, row.table, row.reason, row.who, row.at)
+    return RereadRequest(*asked, row.ended, states, wish, proofs)
+
+
+_WISH = TypeAdapter(RereadWish)
+_STATES = TypeAdapter(tuple[RereadState, ...])
+_PROOFS = TypeAdapter(tuple[CheckedAgain, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class ResubmissionRecord:
+    """Who corrected a message, why and when; ``ended`` is None until it has landed or never will.
+
+    ``change`` is the message's name.  What it is to say instead is not told here: it may be long.
+    ``table`` is empty where it was not known.  ``original`` is the SHA-256 of the bytes that could
+    not be read.  ``batch`` is the one that it landed in; without one ``why`` says what it waits
+    for, or, once it has ended, why it never lands.
+    """
+
+    id: str
+    change: str
+    table: str
+    reason: str
+    who: str
+    at: datetime
+    original: str
+    ended: datetime | None = None
+    batch: int | None = None
+    why: str = ""
+
+
+@dataclass(eq=False)
+class Resubmissions:
+    """Kept for ever: they say how a change came that nobody could read.
+
+    What it was to say is kept until it has ended: values may be in it that are in no lake.
+    """
+
+    database: Database
+
+    def add(self, asked: Resubmission, made: ResubmissionRecord) -> ResubmissionRecord:
+        """Record *made*, which says of *asked* who asks for it.
+
+        Raises:
+            ConfigError: another correction of the message waits to land.
+        """
+        change = resubmissions.c.change == made.change
+        with self.database.write() as connection:
+            open_one = select(resubmissions).where(change & resubmissions.c.ended.is_(None))
+            if (known := connection.execute(open_one).first()) is not None:
+                told = f"{known.who} at {known.at:%Y-%m-%dT%H:%M:%SZ}: {known.reason}"
+                raise ConfigError(f"{made.change} is being sent again already ({told})")
+            body = _BODY.dump_json(asked).decode()
+            row = {"id": made.id, "change": made.change, "body": body}
+            whose = {"table": made.table, "reason": made.reason, "who": made.who, "why": ""}
+            stands = {"at": made.at, "ended": None, "batch": None, "original": made.original}
+            connection.execute(insert(resubmissions).values(**row, **whose, **stands))
+        return made
+
+    def wished(self) -> tuple[Resubmission, ...]:
+        """Those that are to land, oldest first."""
+        query = select(resubmissions).where(resubmissions.c.ended.is_(None))
+        query = query.order_by(resubmissions.c.at)
+        return tuple(
+            self.database.decoded(query, resubmissions, lambda row: _BODY.validate_json(row.body))
+        )
+
+    def told(self, states: Iterable[ResubmissionState], at: datetime) -> None:
+        """Keep what became of them; one that has landed, or never will, has ended."""
+        for one in states:
+            over = one.refused or one.batch is not None
+            values = {"batch": one.batch, "why": one.why, "ended": at if over else None}
+            values |= {"body": ""} if over else {}
+            own = (resubmissions.c.id == one.id) & resubmissions.c.ended.is_(None)
+            with self.database.write() as connection:
+                connection.execute(update(resubmissions).where(own).values(values))
+
+    def get(self, id_: str) -> ResubmissionRecord | None:
+        """The one of that id."""
+        with self.database.read() as connection:
+            found = connection.execute(_records().where(resubmissions.c.id == id_)).first()
+        return None if found is None else _read_resubmission(found)
+
+    def list(self, *, limit: int = 100) -> tuple[ResubmissionRecord, ...]:
+        """Newest first."""
+        query = _records().order_by(resubmissions.c.at.desc()).limit(limit)
+        with self.database.read() as connection:
+            return tuple(_read_resubmission(row) for row in connection.execute(query).all())
+
+    def of(self, changes: Collection[str]) -> tuple[ResubmissionRecord, ...]:
+        """Those of these *changes*, newest first."""
+        query = _records().where(resubmissions.c.change.in_(changes))
+        with self.database.read() as connection:
+            rows = connection.execute(query.order_by(resubmissions.c.at.desc())).all()
+        return tuple(_read_resubmission(row) for row in rows)
+
+
+def _records() -> Select[Any]:
+    """All but the bodies."""
+    return select(*(resubmissions.c[one.name] for one in fields(ResubmissionRecord)))
+
+
+def _read_resubmission(row: Row[Any]) -> ResubmissionRecord:
+    return ResubmissionRecord(**row._mapping)
+
+
+_BODY = TypeAdapter(Resubmission)
+
+
+_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRecord:
+    """A pause as it was asked for ``at`` a time, when it ``ended`` and by whom: "" for its time."""
+
+    pause: Pause
+    at: datetime
+    ended: datetime | None = None
+    ended_by: str = ""
+
+
+@dataclass(eq=False)
+class Pauses:
+    """Kept for ever.  Only this object writes them, so those that go on are read back once."""
+
+    database: Database
+    _open: tuple[Pause, ...] | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def begin(self, asked: Pause) -> Pause:
+        """Pause a table; one that is paused gets the new reason and end, and keeps its beginning.
+
+        So no cut after the first moment of it can be called ready.
+        """
+        with self.database.write() as connection:
+            known = self.standing(asked.since).get(asked.table)
+            since = known.since if known is not None else asked.since
+            made = Pause(asked.table, asked.reason, asked.who, since, asked.until)
+            self._end(asked.table, asked.who if known is not None else "", asked.since)
+            row = {"id": uuid.uuid4().hex[:12], "table": made.table, "reason": made.reason}
+            row |= {"who": made.who}
+            times = {"since": since, "at": asked.since, "until": made.until}
+            connection.execute(insert(pauses).values(**row, **times, ended_by=""))
+        self._forget()
+        return made
+
+    def resume(self, table: str, who: str, at: datetime) -> bool:
+        """End it; false if it is not paused."""
+        if table not in self.standing(at):
+            return False
+        self._end(table, who, at)
+        self._forget()
+        return True
+
+    def standing(self, at: datetime) -> Mapping[str, Pause]:
+        """Those that go on, by table; one whose time has come goes on no more.
+
+        One that cannot be read goes on, as if it had always been there, until it is resumed.
+        """
+        with self._turn:
+            if self._open is None:
+                query = select(pauses).where(pauses.c.ended.is_(None))
+                found = self.database.decoded(query, pauses, _pause, _salvaged)
+                self._open = tuple(found)
+            known = self._open
+        return {one.table: one for one in known if one.until is None or at < one.until}
+
+    def list(self, at: datetime, *, limit: int = 100) -> tuple[PauseRecord, ...]:
+        """Newest first; one whose time has come by *at* has ended then."""
+        query = select(pauses).order_by(pauses.c.at.desc()).limit(limit)
+        return tuple(self.database.decoded(query, pauses, lambda row: _record(row, at)))
+
+    def _end(self, table: str, who: str, at: datetime) -> None:
+        going = (pauses.c.table == table) & pauses.c.ended.is_(None)
+        with self.database.write() as connection:
+            over = going & pauses.c.until.is_not(None) & (pauses.c.until <= at)
+            connection.execute(update(pauses).where(over).values(ended=pauses.c.until))
+            connection.execute(update(pauses).where(going).values(ended=at, ended_by=who))
+
+    def _forget(self) -> None:
+        with self._turn:
+            self._open = None
+
+
+def _pause(row: Row[Any]) -> Pause:
+    return Pause(row.table, row.reason, row.who, row.since, row.until)
+
+
+def _salvaged(stored: Mapping[str, bytes | None]) -> Pause:
+    reason = f"pause {stored_text(stored['id'])} in the store cannot be read"
+    return Pause(stored_text(stored["table"]), reason, "an unknown person", _ALWAYS)
+
+
+def _record(row: Row[Any], at: datetime) -> PauseRecord:
+    over = row.ended is None and row.until is not None and row.until <= at
+    return PauseRecord(_pause(row), row.at, row.until if over else row.ended, row.ended_by)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """Who took a window back, when and why."""
+
+    who: str
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRecord:
+    """A window as it was registered ``at`` a time; ``withdrawn`` if it counts no more."""
+
+    id: str
+    registered: RegisteredWindow
+    at: datetime
+    withdrawn: Withdrawal | None = None
+
+
+@dataclass(eq=False)
+class Archives:
+    """Kept for ever.  Only this object adds any, so they are read back once."""
+
+    database: Database
+    _known: tuple[ArchiveRecord, ...] | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _writing: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
+        """Record it; False, and what stands, if the same was registered before."""
+        with self._writing:  # two who ask at one moment are told one after the other
+            return self._added(one, at)
+
+    def _added(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
+        for there in self.list():
+            if there.registered == one and there.withdrawn is None:
+                return there, False
+        made = ArchiveRecord(uuid.uuid4().hex[:12], one, at)
+        window = one.window
+        row = {"table": one.table, "since": window.since, "until": window.until, "at": at}
+        row |= {"column": window.column, "before": window.before}
+        row |= {"reason": window.reason, "who": window.who, "id": made.id}
+        self._write(insert(archive_windows).values(**row))
+        return made, True
+
+    def withdraw(self, number: str, word: Withdrawal) -> ArchiveRecord:
+        """Let the window *number* count no more; what it has kept stays.
+
+        Raises:
+            ConfigError: there is none, or it was withdrawn before.
+        """
+        with self._writing:
+            return self._withdrawn(number, word)
+
+    def _withdrawn(self, number: str, word: Withdrawal) -> ArchiveRecord:
+        for one in self.list():
+            if one.id == number and one.withdrawn is None:
+                row = {"id": number, "who": word.who, "at": word.at, "reason": word.reason}
+                self._write(insert(archive_withdrawals).values(**row))
+                return replace(one, withdrawn=word)
+        known = ", ".join(one.id for one in self.list() if one.withdrawn is None) or "none"
+        kind = ConfigError if any(one.id == number for one in self.list()) else UnknownNameError
+        raise kind(f"no window {number!r} counts; nothing was recorded; known: {known}")
+
+    def registered(self) -> tuple[RegisteredWindow, ...]:
+        """All that count, newest first."""
+        return tuple(one.registered for one in self.list() if one.withdrawn is None)
+
+    def _write(self, statement: Insert) -> None:
+        with self.database.write() as connection:
+            connection.execute(statement)
+        with self._turn:
+            self._known = None
+
+    def list(self) -> tuple[ArchiveRecord, ...]:
+        """All that ever were, newest first."""
+        with self._turn:
+            if self._known is None:
+                its = archive_withdrawals.c
+                more = (its.who.label("taken_by"), its.at.label("taken"), its.reason.label("why"))
+                both = archive_windows.outerjoin(archive_withdrawals)
+                query = select(archive_windows, *more).select_from(both)
+                query = query.order_by(archive_windows.c.at.desc())
+                with self.database.read() as connection:
+                    self._known = tuple(map(_record_archive, connection.execute(query).all()))
+            return self._known
+
+
+def _record_archive(row: Row[Any]) -> ArchiveRecord:
+    window = ArchiveWindow(row.since, row.until, row.column, row.before, row.reason, row.who)
+    taken = None if row.taken is None else Withdrawal(row.taken_by, row.taken, row.why)
+    return ArchiveRecord(row.id, RegisteredWindow(row.table, window), row.at, taken)

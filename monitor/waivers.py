@@ -1,0 +1,73 @@
+"""Decides whether a waiver id exists now: only an existing one can be waived.
+
+The decision rests on a sampling as fresh as that of the gate. Cannot detect: an id that appears
+a moment later.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checks.blocks import blocks, unlogged
+from monitor.gate import FRESH, Gate
+from monitor.observe.assessor import RoundFacts
+from monitor.observe.sampler import Sampling
+from monitor.observe.system_checks import given_up_id
+from monitor.store.alerts import StoredOutbox
+from pipeline.checkpoint import Mark
+from pipeline.errors import UnreachableError
+from pipeline.model import Missing, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Bearers:
+    """Tables, sources, the change log, clocks and channels, as the gate knows them."""
+
+    gate: Gate
+    letters: StoredOutbox
+
+    def bear(self, id_: str) -> bool:
+        """Whether a gap, a hold, a change, a key, a clock or letters have the name *id_* now.
+
+        Raises:
+            UnreachableError: nothing known has it, and the change log cannot be asked.
+        """
+        tables = [table for table in self.gate.roster.tables() if _may_mean(id_, table)]
+        look = self.gate.watcher.look(FRESH, [table.name for table in tables])
+        with self.gate.recorder.deciding:
+            facts = self.gate.assessor.facts(self.gate.clock())
+            found = id_ in self._names(tables, look, facts) or self._gave_up(id_)
+        if not found and isinstance(look.mark, Missing):
+            raise UnreachableError(f"{look.mark.why}: whether anything is named {id_} is not known")
+        return found
+
+    def _names(self, tables: Sequence[Table], look: Sampling, facts: RoundFacts) -> Iterator[str]:
+        assessor = self.gate.assessor
+        for holds in (facts.sources, *facts.holds.values()):
+            yield from (hold.id for hold in holds)
+        sources = [source.name for source in assessor.sources]
+        yield from (reason.id for reason in assessor.doubts(sources, facts.at))
+        if not isinstance(look.mark, Missing):
+            yield from _of_mark(look.mark.value)
+        for table in tables:
+            inputs = assessor.inputs(table, look, facts)
+            reasons = blocks(inputs, assessor.policy.gating)
+            yield from (one.id for one in (*reasons, *unlogged(table, inputs.unproven)))
+
+    def _gave_up(self, id_: str) -> bool:
+        """Whether letters up to that number, or beyond, were given up."""
+        channels = {channel for channel, _ in self.letters.counts()}
+        for channel in channels:
+            number = id_.removeprefix(given_up_id(channel, ""))
+            if number != id_ and number.isdecimal():
+                return 0 < int(number) <= self.letters.pile(channel).last
+        return False
+
+
+def _of_mark(mark: Mark) -> Iterator[str]:
+    yield from mark.gaps
+    yield from (name for names in mark.quarantined.values() for name in names)
+    yield from (snap.waiver(name) for name, snap in mark.snaps.items())
+
+
+def _may_mean(id_: str, table: Table) -> bool:
+    return any(name in id_ for name in (table.name, *map(str, table.shards)))

@@ -1,0 +1,502 @@
+"""Serves the routes that request backfills, pause merges and register archive windows.
+
+A bootstrap reads all rows of a table, a repair reads named rows, and a replay reads the rows of
+a condition. Each kind can be listed, and a running backfill can be cancelled. A pause is
+resumed, and an archive window is withdrawn.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable
+from datetime import date, datetime, time
+from shlex import quote
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from alerts.model import IncidentState
+from checks.blocks import Pause
+from checks.model import Outcome, Verdict
+from monitor.observe.progress import progress
+from monitor.observe.verdicts import awaits_checks
+from monitor.row_selection import NAMING, found_wrong, named, require_condition
+from monitor.store.requests import (
+    ArchiveRecord,
+    PauseRecord,
+    RereadRequest,
+    RereadWish,
+    Withdrawal,
+    require_same,
+)
+from monitor.suggest import alike
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.deps import (
+    ApiParts,
+    Instant,
+    Limit,
+    Line,
+    Parts,
+    Rate,
+    TableNames,
+    Text,
+    Word,
+    end_after,
+)
+from pipeline.archive import ArchiveWindow, RegisteredWindow
+from pipeline.backfill_state import Preview, RowsWished
+from pipeline.errors import ConfigError, UnknownNameError
+from pipeline.model import Origin, Shard, Table
+from pipeline.sources.condition import parsed
+
+REREAD_ROUTES = APIRouter(prefix="/v1")
+
+
+class BootstrapRequest(BaseModel):
+    """Who asks for new bases, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: TableNames
+    reason: Text
+    who: Text
+    rate: Rate = 0
+
+
+@REREAD_ROUTES.get("/bootstraps", responses={200: answer(list[answers.Backfill])})
+def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
+    """Bases that were asked for, newest first."""
+    found = parts.store.rereads.list(limit=limit)
+    bases = [one for one in found if one.wish.origin is Origin.SNAPSHOT]
+    return render.Answer([reread(one, parts) for one in bases])
+
+
+@REREAD_ROUTES.post(
+    "/bootstraps", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+)
+def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
+    """Have tables read again: 202; one that is being read already goes on. 404: no such table."""
+    for name in body.tables:
+        _require(name, parts)
+    wish = RereadWish(rate=body.rate)
+    asked = [
+        parts.store.rereads.add(
+            RereadRequest(
+                uuid.uuid4().hex[:12], name, body.reason, body.who, parts.clock(), wish=wish
+            )
+        )
+        for name in dict.fromkeys(body.tables)
+    ]
+    return backfills(asked, parts, 202)
+
+
+@REREAD_ROUTES.post("/rereads/cancelled", responses={200: answer(answers.Backfills), **NOT_FOUND})
+def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
+    """Give up what is read of tables (`shop.*`: of all that begin so) now.
+
+    400 if nothing of them is being read, 404 if there is no such table.
+    """
+    open_ones = {one.table: one for one in parts.store.rereads.open()}
+    ended = dict[str, RereadRequest]()
+    for name in body.tables:
+        found = meant(name, open_ones)
+        if not open_ones.keys() >= {*found} or not found:
+            if found:
+                parts.table(name)
+            raise ConfigError(f"{name} is not being read now; nothing was recorded")
+        ended |= {one: open_ones[one] for one in found}
+    why = f"cancelled by {body.who}: {body.reason}"
+    for one in ended.values():
+        parts.store.rereads.cancel(one.id, why, parts.clock())
+    kept = (parts.store.rereads.get(one.id) or one for one in ended.values())
+    return backfills(kept, parts)
+
+
+@REREAD_ROUTES.get("/rereads", responses={200: answer(list[answers.Backfill])})
+def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
+    """All that was read again from its source, or is: newest first."""
+    return render.Answer([reread(one, parts) for one in parts.store.rereads.list(limit=limit)])
+
+
+def backfills(some: Iterable[RereadRequest], parts: ApiParts, status: int = 200) -> JSONResponse:
+    """The answer to whoever asked for *some*, or cancelled them."""
+    made: answers.Backfills = {"rereads": [reread(one, parts) for one in some]}
+    return render.Answer(made, status)
+
+
+def meant(text: str, names: Iterable[str]) -> list[str]:
+    """The table that *text* names, or with `*` at its end those of *names* that begin so."""
+    begins = re.fullmatch(r"([^*]+)\*", text)
+    return [text] if begins is None else [name for name in names if name.startswith(begins[1])]
+
+
+def _require(name: str, parts: ApiParts) -> None:
+    """Refuse a table of which nothing has landed, no statement tells, and no source has it.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if parts.gate.roster.table(name) is not None:
+        return
+    for shard in parts.gate.roster.existing():
+        if Shard.parse(shard).name == name:
+            return
+    if parts.gate.roster.has_source_of(name):
+        return
+    msg = f"no table {name!r}: none of its changes has landed, and no source has it now"
+    raise UnknownNameError(f"{msg}; `sluice status` shows the tables")
+
+
+def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
+    """All that is known of one, for programs."""
+    rows, now = one.wish.rows, parts.clock()
+    far = progress(one, parts.estimates, now)
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "table": one.table,
+        "keys": [key.values for key in rows.keys],
+        "ranges": [[span.first, span.last] for span in rows.ranges],
+        "where": rows.where,
+        "shown": render.instant(one.wish.shown) if one.wish.shown else None,
+        "incident": one.wish.incident,
+        "checks": list(one.wish.checks),
+        "unchecked": list(one.unchecked),
+        "awaits_checks": awaits_checks(one, now),
+        "proofs": [
+            {"check": p.check, "passed": p.passed, "at": render.instant(p.at), "reason": p.reason}
+            for p in one.proofs
+        ],
+        "reason": one.reason,
+        "who": one.who,
+        "at": render.instant(one.at),
+        "ended": render.instant(one.ended) if one.ended else None,
+        "done": one.done,
+        "rows": one.rows,
+        "preview": _preview(one),
+        "about": far.about,
+        "rate": far.rate,
+        "left": None if far.left is None else far.left.total_seconds(),
+        "brakes": list(far.brakes),
+        "told": far.told,
+        "why": one.why,
+        "shards": [
+            {"shard": s.shard, "rows": s.rows, "done": s.done is not None, "why": s.why}
+            for s in one.states
+        ],
+    }
+
+
+def _preview(one: RereadRequest) -> answers.Preview | None:
+    """What a dry run has found, of all shards."""
+    if not one.wish.dry or not one.done:
+        return None
+    found = Preview()
+    for state in one.states:
+        found = found.with_more(state.preview or Preview())
+    return {
+        "missing": found.missing,
+        "extra": found.extra,
+        "different": found.different,
+        "keys": list(found.keys),
+    }
+
+
+REPAIR_ROUTES = APIRouter(prefix="/v1")
+Most = Annotated[int, Field(ge=1, le=10_000_000)]
+MOST_KEYS = 10_000
+MOST_DRY = 100_000
+DRY = "a dry run"  # the reason of one that names none
+
+
+class RepairRequest(BaseModel):
+    """Who asks for which rows of a table, and why; ``most`` of them may be read.
+
+    Only a dry run needs no ``reason``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: Text
+    reason: Text = DRY
+    who: Text
+    keys: Annotated[list[Line], Field(max_length=MOST_KEYS)] = []
+    ranges: Annotated[list[Line], Field(max_length=100)] = []
+    incident: Word = ""
+    most: Most = 100_000
+    dry_run: bool = False
+
+
+class ReplayRequest(BaseModel):
+    """Who asks for rows of tables (a name, or the beginning of names and `*`), and why.
+
+    ``where`` is a plain condition, ``day`` the business day that the rows show.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: Text
+    reason: Text
+    who: Text
+    where: Line = ""
+    day: date | None = None
+    most: Most = 1_000_000
+    rate: Rate = 0
+
+
+@REPAIR_ROUTES.post(
+    "/repairs", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+)
+def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
+    """Have rows read again that are named: 202; 400 if they are none of the table's."""
+    if "reason" not in body.model_fields_set and not body.dry_run:
+        raise ConfigError("reason: is required; only a dry run needs none")
+    table = parts.table(body.table)
+    fails = _fails(body.incident, table, parts)
+    if body.incident:
+        rows = found_wrong(table, fails, body.most)
+    else:
+        columns = parts.gate.roster.columns(table) if body.keys else ()
+        rows = named(table, body.keys, body.ranges, body.most, columns)
+    if body.dry_run:
+        _require_previewable(rows, body.most)
+    checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
+    named_by, dry = body.incident, body.dry_run
+    wish = RereadWish(Origin.REPAIR, rows, incident=named_by, checks=checks, dry=dry)
+    return _asked([body.table], wish, body.reason, body.who, parts)
+
+
+@REPAIR_ROUTES.post(
+    "/replays", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+)
+def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
+    """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
+    condition = parsed(body.where) if body.where else None
+    names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
+    if not names:
+        raise UnknownNameError(
+            f"no table's name begins with {body.tables!r}; `sluice status` shows them"
+        )
+    for name in names:
+        table = parts.table(name)
+        if condition is not None:
+            require_condition(table, condition, parts.gate.roster.columns(table))
+    shown = None if body.day is None else _noon(body.day, parts)
+    rows = RowsWished(where=body.where, most=body.most)
+    wish = RereadWish(Origin.REPLAY, rows, shown, rate=body.rate)
+    return _asked(names, wish, body.reason, body.who, parts)
+
+
+def _asked(
+    names: list[str], wish: RereadWish, reason: str, who: str, parts: ApiParts
+) -> JSONResponse:
+    """Record one for each of *names*, or none where another one stands in the way."""
+    open_ones = {one.table: one for one in parts.store.rereads.open()}
+    for name in names:
+        if name in open_ones:
+            require_same(open_ones[name], wish)
+    made = [
+        parts.store.rereads.add(
+            RereadRequest(uuid.uuid4().hex[:12], name, reason, who, parts.clock(), wish=wish)
+        )
+        for name in names
+    ]
+    return backfills(made, parts, 202)
+
+
+def _require_previewable(rows: RowsWished, most: int) -> None:
+    """Refuse what no dry run can be of.
+
+    Raises:
+        ConfigError: says what else to ask for.
+    """
+    if rows.keys:
+        raise ConfigError("a dry run is of ids: name ranges, or keys that are one integer each")
+    if most > MOST_DRY:
+        msg = f"a dry run is held in memory: of {MOST_DRY} rows at most, {most} may be (--most)"
+        raise ConfigError(f"{msg}; look at fewer ranges at a time")
+
+
+def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
+    """The newest verdicts of checks that name rows, if they are FAILs; of *incident* alone."""
+    among = _checks_of(incident, table, parts) if incident else frozenset(NAMING)
+    view = parts.current.board.table(table.name)
+    found = () if view is None else view.verdicts
+    return tuple(v for v in found if v.check in among and v.ruling.outcome is Outcome.FAIL)
+
+
+def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
+    found = parts.store.incidents.get(incident)
+    if found is None:
+        raise UnknownNameError(f"no incident {incident!r}; `sluice status` shows the open ones")
+    if found.state is IncidentState.RESOLVED:
+        raise ConfigError(f"incident {incident} is over: there is nothing to repair")
+    checks = frozenset(one.check for one in found.members if one.table == table.name)
+    if not checks & {*NAMING}:
+        msg = f"incident {incident} names no rows of {table.name}; name them (--keys, --ranges)"
+        raise ConfigError(f"{msg}, or take a new base: sluice bootstrap {quote(table.name)}")
+    return checks & {*NAMING}
+
+
+def _noon(day: date, parts: ApiParts) -> datetime:
+    """The middle of a business day: that day whichever zone near by it is read in."""
+    return datetime.combine(day, time(12), parts.gate.zone)
+
+
+PAUSE_ROUTES = APIRouter(prefix="/v1")
+
+
+class PauseRequest(BaseModel):
+    """Who pauses which tables, why, and ``until`` when: an instant, or for how long."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: TableNames
+    reason: Text
+    who: Text
+    until: Text | None = None
+
+
+class ResumeRequest(BaseModel):
+    """Who lets which tables go on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: TableNames
+    who: Text
+
+
+@PAUSE_ROUTES.get("/pauses", responses={200: answer(list[answers.Pause])})
+def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
+    """What was paused, newest first."""
+    found = parts.store.pauses.list(parts.clock(), limit=limit)
+    return render.Answer([_told(one) for one in found])
+
+
+@PAUSE_ROUTES.post("/pauses", status_code=201, responses={201: answer(answers.Pauses), **NOT_FOUND})
+def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
+    """Merge nothing into tables until they are resumed: 201; 404 if there is no such table."""
+    now = parts.clock()
+    until = None if body.until is None else end_after(body.until, now)
+    for name in body.tables:
+        parts.table(name)
+    made = [
+        parts.store.pauses.begin(Pause(name, body.reason, body.who, now, until))
+        for name in dict.fromkeys(body.tables)
+    ]
+    began: answers.Pauses = {"pauses": [_told(PauseRecord(one, now)) for one in made]}
+    return render.Answer(began, 201)
+
+
+@PAUSE_ROUTES.post("/pauses/ended", responses={200: answer(answers.Pauses), **NOT_FOUND})
+def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
+    """Let tables go on; 400 if one of them is not paused, 404 without such a table."""
+    now = parts.clock()
+    standing = parts.store.pauses.standing(now)
+    for name in body.tables:
+        if name not in standing:
+            parts.table(name)
+            paused = alike(name, sorted(standing)) if standing else "none"
+            raise ConfigError(f"{name} is not paused; nothing was recorded; paused: {paused}")
+    for name in body.tables:
+        parts.store.pauses.resume(name, body.who, now)
+    ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
+    made: answers.Pauses = {"pauses": [_told(one) for one in ended]}
+    return render.Answer(made)
+
+
+def _told(one: PauseRecord) -> answers.Pause:
+    pause = one.pause
+    return {
+        "table": pause.table,
+        "reason": pause.reason,
+        "who": pause.who,
+        "since": render.instant(pause.since),
+        "at": render.instant(one.at),
+        "until": render.instant(pause.until) if pause.until else None,
+        "ended": render.instant(one.ended) if one.ended else None,
+        "ended_by": one.ended_by or None,
+    }
+
+
+ARCHIVE_ROUTES = APIRouter(prefix="/v1")
+
+
+class WindowRequest(BaseModel):
+    """Who says that deletes of a table only move rows to an archive, when, which and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: Text
+    since: Instant
+    until: Instant
+    reason: Text
+    who: Text
+    column: Word = ""
+    before: Word = ""
+
+
+class WithdrawalRequest(BaseModel):
+    """Which window is taken back, by whom, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Word
+    reason: Text
+    who: Text
+
+
+@ARCHIVE_ROUTES.get("/archives", responses={200: answer(list[answers.Archive])})
+def archives(parts: Parts) -> JSONResponse:
+    """What was registered, newest first; not what the config says."""
+    return render.Answer([_told_archive(one) for one in parts.store.archives.list()])
+
+
+@ARCHIVE_ROUTES.post(
+    "/archives",
+    status_code=201,
+    responses={201: answer(answers.RecordedArchive), **NOT_FOUND},
+)
+def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
+    """Keep rows that are deleted in a window: 201; 404 if there is no such table."""
+    parts.table(body.table)
+    told = (body.since, body.until, body.column, body.before, body.reason, body.who)
+    window = ArchiveWindow(*told)
+    if window.fault:
+        raise ConfigError(f"{window.fault}; nothing was recorded")
+    now, made = parts.clock(), RegisteredWindow(body.table, window)
+    record, new = parts.store.archives.add(made, now)
+    return render.Answer({"window": _told_archive(record), "new": new}, 201)
+
+
+@ARCHIVE_ROUTES.post(
+    "/archives/withdrawals",
+    status_code=201,
+    responses={201: answer(answers.WithdrawnArchive), **NOT_FOUND},
+)
+def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
+    """Let a window count no more: 201; 404 if none has this id."""
+    word = Withdrawal(body.who, parts.clock(), body.reason)
+    return render.Answer(
+        {"window": _told_archive(parts.store.archives.withdraw(body.id, word))}, 201
+    )
+
+
+def _told_archive(one: ArchiveRecord) -> answers.Archive:
+    window, taken = one.registered.window, one.withdrawn
+    return {
+        "id": one.id,
+        "table": one.registered.table,
+        "since": render.instant(window.since),
+        "until": render.instant(window.until),
+        "column": window.column or None,
+        "before": window.before or None,
+        "reason": window.reason,
+        "who": window.who,
+        "at": render.instant(one.at),
+        "withdrawn": {"who": taken.who, "at": render.instant(taken.at), "reason": taken.reason}
+        if taken
+        else None,
+    }

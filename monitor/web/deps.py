@@ -1,0 +1,405 @@
+"""Provides what API routes share: request checks, parts, limits and gate long polling.
+
+A request is accepted or refused by its Host, Origin and token. A page whose name resolves to
+this service (DNS rebinding) sends its own name as Host. A browser adds the Origin of the page
+to a request that writes. For an image or a link it adds only Sec-Fetch-Site, and reading the
+gate stores a certificate. Programs send neither Origin nor Sec-Fetch-Site.
+
+FastAPI reads the parameters of a route once, when its router is made. So routers know no parts,
+and get those of their application with each request.
+
+Every second, one thread examines all waiting gate questions and finds those that may be READY
+by now. These are asked again, once for all requests with the same question. Only a few are
+asked at a time, and new requests go first. The others are asked in rotation too, because
+something else may have closed them.
+"""
+
+import asyncio
+import hmac
+import math
+import re
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, Generic, TypeVar, cast
+from urllib.parse import urlsplit
+
+import structlog
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Query, Request
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
+
+from monitor.board import CurrentBoard
+from monitor.gate import Decision, Gate, GateQuestion
+from monitor.lineage import Lineage
+from monitor.priority import RightOfWay
+from monitor.quarantine import ErrorTable
+from monitor.store.store import ServiceStore
+from monitor.suggest import alike
+from monitor.waivers import Bearers
+from monitor.web.metrics import Scrape
+from monitor.web.server import most_connections
+from pipeline.durations import PATTERN, duration
+from pipeline.errors import ConfigError, UnknownNameError, UnreachableError
+from pipeline.model import Table
+from pipeline.settings import address_of, is_loopback
+from pipeline.sources.source import SourceArrivals
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES = frozenset({"", "none", "same-origin"})
+"""What Sec-Fetch-Site may be: no browser, an address that a person typed, a page of ours."""
+API = "/v1/"
+OPEN = frozenset({"/livez", "/readyz", "/metrics"})
+"""Paths that may be read without a token from any machine: they show no row."""
+
+TOKEN_NEEDED = (
+    "this request needs the token of http.auth; "  # noqa: S105  - not a token
+    "set SLUICE_TOKEN, or send 'Authorization: Bearer TOKEN'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the service may be asked.
+
+    ``names`` are its host names, ``token`` is what a request must bring, empty where none is set.
+    ``beyond``: other machines reach it, so the token is needed for reading, too.
+    """
+
+    names: frozenset[str] = frozenset()
+    token: str = ""
+    beyond: bool = False
+
+    def unauthorized(self, method: str, path: str, authorization: str) -> bool:
+        """Whether the request lacks the token that it needs; compared in constant time."""
+        needed = method not in READING or (self.beyond and path not in OPEN)
+        if not self.token:
+            return self.beyond and needed
+        scheme, _, sent = authorization.partition(" ")
+        same = hmac.compare_digest(sent.strip().encode(), self.token.encode())
+        return needed and not (same and scheme.lower() == "bearer")
+
+
+def refusal(
+    host: str,
+    origin: str,
+    names: Collection[str],
+    bound: str = "",
+    *,
+    path: str = "",
+    site: str = "",
+) -> str:
+    """Why a request is refused, with the fix; empty if it is accepted.
+
+    *host* and *origin* are the request's headers, empty where it has none; *names* are ours.
+    *bound* is the address at which this connection arrived, *site* the header Sec-Fetch-Site.
+    Links of other sites may lead to the pages for people, not to the API.
+    """
+    if not _is_ours(_name(f"//{host}"), names, bound):
+        return f"Host {host!r} is no name of this service; if it is, list it in http.names"
+    if origin and origin.partition("://")[2] != host:
+        return f"a page of {origin!r} may ask nothing here"
+    if path.startswith(API) and site not in OWN_SITES:
+        return f"a page of another site may ask nothing under {API}; open the address itself"
+    return ""
+
+
+def _is_ours(name: str, names: Collection[str], bound: str) -> bool:
+    if is_loopback(name) or name in {one.lower() for one in names}:
+        return True
+    address = address_of(name)
+    return address is not None and address in {address_of(bound), *map(address_of, names)}
+
+
+def _name(address: str) -> str:
+    try:
+        return (urlsplit(address).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+AGAIN = 1.0  # s from turn to turn
+SEEN = 1.0  # s after which whoever waits is looked for again
+GRACE = 1.0  # s that one whose time is over waits for its last answer
+MOST = 200  # asked a turn: with a millisecond of work each, a fifth of the time
+FEWEST, TURNS = 20, 30  # asked a turn whatever they hope for, so that all are in so many
+MOST_WAITING = 1_000  # requests; each keeps a connection that health checks need, too
+AT_ONCE = 4  # one whose mirror does not answer must not keep the others from theirs
+Q = TypeVar("Q", bound=Hashable)
+A = TypeVar("A")
+log = structlog.get_logger(__name__)
+
+
+async def stays() -> bool:
+    """Nobody is known to have gone."""
+    return False
+
+
+class RoomFullError(UnreachableError):
+    """Too many wait already; the same question without a wait is answered."""
+
+
+@dataclass(eq=False)
+class WaitingRoom(Generic[Q, A]):
+    """``ask`` answers a question, in a thread; to be used from one event loop.
+
+    ``hopeful`` are those of many questions that are worth asking; ``closing`` is whether nobody
+    may wait any longer.  At most ``most`` requests wait at once.
+    """
+
+    ask: Callable[[Q], A]
+    way: RightOfWay
+    hopeful: Callable[[Sequence[Q]], Sequence[Q]] = tuple
+    closing: Callable[[], bool] = lambda: False
+    most: int = MOST_WAITING
+    _waiters: int = 0
+    _waiting: dict[Q, asyncio.Future[A]] = field(default_factory=dict)  # who waits longest is first
+    _asked: dict[Q, asyncio.Task[A]] = field(default_factory=dict)
+    _turns: asyncio.Task[None] | None = None
+    _limit: CapacityLimiter | None = None
+
+    async def next(
+        self,
+        question: Q,
+        within: float | None = None,
+        gone: Callable[[], Awaitable[bool]] = stays,
+    ) -> A | None:
+        """The next answer to *question*, which all get who wait for it; in *within* seconds.
+
+        None if there is none by then, nor shortly after it was asked for the last time; and for one
+        who has *gone*, whose place is free.
+
+        Raises:
+            RoomFullError: ``most`` wait already.
+        """
+        if self._waiters >= self.most:
+            raise RoomFullError(
+                f"{self._waiters} requests wait at the gate already; ask again later"
+            )
+        self._waiters += 1
+        try:
+            return await self._next(question, within, gone)
+        finally:
+            self._waiters -= 1
+
+    async def _next(
+        self, question: Q, within: float | None, gone: Callable[[], Awaitable[bool]]
+    ) -> A | None:
+        if question not in self._waiting:
+            self._waiting[question] = asyncio.get_running_loop().create_future()
+        answer = self._waiting[question]
+        if self._turns is None or self._turns.done():
+            self._turns = asyncio.create_task(self._turn_by_turn())
+        clock = asyncio.get_running_loop().time
+        until = math.inf if within is None else clock() + within
+        while not answer.done() and (left := until - clock()) > 0:
+            await asyncio.wait({answer}, timeout=min(left, SEEN))
+            if not answer.done() and await gone():
+                return None
+        if not answer.done():
+            self._begin(question)
+            await asyncio.wait({answer}, timeout=GRACE)
+        return answer.result() if answer.done() else None
+
+    async def _turn_by_turn(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(AGAIN)
+            for question in await self._due():
+                self._begin(question)
+
+    async def _due(self) -> Sequence[Q]:
+        waiting = [question for question in self._waiting if question not in self._asked]
+        if self.closing():
+            return waiting
+        anyway = waiting[: max(FEWEST, len(self._waiting) // TURNS)]
+        rest = waiting[len(anyway) :]
+        hopeful = await to_thread.run_sync(self._hopeful, rest) if rest else ()
+        return [*anyway, *hopeful[: max(0, MOST - len(self._asked))]]
+
+    def _hopeful(self, questions: Sequence[Q]) -> Sequence[Q]:
+        self.way.give()
+        try:
+            return self.hopeful(questions)
+        except Exception:  # the boundary of one turn: whoever waits is asked all the same
+            log.exception("hope_unknown", waiting=len(questions))
+            return ()
+
+    def _begin(self, question: Q) -> None:
+        if question in self._waiting and question not in self._asked:
+            task = self._asked[question] = asyncio.create_task(self._answer(question))
+            task.add_done_callback(partial(self._tell, question))
+
+    async def _answer(self, question: Q) -> A:
+        if self._limit is None:
+            self._limit = CapacityLimiter(AT_ONCE)
+        return await to_thread.run_sync(partial(self._ask, question), limiter=self._limit)
+
+    def _tell(self, question: Q, asked: asyncio.Task[A]) -> None:
+        """Pass on the answer, or what is wrong with the question, to those who wait for it."""
+        del self._asked[question]
+        answer = self._waiting.pop(question)
+        if asked.cancelled():
+            answer.cancel()
+        elif error := asked.exception():
+            answer.set_exception(error)
+            answer.exception()  # there may be nobody left to hear it
+        else:
+            answer.set_result(asked.result())
+
+    def _ask(self, question: Q) -> A:
+        self.way.give()
+        return self.ask(question)
+
+
+GateRoom = WaitingRoom[GateQuestion, Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParts:
+    """What the API answers from; ``estimates``: source -> about how many rows each shard has.
+
+    ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
+    ``arrivals`` are of sources whose rows come in partitions.
+    """
+
+    gate: Gate
+    current: CurrentBoard
+    store: ServiceStore
+    clock: Callable[[], datetime]
+    stopping: Callable[[], bool]
+    access: Access = field(default_factory=Access)
+    way: RightOfWay = field(default_factory=RightOfWay)
+    estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
+    errors: ErrorTable | None = None
+    links: Lineage | None = None
+    arrivals: Mapping[str, SourceArrivals] = field(default_factory=dict)
+    scrape: Scrape = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the registry that Prometheus scrapes."""
+        object.__setattr__(self, "scrape", Scrape(self.current, self.clock))
+
+    def borne(self, name: str) -> bool:
+        """Whether anything has this id now."""
+        return Bearers(self.gate, self.store.outbox).bear(name)
+
+    def table(self, name: str) -> Table:
+        """The table of that name, to be written about.
+
+        Raises:
+            UnknownNameError: there is none now.
+        """
+        found = self.gate.roster.table(name)
+        if found is None:
+            raise UnknownNameError(f"no table {name!r}; nothing was recorded; {self._named(name)}")
+        return found
+
+    def require_known(self, name: str) -> None:
+        """Refuse a name of which nothing is kept, unless it is that of a table, or was.
+
+        Raises:
+            UnknownNameError: there was never one; before anything has landed nobody can say so.
+        """
+        roster, retired = self.gate.roster, self.current.board.retired
+        if roster.known and not roster.table(name) and name not in {one.table for one in retired}:
+            raise UnknownNameError(f"no table {name!r}; {self._named(name)}")
+
+    def _named(self, name: str) -> str:
+        return f"known: {alike(name, [table.name for table in self.gate.roster.tables()])}"
+
+    def error_table(self) -> ErrorTable:
+        """What reads what is quarantined.
+
+        Raises:
+            ConfigError: there is none here.
+        """
+        if self.errors is None:
+            raise ConfigError("this service reads no change log, so it knows of no error table")
+        return self.errors
+
+    def lineage(self) -> Lineage:
+        """What reads which columns are which.
+
+        Raises:
+            ConfigError: there is none here.
+        """
+        if self.links is None:
+            raise ConfigError("this service reads no change log, so it knows of no columns")
+        return self.links
+
+    def room(self) -> GateRoom:
+        """A new room for those who wait at the gate."""
+        gate = self.gate
+        most = most_connections() // 2  # the others are for health checks and plain questions
+        return GateRoom(
+            lambda asked: gate.decide(*asked), self.way, gate.hopeful, self.stopping, most
+        )
+
+
+async def _parts(request: Request) -> ApiParts:
+    return cast(ApiParts, request.app.state.parts)
+
+
+async def _room(request: Request) -> GateRoom:
+    return cast(GateRoom, request.app.state.room)
+
+
+Parts = Annotated[ApiParts, Depends(_parts)]
+Room = Annotated[GateRoom, Depends(_room)]
+
+
+_LENGTH = re.compile(PATTERN, re.IGNORECASE)
+
+
+def seconds(told: Any) -> Any:
+    """The seconds of a duration such as ``5m``; a number, and what is none, as it is."""
+    try:
+        return duration(told).total_seconds() if isinstance(told, str) else told
+    except ValueError:
+        return told
+
+
+def end_after(text: str, now: datetime) -> datetime:
+    """The end that *text* means: RFC 3339 with its offset, or a duration from now.
+
+    Raises:
+        ConfigError: it is neither, or it has passed.
+    """
+    try:
+        if _LENGTH.match(text):
+            found = now + duration(text)
+        else:
+            found = datetime.fromisoformat(text.upper())
+        found = found if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # also beyond the last year, but for the offset
+        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or 4h"
+        raise ConfigError(msg) from error
+    if found.tzinfo is None:
+        raise ConfigError(f"until {text!r} has no offset; write it with one, as in ...T12:00:00Z")
+    if found <= now:
+        raise ConfigError(f"until {text!r} has passed; nothing was recorded")
+    return found
+
+
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("must be from the year 1 to 9999 in UTC") from error
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""With its offset; what is taken is the same in UTC."""
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+"""A name, a reason or whoever asks: never blank."""
+Word = Annotated[str, StringConstraints(max_length=200)]
+"""A name or a value that may be left out."""
+Line = Annotated[str, StringConstraints(max_length=100_000)]
+"""A key, range or condition; half a surrogate pair is refused, as in each text with a bound."""
+TableNames = Annotated[list[Text], Field(min_length=1, max_length=1000)]
+"""Tables that something is done with at once."""
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+"""How many are listed at most."""
+Rate = Annotated[int, Field(ge=0, le=100_000_000)]
+"""Rows a second that may be read; 0: as the source's limits let it."""

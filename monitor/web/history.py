@@ -1,0 +1,301 @@
+"""Serves what was decided, which columns are connected, and which partitions got rows.
+
+Decisions are certificates, verdicts, table states, incidents and waivers. Lineage is asked by
+the table name of either side. Arrivals exist only for sources whose rows come in partitions.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+
+from alerts.model import IncidentState
+from checks.blocks import is_closed_for_good, waivable
+from checks.run import known as probes
+from monitor.store.alerts import Waiver
+from monitor.suggest import alike
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.deps import ApiParts, Limit, Parts, Text, end_after
+from pipeline.apply.lineage import ColumnLink
+from pipeline.errors import ConfigError, UnknownNameError
+from pipeline.model import Shard
+from pipeline.sources.source import PartitionArrivals
+
+MOST_LOOKED_AT = 1_000  # verdicts, for the names of checks
+HISTORY_ROUTES = APIRouter(prefix="/v1")
+
+
+class WaiverRequest(BaseModel):
+    """Who closes what, why, and ``until`` when: an instant, or for how long."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Text
+    reason: Text
+    who: Text
+    until: Text | None = None
+
+
+class WithdrawalRequest(BaseModel):
+    """Who withdraws a waiver, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: Text
+    who: Text
+
+
+class AckRequest(BaseModel):
+    """Who has an incident in hand."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    who: Text
+
+
+@HISTORY_ROUTES.get(
+    "/certificates/{number}", responses={200: answer(answers.Certificate), **NOT_FOUND}
+)
+def certificate(parts: Parts, number: str) -> JSONResponse:
+    """A READY answer with its evidence, and whether it still holds."""
+    found = parts.store.certificates.get(number)
+    if found is None:
+        raise UnknownNameError(f"no certificate {number!r}; the gate's READY answers name theirs")
+    return render.Answer(render.certificate(found))
+
+
+@HISTORY_ROUTES.get("/states", responses={200: answer(list[answers.TableStateSince])})
+def states(parts: Parts) -> JSONResponse:
+    """What every table is at, those that are retired as well."""
+    board = parts.current.board
+    lives = [*(view.life for view in board.tables if view.life), *board.retired]
+    found = sorted(lives, key=lambda one: one.table)
+    told: list[answers.TableStateSince] = [
+        {"table": one.table, **render.life(one)} for one in found
+    ]
+    return render.Answer(told)
+
+
+@HISTORY_ROUTES.get(
+    "/tables/{table:path}/states",
+    responses={200: answer(list[answers.StateSince]), **NOT_FOUND},
+)
+def transitions(parts: Parts, table: str) -> JSONResponse:
+    """What a table was at, newest first; as far back as its last hundred states."""
+    found = parts.store.table_states.list(table)
+    if not found:
+        parts.require_known(table)
+    return render.Answer([render.life(one) for one in found])
+
+
+@HISTORY_ROUTES.get("/verdicts", responses={200: answer(list[answers.Verdict]), **NOT_FOUND})
+def verdicts(
+    parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100
+) -> JSONResponse:
+    """Verdicts that were kept, newest first: each change, and of what lasts one an hour.
+
+    ``looked`` is when the check last ran and ``now`` what it said then, by the last round.
+    """
+    found = parts.store.verdicts.list(table=table, check=check, limit=limit)
+    if not found:
+        _require_named(parts, table, check)
+    names = {one.table for one in found}
+    views = [view for view in parts.current.board.tables if view.table.name in names]
+    newest = {(one.table, one.check): one for view in views for one in view.verdicts}
+    told = [render.verdict(one, newest.get((one.table, one.check))) for one in found]
+    return render.Answer(told)
+
+
+def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
+    """Refuse names that no verdict has, unless they are of a table or a probe without one yet."""
+    if table is not None:
+        parts.require_known(table)
+    if check is None or "." in check or parts.store.verdicts.list(check=check, limit=1):
+        return  # a probe of one's own is a module: its name has a dot
+    kept = {one.check for one in parts.store.verdicts.list(limit=MOST_LOOKED_AT)}
+    known = kept.union(probes())
+    if check not in known:
+        raise UnknownNameError(f"no check {check!r}; known: {alike(check, sorted(known))}")
+
+
+@HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})
+def incidents(
+    parts: Parts,
+    state: Annotated[list[IncidentState], Query()] = [],  # noqa: B006  - FastAPI copies it
+    limit: Limit = 100,
+) -> JSONResponse:
+    """Incidents, newest first; without a state only open ones."""
+    open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
+    found = parts.store.incidents.list(state or open_ones, limit=limit)
+    return render.Answer([render.incident(one) for one in found])
+
+
+@HISTORY_ROUTES.post(
+    "/incidents/{number:path}/acknowledgement",
+    responses={200: answer(answers.Acknowledgement), **NOT_FOUND},
+)
+def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
+    """Somebody has it in hand: it is not repeated; 400 if it is over, 404 if there is none."""
+    if not parts.store.incidents.acknowledge(number, body.who, parts.clock()):
+        kind = UnknownNameError if parts.store.incidents.get(number) is None else ConfigError
+        msg = f"no open incident {number!r}; nothing was recorded"
+        raise kind(f"{msg}; `sluice status` shows the ids")
+    made: answers.Acknowledgement = {"id": number, "acknowledged": body.who}
+    return render.Answer(made)
+
+
+@HISTORY_ROUTES.get("/waivers", responses={200: answer(list[answers.Waiver])})
+def waivers(parts: Parts) -> JSONResponse:
+    """What people have closed by name."""
+    return render.Answer([_waiver(one) for one in parts.store.waivers.list()])
+
+
+@HISTORY_ROUTES.post(
+    "/waivers",
+    status_code=201,
+    responses={
+        201: answer(answers.RecordedWaiver, "It is recorded"),
+        200: answer(answers.RecordedWaiver, "The same was open before; nothing was recorded"),
+        **NOT_FOUND,
+    },
+)
+def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
+    """Close something by name: 201, or 200 if it was before.
+
+    400 if no name looks like that, 404 if nothing has it now.
+    """
+    if not waivable(body.id):
+        msg = f"{body.id} is no id of anything that can be waived; nothing was recorded"
+        raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
+    if body.id not in parts.store.waivers.waived() and not parts.borne(body.id):
+        msg = f"nothing is named {body.id} now; nothing was recorded"
+        raise UnknownNameError(f"{msg}; `sluice explain TABLE` shows the ids")
+    now = parts.clock()
+    until = None if body.until is None else end_after(body.until, now)
+    if until is not None and is_closed_for_good(body.id):
+        msg = f"until: the next batch closes {body.id} for good, so its waiver cannot end"
+        raise ConfigError(f"{msg}; waive it without until, or take a new base (sluice bootstrap)")
+    waiver = Waiver(body.id, body.reason, body.who, now, until)
+    added = parts.store.waivers.add(waiver)
+    made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
+    return render.Answer(made, 201 if added else 200)
+
+
+@HISTORY_ROUTES.delete(
+    "/waivers/{id_:path}", responses={200: answer(answers.WithdrawnWaiver), **NOT_FOUND}
+)
+def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResponse:
+    """End a waiver: what it covered blocks again; 404 if none of that id is open.
+
+    What Sluice has done under it meanwhile, such as letting a batch through, stays done.  400 where
+    a batch has landed without the gap that it covered: nothing would block again.
+    """
+    now, waived = parts.clock(), parts.store.waivers.waived()
+    if id_ in waived and is_closed_for_good(id_) and not parts.borne(id_):
+        msg = f"{id_} was closed by a batch since it was waived; nothing was recorded"
+        raise ConfigError(f"{msg}; only a new base brings what it lost: sluice bootstrap TABLE")
+    if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
+        msg = f"no open waiver {id_!r}; nothing was recorded"
+        raise UnknownNameError(f"{msg}; GET /v1/waivers lists them")
+    made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.instant(now)}
+    return render.Answer(made)
+
+
+def _waiver(one: Waiver) -> answers.Waiver:
+    told: answers.Waiver = {
+        "id": one.id,
+        "reason": one.reason,
+        "who": one.who,
+        "at": render.instant(one.at),
+    }
+    if one.until is not None:
+        told["until"] = render.instant(one.until)
+    if one.withdrawn is not None:
+        told["withdrawn"] = render.instant(one.withdrawn)
+        told["withdrawn_by"], told["withdrawn_why"] = one.withdrawn_by, one.withdrawn_why
+    return told
+
+
+LINEAGE_ROUTES = APIRouter(prefix="/v1")
+
+
+@LINEAGE_ROUTES.get("/lineage", responses={200: answer(list[answers.ColumnLink]), **NOT_FOUND})
+def lineage(parts: Parts, name: Text) -> JSONResponse:
+    """Each source column with its mirror's; 404 if nothing that has landed is called so."""
+    return render.Answer([_told(one) for one in parts.lineage().of(name)])
+
+
+def _told(one: ColumnLink) -> answers.ColumnLink:
+    return {
+        "source": one.shard.source,
+        "shard": one.shard.name,
+        "column": one.column,
+        "type": one.type,
+        "table": one.table,
+        "mirror_column": one.column,
+        "mirror_type": one.mirror_type,
+        "standard": one.standard,
+        "hidden": one.hides,
+        "before": list(one.before),
+    }
+
+
+ARRIVAL_ROUTES = APIRouter(prefix="/v1")
+Offset = Annotated[int, Query(ge=0)]
+
+
+@ARRIVAL_ROUTES.get("/arrivals", responses={200: answer(answers.Arrivals), **NOT_FOUND})
+def arrivals(
+    parts: Parts, source: str, after: Offset = 0, until: Offset | None = None
+) -> JSONResponse:
+    """Of each partition what the source's rows with offsets ``[after, until)`` brought it.
+
+    Who goes on at ``until`` of the last answer is told of each file once.
+    """
+    asked = parts.arrivals.get(source)
+    if asked is None:
+        known = alike(source, sorted(parts.arrivals))
+        raise UnknownNameError(f"no source {source!r} tells of partitions; known: {known}")
+    end = asked.end()
+    until = end if until is None else min(until, end)
+    found = asked.between(after, until)
+    told: list[answers.Partition] = [
+        {**_told_arrival(parts, source, one), "late": one.late} for one in found
+    ]
+    made: answers.Arrivals = {
+        "source": source,
+        "after": after,
+        "until": max(after, until),
+        "partitions": told,
+    }
+    return render.Answer(made)
+
+
+def late_arrivals(parts: ApiParts, since: datetime | None) -> list[answers.LatePartition]:
+    """By partition, what came late for it, *since* then; no image is spoken of."""
+    return [
+        _told_arrival(parts, source, one)
+        for source, asked in parts.arrivals.items()
+        for one in asked.late(since)
+    ]
+
+
+def _told_arrival(parts: ApiParts, source: str, one: PartitionArrivals) -> answers.LatePartition:
+    return {
+        "table": _table(parts, Shard(source, one.shard)),
+        "shard": one.shard,
+        "partition": one.partition,
+        "files": one.files,
+        "rows": one.rows,
+        "first": render.instant(one.first),
+        "landed": render.instant(one.last),
+    }
+
+
+def _table(parts: ApiParts, shard: Shard) -> str | None:
+    """Where its rows are mirrored; None before any has landed."""
+    tables = (view.table for view in parts.current.board.tables)
+    return next((one.name for one in tables if shard in one.shards), None)

@@ -1,0 +1,224 @@
+"""Summarizes in at most ten lines which tables are not ready, since when, where, and why.
+
+There is one line per cause, gravest first. The status page and `sluice status` begin with these
+lines. `moment` and `span` format instants and durations for people.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from alerts.message import page
+from alerts.model import AlertKind, Incident
+from checks.readiness import Readiness, ReadinessState
+from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
+from pipeline.model import Hop, Missing, Stage
+
+
+def moment(at: datetime) -> str:
+    """To the second, with its zone."""
+    return at.strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def span(length: timedelta) -> str:
+    """Tell a length of time in its two largest units, rounded down: ``3 min 20 s``."""
+    seconds = max(length.total_seconds(), 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for size, name, small, part in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size} {name}" + (f" {rest} {part}" if rest else "")
+    return f"{whole} s"
+
+
+MOST = 10
+NAMED = 3
+EXPLAINING = (
+    AlertKind.LOST,
+    AlertKind.BLOCKED,
+    AlertKind.SERVICE,
+    AlertKind.LATE,
+    AlertKind.UNKNOWN,
+)
+"""Kinds of incident that say why a table is not ready, gravest first."""
+BESIDE = ("channel:", "copy:", "disk:", "store", "job:")  # no change of a mirror passes these
+LANDING = frozenset({"no_base", "gap", "quarantine", "disorder", "registry"})
+ORDER = ("stale", "lost", *(state.value for state in GRAVITY[:-1]), "starting", "ready")
+READ_ON: Mapping[ReadinessState, str] = {
+    ReadinessState.BLOCKED: "blocked.md",
+    ReadinessState.REVOKED: "lost.md",
+    ReadinessState.UNKNOWN: "unknown.md#readiness",
+    ReadinessState.NOT_READY: "late.md#readiness",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLine:
+    """One cause: ``kind`` is the state it puts its tables in, ``what`` is never empty.
+
+    ``eta`` is None where it is not known yet, empty where it is not the point.  ``runbook`` says
+    what to do; empty if there is nothing to do but wait.
+    """
+
+    kind: str
+    what: str
+    tables: tuple[str, ...] = ()
+    since: str = ""
+    hop: str = ""
+    eta: str | None = ""
+    runbook: str = ""
+
+    @property
+    def about(self) -> str:
+        """Its tables, or the first of them."""
+        more = len(self.tables) - NAMED
+        named = ", ".join(self.tables[:NAMED])
+        return f"{named} and {more} more" if more > 0 else named
+
+    @property
+    def facts(self) -> str:
+        """Since when, where, and until when."""
+        told = (
+            self.since and f"since {self.since}",
+            self.hop and f"at {self.hop}",
+            self._ready,
+        )
+        return ", ".join(filter(None, told))
+
+    @property
+    def _ready(self) -> str:
+        if self.eta is None:
+            return "when it will be ready is not known yet"
+        return self.eta and f"ready in about {self.eta}"
+
+
+def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
+    """What stands first, in ten lines at most; one that says so if all is well."""
+    if board.at == Board().at:
+        return (FirstLine("starting", "no watching round has ended yet: nothing is known"),)
+    if board.stale(now):
+        told = f"nothing was looked at for {span(board.age(now))}: every state is unknown"
+        runbook = f"{board.runbooks.rstrip('/')}/service.md#stalled"
+        return (FirstLine("stale", told, runbook=runbook),)
+    found = [*_troubles(board, now), *(_landing(one, now) for one in board.firsts)]
+    found += [_reread(one, now) for one in board.rereads]
+    found.sort(key=lambda one: (ORDER.index(one.kind), -len(one.tables)))
+    if not found:
+        return (_all_well(board),)
+    if len(found) <= MOST:
+        return tuple(found)
+    rest = found[MOST - 1 :]
+    tables = tuple(dict.fromkeys(name for one in rest for name in one.tables))
+    more = FirstLine(rest[0].kind, f"{len(rest)} more causes stand below", tables)
+    return (*found[: MOST - 1], more)
+
+
+def _all_well(board: Board) -> FirstLine:
+    if not board.tables:
+        return FirstLine("starting", "no table is known yet: nothing has landed")
+    count = len(board.tables)
+    every = f"all {count} tables are" if count > 1 else f"{board.tables[0].table.name} is"
+    hole = _hole(board)
+    if hole:
+        told = f"{every} ready up to {moment(board.cut)}; later changes are not proven: {hole}"
+        return FirstLine("unknown", told, runbook=f"{board.runbooks.rstrip('/')}/service.md")
+    return FirstLine("ready", f"{every} ready up to {moment(board.cut)}, and now")
+
+
+def _hole(board: Board) -> str:
+    """What keeps "now" from being true: a component that does not work, a hop without a lag."""
+    for part in board.parts:
+        if not part.works and not part.name.startswith(BESIDE):
+            return f"{part.name}: {part.detail}"
+    for view in board.tables:
+        for hop in view.lags.hops:
+            if isinstance(hop.lag, Missing):
+                return f"hop {hop.hop} of {view.table.name}: {hop.lag.why}"
+    return ""
+
+
+def _landing(one: FirstLanding, now: datetime) -> FirstLine:
+    eta = span(one.eta - now) if one.eta else None
+    return FirstLine("starting", one.line, one.tables, span(now - one.since), eta=eta)
+
+
+def _reread(one: RereadView, now: datetime) -> FirstLine:
+    return FirstLine("starting", one.told, (one.table,), span(now - one.since))
+
+
+def _troubles(board: Board, now: datetime) -> Iterator[FirstLine]:
+    """One line for each cause that keeps tables from being ready, and for each loss."""
+    failing = _failing(board.incidents)
+    waiting = {name for one in board.firsts if one.stuck is None for name in one.tables}
+    groups: dict[tuple[str, str, str], list[TableView]] = {}
+    for view in board.tables:
+        name = view.table.name
+        known = failing.get(name)
+        lost = known is not None and known.cause.kind is AlertKind.LOST
+        if (view.worst is ReadinessState.READY and not lost) or (name in waiting and not known):
+            continue
+        code, hop = _code(view), hop_of(view)
+        key = (known.id, "", "") if known else (view.worst.value, code, hop)
+        groups.setdefault(key, []).append(view)
+    for views in groups.values():
+        yield _line(views, failing.get(views[0].table.name), board, now)
+
+
+def _failing(incidents: Sequence[Incident]) -> Mapping[str, Incident]:
+    """Table -> the gravest open incident that it keeps open."""
+    told = [one for one in incidents if one.cause.kind in EXPLAINING]
+    told.sort(key=lambda one: (EXPLAINING.index(one.cause.kind), one.opened), reverse=True)
+    return {member.table: one for one in told for member in one.failing}
+
+
+def _line(
+    views: Sequence[TableView], known: Incident | None, board: Board, now: datetime
+) -> FirstLine:
+    worst = min(views, key=lambda view: GRAVITY.index(view.worst))
+    answer = _shown(worst)
+    etas = [one.eta for view in views if (one := _shown(view)).eta is not None]
+    texts = [one.text for one in answer.reasons] or [f"{answer.state.value}, no reason is known"]
+    lost = known is not None and known.cause.kind is AlertKind.LOST
+    since = known.opened if known else min((v.since for v in views if v.since), default=None)
+    eta = max(filter(None, etas), default=None) if len(etas) == len(views) else None
+    place = READ_ON.get(worst.worst, "unknown.md")
+    return FirstLine(
+        kind="lost" if lost else worst.worst.value,
+        what=(known.ruling.reason if known else "") or "; ".join(texts[:2]),
+        tables=tuple(view.table.name for view in views),
+        since=span(now - since) if since else "",
+        hop=hop_of(worst),
+        eta=span(eta - now) if eta and eta > now else "",
+        runbook=page(known, board.runbooks) if known else f"{board.runbooks.rstrip('/')}/{place}",
+    )
+
+
+def _shown(view: TableView) -> Readiness:
+    """The answer that is not ready: for yesterday, else for now."""
+    day, recent = view.day[Stage.MIRROR], view.recent[Stage.MIRROR]
+    return recent if day.ready else day
+
+
+def _code(view: TableView) -> str:
+    reasons = _shown(view).reasons
+    return reasons[0].code if reasons else ""
+
+
+def hop_of(view: TableView) -> str:
+    """Where it stands: at the hop that blocks it, else at the first unknown, or the longest."""
+    answer = _shown(view)
+    if answer.state is ReadinessState.REVOKED:
+        return ""  # a check has failed since: as below
+    if answer.state is ReadinessState.BLOCKED and answer.reasons:
+        code = answer.reasons[0].code
+        if code == "check_failed":
+            return ""  # both ends were compared: it may be anywhere
+        return Hop.CONSUMER.value if code in LANDING else Hop.MERGE.value
+    slow = view.lags.slowest()
+    return slow.hop.value if slow and slow.lag != timedelta() else ""
