@@ -25,9 +25,8 @@ from pipeline.changelog.table import Stamp
 from pipeline.delta.store import open_store
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
-from pipeline.landing.epoch_bounds import bounds
-from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Intake, LandingTask, write
+from pipeline.landing.epochs import bounds
+from pipeline.landing.task import Intake, LandingTask, Provenance, write
 from pipeline.model import Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaTransport

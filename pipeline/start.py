@@ -37,8 +37,8 @@ from pipeline.checkpoint import Mark
 from pipeline.collectors.mirrormaker import behind_mirror
 from pipeline.delta import entries
 from pipeline.delta.store import open_store
+from pipeline.landing.listing import Describe, Feed
 from pipeline.landing.loop import Landing
-from pipeline.landing.source_feed import Describe, Feed
 from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane

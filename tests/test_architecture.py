@@ -35,7 +35,7 @@ SHELLS = {  # what these packages have that asks, writes or waits
     "pipeline/apply/image_export.py": "names files that never were",
     "pipeline/formats/schema_registry.py": "asks the registry by HTTP",
     "pipeline/landing/loop.py": "runs landing",
-    "pipeline/landing/source_feed.py": "asks the brokers",
+    "pipeline/landing/listing.py": "asks the brokers",
     "pipeline/landing/staging.py": "writes files of batches",
     "pipeline/landing/task.py": "writes files of batches",
     "pipeline/standards/mapping.py": "reads a file",

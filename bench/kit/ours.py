@@ -12,8 +12,8 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector
 from pipeline.delta.store import open_store
+from pipeline.landing.listing import Feed
 from pipeline.landing.loop import Landing
-from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Capture, Head
 from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings
 from pipeline.sources.mysql.position import binlog_position

@@ -42,7 +42,7 @@ from pipeline.copies.copy import CopyPosition
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.lag import copied as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
-from pipeline.landing.new_rules import RULES
+from pipeline.landing.gaps import RULES
 from pipeline.model import Missing, Order, Stage, Table
 from pipeline.reports import Hold, read_gap
 from pipeline.settings import SourceSettings

@@ -29,7 +29,7 @@ from pipeline.backfill.task import require_few, stretch_rows, stretches
 from pipeline.backfill_state import Preview, RereadState, WishedReread
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, ProofError, SluiceError
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.listing import Feed
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.decode import typed
 from pipeline.sources.positions import place

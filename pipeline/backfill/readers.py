@@ -17,7 +17,7 @@ from pipeline.backfill_state import WishedReread
 from pipeline.checkpoint import Mark, is_there
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, ProofError, SluiceError
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.listing import Feed
 from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
 from pipeline.schema.model import TableSchema, TableTold
 from pipeline.settings import Router, SourceSettings

@@ -38,8 +38,8 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError, ProofError, SluiceError, SparedError
-from pipeline.landing.rereading import RereadNews, RowsAgain
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.backfill import RereadNews, RowsAgain
+from pipeline.landing.listing import Feed
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.schema.model import TableSchema
 from pipeline.settings import PipelineSettings

@@ -36,8 +36,8 @@ from pipeline.errors import (
     UnreachableError,
 )
 from pipeline.formats import json_text as keys
-from pipeline.landing.rereading import RowsAgain
-from pipeline.landing.shape import Routes
+from pipeline.landing.backfill import RowsAgain
+from pipeline.landing.task import Routes
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.schema.model import TableSchema, TableTold
 from pipeline.settings import Router, SourceSettings

@@ -1,43 +1,65 @@
-"""When does a shard have a base?  When its snapshot is complete, or it was born before our eyes.
+"""Decides when a shard has a base: its snapshot is complete, or its CREATE was seen.
 
-A collector streams only after its snapshot, so a LIVE change above the snapshot's order proves
-that the snapshot has ended; the shard's own last-row marker proves that all its rows were sent.
-A snapshot that was begun again has a new order and replaces the unfinished one.  One that is torn,
-of which rows came before landing saw that the server had been replaced, and rows after, is none:
-as of its newer rows it would take the older ones for rows of before it, and delete them.
-(Debezium sets no end marker on a single row of the first table, nor on an empty table.)
-Only a snapshot of all tables gives a base.  One that a signal asks for reads some tables, and with
-`additional-conditions` some of their rows, which no event shows: as a base it would delete the
-others.  Its rows are merged as any, and nothing is deleted by it: Debezium's tell that they are
-of such a one (`format.INCREMENTAL`).
-Cannot see: where no schema changes are sent, that one whose rows do not tell that, and which read
-the heartbeat's table, too, or came before the source's first base, was not of all tables.
-A description without rows is that of an empty table only if its snapshot was taken of all tables,
-as its schema changes tell, and read rows: the heartbeat's, or any before a table of the source had
-a base.  Measured on Debezium 3.5: with snapshot.mode=recovery or no_data it describes all tables
-in the same way and reads no rows; taken for a snapshot, that would empty every mirror.
-So a description replaces no snapshot of which rows came or may come, but once it is known to be of
-one that has read rows.  What gives no base is given up once all has landed that was sent with it.
-A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
-What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
-a table had: such a snapshot is none, and neither is a table without rows or its birth.
+A collector streams only after its snapshot. So a LIVE change above the snapshot's order proves
+that the snapshot has ended. The shard's own last-row marker proves that all its rows were sent.
+Debezium sets no end marker on a single row of the first table, nor on an empty table. A
+snapshot that was restarted has a new order, and replaces the unfinished one.
 
-A CREATE is a birth only of a shard that was not there: after its DROP, or if nothing was ever
-seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists, and Debezium
-sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
+Split snapshot: some rows landed before landing saw that the server had been replaced, and some
+after. It is no base: with the order of its newer rows, its older rows would count as outdated
+and be deleted. It may come from the previous server and be above everything that the current
+one has written. Its rows would then win over newer ones. So the table has a gap that only a
+base above the snapshot closes.
+
+Only a snapshot of all tables gives a base. One that a signal requests reads some tables. With
+`additional-conditions` it reads some of their rows, which no event shows. As a base it would
+delete the others. Its rows are merged like any, and it deletes nothing.
+
+A description without rows means an empty table only under two conditions. Its snapshot was
+taken of all tables, as the schema events show. And it read rows: those of the heartbeat table,
+or any before a table of the source had a base. Measured on Debezium 3.5: with
+snapshot.mode=recovery or no_data it describes all tables in the same way and reads no rows.
+Taken for a snapshot, that would empty every mirror.
+
+A snapshot that gives no base is given up once everything sent with it has landed. A table that
+the collector leaves out has no base, although its CREATE or a snapshot describes it. Records
+that were deleted from a topic before it was first read may have been snapshot rows, or all rows
+of a table. Then neither the snapshot, nor a description without rows, nor a CREATE gives a
+base.
+
+A CREATE is a birth only of a shard that did not exist: after its DROP, or if it was never seen.
+Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u although t exists, and Debezium sends
+it as a CREATE. Taken for a birth, it would empty the mirror.
+
+A change that its format calls `AROUND` came after the snapshot, although its order may be
+lower. Below the base it would be ignored, and above the base its distance is unknown. Its table
+is quarantined by name until it has a new base. Other changes below a base are not concerned:
+redeliveries, a partition that is behind, a table that was backfilled.
+
+Repeated snapshot: a collector takes one when its stored offset is lost or no longer in the
+source log, or when a person requests it. Changes that were committed after its last sent change
+and before the snapshot are lost: they are in no change log and in no image. All tables of the
+source have a gap, which each table's own snapshot rows close. A table without such rows,
+because it was empty by then, needs a base from elsewhere. Otherwise rows that were deleted
+meanwhile would stay. A snapshot of the whole source also reads the heartbeat table. One of
+single tables, taken between two streamed changes, does not; it loses no change and is no base.
+
+Cannot detect: a collector that starts over without a snapshot, or leaves the heartbeat table
+out of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain, groupby
 
 from pipeline.changelog.table import Settle
 from pipeline.checkpoint import Existence, Mark, Snap, is_there, source_of
-from pipeline.landing.facts import Facts, News
-from pipeline.landing.highest import highest_by_source
-from pipeline.landing.tally import SnapshotRows
-from pipeline.model import Order, Shard, ShardId
+from pipeline.landing.batch_stats import Facts, News, SnapshotRows, unread_changes
+from pipeline.landing.order_check import highest_by_source
+from pipeline.model import Order, Shard, ShardId, SnapshotAgain
+from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.transports.topics import endings, spelled
@@ -277,3 +299,91 @@ def _begin(
 def _complete(snap: Snap, live: Order | None) -> bool:
     whole = snap.ended or snap.rows <= 1
     return whole and live is not None and live > snap.order
+
+
+def with_overlaps(facts: Facts, mark: Mark) -> Facts:
+    """*facts* of a batch after *mark*, with such changes among what could not be read."""
+    found = {
+        name: unread_changes(one.rows)
+        for name, one in facts.around.items()
+        if any(_is_below(one.order, snapshot) for snapshot in _snapshots(name, facts, mark))
+    }
+    return replace(facts, errors={**found, **facts.errors}) if found else facts
+
+
+def _is_below(order: Order, snapshot: Order) -> bool:
+    return order.epoch == snapshot.epoch and order < snapshot
+
+
+def _snapshots(name: str, facts: Facts, mark: Mark) -> Iterator[Order]:
+    """Orders of the shard's snapshots that are known; a base that was read again is none."""
+    if name in facts.snapshots:
+        yield facts.snapshots[name].order
+    if name in mark.snaps:
+        yield mark.snaps[name].order
+    again = mark.rereads.get(name)
+    read = () if again is None else (again.order, again.base)
+    if name in mark.bases and mark.bases[name] not in read:
+        yield mark.bases[name]
+
+
+WHY = (
+    "a snapshot came in part before its server was replaced, or seen to be, and in part after: "
+    "nobody knows whose rows these are; take a new base of the table, once the log of the server "
+    "of now is above {above}"
+)
+
+
+def with_torn(made: Mark, before: Mark, snapshots: Mapping[str, SnapshotRows]) -> Mark:
+    """*made*, the mark after *before*, with a gap of each of the *snapshots* that is torn."""
+    for name, rows in snapshots.items():
+        if made.shards.get(name) is None or not is_torn(rows, before.snaps.get(name)):
+            continue
+        why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
+        gap = Gap.noticed(f"torn:{name}", made.batch, why, (name,), above=rows.order)
+        made = replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)})
+    return made
+
+
+def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: datetime) -> Mark:
+    """*made*, the mark after *before*, with what snapshots that were seen *at* then leave lost.
+
+    *wholes*: source -> order of a snapshot that read all of it.
+    """
+    for source, order in wholes.items():
+        above, known = order.event, before.again.get(source)
+        older = _older(source, before, above)
+        if older and (known is None or known.order < above):
+            asked = _is_asked_for(older, before)
+            again = SnapshotAgain(above, at, made.batch, len(older), asked)
+            made = replace(made, again={**made.again, source: again})
+            made = _with_gap(source, made, older, above)
+    return made
+
+
+def _older(source: str, before: Mark, above: Order) -> frozenset[str]:
+    """Shards of *source* that had a base from below."""
+    own = (name for name, base in before.bases.items() if base < above)
+    return frozenset(n for n in own if source_of(n) == source and before.shards.get(n) is not None)
+
+
+def _is_asked_for(shards: frozenset[str], before: Mark) -> bool:
+    lost = {name for gap in map(read_gap, before.gaps.values()) for name in gap.shards}
+    unread = {name for one in before.quarantine.values() for name in one.shards}
+    return not shards.isdisjoint(lost | unread)
+
+
+def _with_gap(source: str, made: Mark, older: frozenset[str], above: Order) -> Mark:
+    """Of those that are there; whose rows have all landed by now are short of what was before."""
+    there = {name for name in older if is_there(made, name)}
+    whole = {name: made.bases[name] for name in there if made.bases[name] >= above}
+    made = replace(made, lost={**made.lost, **whole})
+    if not (left := there - whole.keys()):
+        return made
+    why = (
+        f"the collector of {source} began anew, with a snapshot: what was committed before"
+        " that and not sent is sent by nobody; it closes with the snapshot, but of a table of"
+        " which that has no row, take a new base"
+    )
+    gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
+    return replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)})

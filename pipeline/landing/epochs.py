@@ -1,15 +1,47 @@
-"""Which epoch does each row belong to, and is what stands too low explained by a new one?  Pure."""
+"""Assigns epochs to rows, and begins a new epoch when a source log is replaced or reset.
 
-from collections.abc import Mapping
+A change of the log is judged from the connected server, never from events. A row that is too
+low and repeats nothing is explained by a new epoch, or its source is held.
+
+An epoch is valid in a partition from its start offset on, and rows before it belong to earlier
+epochs. Two starts may contradict each other: a later epoch starts below an earlier one. Then
+rows below the earlier epoch's start keep the epochs before it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.checkpoint import Epoch, EpochStart, Mark
-from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
-from pipeline.model import Head, Order, Ordering, TopicPartition
+from pipeline.model import Head, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold
-from pipeline.sources.positions import place
+from pipeline.sources.positions import place, reset
+
+
+def moved(known: Epoch, head: Head) -> str | None:
+    """Why *head* cannot continue the log of *known*; None when it does.
+
+    Another identity is a fail-over.  The same one with a log that cannot have grown from what it
+    was is a reset of its log.
+    """
+    if head.identity != known.identity:
+        return f"server {known.identity} was replaced by {head.identity}"
+    return reset(known.position, head.position)
+
+
+def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
+    """The epoch after seeing *head*: the same one with a higher head, or the next one."""
+    if known is None:
+        return Epoch(1, head.identity, head.position)
+    if moved(known, head):
+        return Epoch(known.number + 1, head.identity, head.position, heartbeat, known.position)
+    return replace(known, position=head.position)
+
 
 NO_BOUNDS: Mapping[TopicPartition, str] = MappingProxyType({})
 _AS_REFUSED = (
@@ -129,3 +161,84 @@ def _hold(
     )
     name = f"disorder:{source}:{partition}:{offset}@{epoch}"
     return Hold(name, f"source:{source}", "disorder", detail)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBounds:
+    """``steps``: (first offset, epoch), both rising, the first offset 0."""
+
+    steps: tuple[tuple[int, int], ...]
+
+    def at(self, offset: int) -> int:
+        """The epoch of one offset."""
+        return self.steps[bisect_right(self.steps, offset, key=lambda step: step[0]) - 1][1]
+
+    def epochs(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The epoch of each offset."""
+        firsts = np.array([first for first, _ in self.steps], np.int64)
+        numbers = np.array([number for _, number in self.steps], np.int64)
+        return numbers[np.searchsorted(firsts, offsets, side="right") - 1]
+
+
+def bounds(
+    source: str,
+    partitions: Iterable[TopicPartition],
+    known: Mapping[str, Epoch],
+    starts: Mapping[EpochStart, int],
+    *,
+    anew: Collection[TopicPartition] = (),
+) -> dict[TopicPartition, EpochBounds]:
+    """The bounds of each of *partitions*; a partition that began *anew* forgets its starts.
+
+    A source that is not *known* was never reached and is in its first epoch; a partition without a
+    start belongs to the newest one from its first offset on.
+    """
+    newest = known[source].number if source in known else 1
+    former = range(1, newest)
+    return {
+        at: _bounds(newest, [starts.get(EpochStart(source, n + 1, at), 0) for n in former])
+        if at not in anew
+        else EpochBounds(((0, newest),))
+        for at in partitions
+    }
+
+
+def needed(
+    starts: Mapping[EpochStart, int],
+    w: Mapping[str, PartitionEnd],
+    *,
+    anew: Collection[TopicPartition] = (),
+    kept: Collection[tuple[str, int]] = (),
+) -> dict[EpochStart, int]:
+    """Starts that still say something: W is below them, or has not come to the partition.
+
+    Every row read from W on belongs to such an epoch or a later one without being told; and in a
+    partition that began *anew* offsets of before mean nothing.  Those of *kept* (source, epoch)
+    are not dropped otherwise.
+    """
+    found = {}
+    for one, first in starts.items():
+        end = w.get(str(one.at))
+        passed = end is not None and end.offset >= first
+        if one.at not in anew and (not passed or (one.source, one.number) in kept):
+            found[one] = first
+    return found
+
+
+def newest_starts(
+    known: Mapping[str, Epoch], starts: Mapping[EpochStart, int]
+) -> dict[TopicPartition, int]:
+    """First offset of its source's newest epoch in each partition that has one; all are *known*."""
+    return {
+        one.at: first for one, first in starts.items() if one.number == known[one.source].number
+    }
+
+
+def _bounds(newest: int, ends: list[int]) -> EpochBounds:
+    """*ends* of the epochs 1, 2, ... before *newest*."""
+    steps, reached = [], 0
+    for number, end in enumerate(ends, 1):
+        if end > reached:
+            steps.append((reached, number))
+            reached = end
+    return EpochBounds((*steps, (reached, newest)))

@@ -23,7 +23,7 @@ from hashlib import sha256
 
 from pipeline.checkpoint import Mark, ToldHazard, is_there, source_of
 from pipeline.finding import Effect, Finding, alternatives, joined
-from pipeline.landing.collector_lists import placed
+from pipeline.landing.gaps import placed
 from pipeline.model import Capture, Order, Ordering, Shard
 from pipeline.reports import DELAY, SETTING, Gap, read_gap, tell_gap
 from pipeline.settings import Router

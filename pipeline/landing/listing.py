@@ -1,25 +1,406 @@
-"""What there is to land now: heads, acknowledgements and ends, asked in the order of the proof."""
+"""Lists what there is to land: heads, acknowledgements and ends, in the order of the proof.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+A source appears here as landing sees it: its server, collector, topics and format.
+
+An acknowledgement counts once W has reached the end offsets that were listed after it, and not
+before. While batches are capped, W is always behind the newest ends. So one listing is kept
+until W has reached it. Positions of two source logs prove nothing about each other. An
+acknowledgement of a log that is no longer read, or that was given while the log changed, never
+counts. After a failover the stored offset may still be that of the old server, and may be a
+plausible position of the new one.
+
+Losses that were noticed at a source, and that no log shows, are reported each round. They make
+a batch due, and reporting ends once a batch that records them is committed. Later reports would
+be wrong: a table with a new base since is missing nothing.
+
+Rows arrive in a topic that is named after their shard, unless they are routed. It is not known
+which routed rows go where. Where topics of a source are configured one by one, any of its
+shards may be sent into any of them. Otherwise, a shard that never had a topic of its own may be
+sent into a topic that matches no shard. Lost statements concern all shards of their source, and
+no other.
+"""
+
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import structlog
 
-from pipeline.checkpoint import Mark
-from pipeline.errors import ConfigError
-from pipeline.landing.plan import Plan
-from pipeline.landing.source_feed import Feed
-from pipeline.landing.topic_shards import TopicNames
-from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.checkpoint import Epoch, Mark, is_there, source_of
+from pipeline.collectors.collector import Collector
+from pipeline.collectors.mirrormaker import Mirrored
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
+from pipeline.finding import Finding
+from pipeline.formats.format import Format
+from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.plan import Ends, Plan
+from pipeline.model import (
+    Acknowledged,
+    Capture,
+    Head,
+    Missing,
+    PartitionEnd,
+    Shard,
+    ShardId,
+    TopicPartition,
+    both,
+)
 from pipeline.parallel import Answer, SideBySide
+from pipeline.schema.history import SchemaReading
+from pipeline.schema.model import Dialect
+from pipeline.settings import SourceSettings
+from pipeline.sources.positions import beyond, proper
+from pipeline.sources.source import Source
+from pipeline.transports.topics import (
+    WHERE,
+    TopicFacts,
+    endings,
+    hazards,
+    spelled,
+    untold_parts,
+    untold_text,
+)
 from pipeline.transports.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """What a source calls its topics.
+
+    ``statements`` is that of its schema changes; ``others`` hold no row of any table.  ``routed``
+    if its topics were named one by one, as those must be into which tables are sent together.
+    """
+
+    source: str
+    statements: str
+    others: frozenset[str] = frozenset()
+    routed: bool = False
+
+
+@dataclass(frozen=True)  # without slots: it is sorted out once, and only where something is lost
+class TopicShards:
+    """Those of *shards*; ``names_of`` tells whose a topic is, None if that is nobody's."""
+
+    mark: Mark
+    shards: Collection[str]
+    names_of: Callable[[str], TopicNames | None]
+
+    def lost_with(self, topic: str) -> tuple[str, ...]:
+        """Those that may be short of what is lost of *topic*, sorted.
+
+        Every one of its source where none is known to be sent into it.
+        """
+        names = self.names_of(topic)
+        every = self._every.get(names.source, ()) if names else sorted(self.shards)
+        return self._into(topic, names) or tuple(every)
+
+    def concerns_nobody(self, topic: str) -> bool:
+        """Whether its source has no shard yet, and *topic* holds no rows of one."""
+        names = self.names_of(topic)
+        if names is None or self._every.get(names.source):
+            return False
+        return topic == names.statements or topic in names.others
+
+    def is_needed(self, topic: str) -> bool:
+        """Whether a shard that is there may be sent into *topic*, with a base or without one.
+
+        That it has none may be waived, and what it loses meanwhile is not waived with it.
+        """
+        return any(map(self._is_awaited, self._into(topic, self.names_of(topic))))
+
+    def _into(self, topic: str, names: TopicNames | None) -> tuple[str, ...]:
+        if names is not None and topic == names.statements:
+            return tuple(self._every.get(names.source, ()))
+        found = {name for end in endings(topic) for name in self._named.get(end, ())}
+        if names is not None:
+            found = {name for name in found if source_of(name) == names.source}
+            if topic not in names.others and names.routed:
+                found.update(self._every.get(names.source, ()))
+            elif topic not in names.others and not found:
+                found.update(self._strays.get(names.source, ()))
+        return tuple(sorted(found))
+
+    def _is_awaited(self, name: str) -> bool:
+        return self.mark.shards.get(name) is not None and is_there(self.mark, name)
+
+    @cached_property
+    def _every(self) -> Mapping[str, list[str]]:
+        """By source, sorted."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.shards):
+            found.setdefault(source_of(name), []).append(name)
+        return found
+
+    @cached_property
+    def _named(self) -> Mapping[str, list[str]]:
+        """By what topics call them."""
+        found: dict[str, list[str]] = {}
+        for name in self.shards:
+            found.setdefault(spelled(Shard.parse(name).name), []).append(name)
+        return found
+
+    @cached_property
+    def _strays(self) -> Mapping[str, list[str]]:
+        """By source, those of which no topic of their own was ever listed."""
+        topics = {TopicPartition.parse(n).topic for n in (*self.mark.offsets, *self.mark.gone)}
+        owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
+        ends = {(source, end) for source, topic in owned for end in endings(topic)}
+        found: dict[str, list[str]] = {}
+        for name in self.shards:
+            source = source_of(name)
+            if (source, spelled(Shard.parse(name).name)) not in ends:
+                found.setdefault(source, []).append(name)
+        return found
+
+
+LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
+TOPICS = 30.0  # seconds from one look at the settings of its topics to the next
+QUICK = 1.0  # seconds; who says within them that it cannot answer is there for another question
+log = structlog.get_logger(__name__)
+
+Describe = Callable[[str], Iterable[TopicFacts]]
+"""Topics whose whole name fits a pattern, with their settings."""
+
+
+@dataclass(eq=False)
+class Feed:
+    """Ask a source and its collector, turning silence into ``None`` or ``Missing``.
+
+    The server asked is the one the *collector* is connected to: after a fail-over by
+    reconfiguration the configured address may be the old server, whose log no longer matters.
+    ``arrived`` is there if a mirror stands between the collector's topics and ours, ``registry`` if
+    its format needs schemas.  ``describe`` tells of its topics.
+    """
+
+    settings: SourceSettings
+    collector: Collector
+    format: Format
+    connect: Callable[[SourceSettings], Source]
+    dialect: Dialect
+    arrived: Mirrored | None = None
+    registry: SchemaRegistry | None = None
+    describe: Describe | None = None
+    _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
+    _last: Capture | None = None
+    _silence: str = ""
+    _hangs: bool = False  # the collector, when it was asked what it has handed over
+    clock: Callable[[], float] = time.monotonic
+    _hazards: dict[Finding, float] = field(default_factory=dict)  # seen -> when first not so
+    _missed: set[Finding] = field(default_factory=set)  # by a look that was not answered whole
+    _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed mark yet
+    _began: float | None = None  # of the looks of this life
+    _described: float = -math.inf  # when the settings of its topics were asked for
+    _answering: float = math.inf  # since when each time with an answer
+    _of_topics: frozenset[Finding] = frozenset()
+    _facts: dict[str, TopicFacts] = field(default_factory=dict)  # as each topic was told last
+    _untold: dict[str, float] = field(default_factory=dict)  # topic -> since when told again
+
+    @property
+    def reading(self) -> SchemaReading:
+        """How schema changes in its topics are read."""
+        return SchemaReading(self.format.schema_change, self.dialect)
+
+    @property
+    def sent_once(self) -> bool:
+        """Whether nothing of its log is sent again that was read; most formats say nothing."""
+        return getattr(self.format, "sent_once", False)
+
+    @cached_property
+    def topics(self) -> str:
+        """Regular expression for the whole name of each of its topics."""
+        return self.settings.every_topic(self.format.added_topics(self.settings.prefix))
+
+    @cached_property
+    def names(self) -> TopicNames:
+        """What they are called."""
+        own, prefix = self.settings, self.settings.prefix
+        others = {*self.format.added_topics(prefix), self.heartbeats}
+        return TopicNames(own.name, prefix, frozenset(others), routed=bool(own.topics))
+
+    @property
+    def heartbeats(self) -> str:
+        """The topic of the heartbeat's table, unless somebody routes it."""
+        return f"{self.settings.prefix}.{spelled(self.settings.heartbeat)}"
+
+    def claims(self, topic: str) -> bool:
+        """Whether *topic* is one that this source's changes arrive in."""
+        return re.fullmatch(self.topics, topic) is not None
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """What the collector has handed over and has come here; ``Missing`` if nobody says."""
+        self._silence, asked = "", self.clock()
+        try:
+            return (self.arrived or self.collector).acknowledged()
+        except UnreachableError as error:
+            self._silence = str(error)
+            self._hangs = self.arrived is None and self.clock() - asked > QUICK
+            return Missing(str(error))
+
+    @property
+    def told(self) -> Capture | None:
+        """Of which tables rows are sent, as was told last; None if it never was."""
+        return self._last
+
+    def captures(self) -> Capture | Missing:
+        """The same as it and its server tell now; ``Missing`` if either is silent."""
+        if self._silence:
+            self._look()
+            return Missing(self._silence)
+        try:
+            lists = self.collector.captures()
+            self._missed |= set(lists.hazards)  # also if its server does not answer
+            told = both(lists, self.server().sends())
+            found = self._lasting((*told.hazards, *self._topics_told()))
+            self._last = replace(
+                told,
+                hazards=found,
+                steady=self._is_steady(),
+                unanswered=self._unanswered(),
+                untold=self._untold_parts(),
+            )
+        except UnreachableError as error:
+            log.warning("collector_silent", source=self.settings.name, error=str(error))
+            return Missing(str(error))
+        return self._last
+
+    @property
+    def unsaid(self) -> frozenset[Finding]:
+        """Hazards that were seen, and that no committed mark has yet."""
+        return frozenset(self._unsaid | self._missed)
+
+    def remind(self, hazards: Iterable[Finding]) -> None:
+        """Tell *hazards*, which were seen in the life before: no mark may have them."""
+        self._missed |= set(hazards)
+
+    def recorded(self, told: Capture) -> None:
+        """A mark is committed that has all hazards of what was *told*."""
+        self._unsaid -= set(told.hazards)
+
+    def _look(self) -> None:
+        """Let those who may still answer notice what no log tells of; it is told later.
+
+        They are the server that was asked last, and the collector, unless it may hang: each
+        question would cost all sources its time-out.
+        """
+        asked: list[Callable[[], Capture | None]] = [one.sends for one in self._servers.values()]
+        if not self._hangs:
+            asked.append(self.collector.captures)
+        for ask in asked:
+            with suppress(SluiceError):
+                told = ask()
+                self._missed |= set() if told is None else set(told.hazards)
+
+    def _topics_told(self) -> frozenset[Finding]:
+        """What the settings of its topics drop; as told before where Kafka is silent or refuses."""
+        at = self.clock()
+        if self.describe is not None and at - self._described >= TOPICS:
+            self._described = at
+            own, prefix = self.names, self.settings.prefix
+            try:
+                facts = [one for one in self.describe(self.topics) if self.claims(one.name)]
+            except UnreachableError as error:
+                log.warning("topics_not_described", source=own.source, error=str(error))
+                self._answering = math.inf
+                return self._of_topics
+            self._answering = min(self._answering, at)
+            self._note_untold({one.name for one in facts if not one.told} - own.others, at)
+            self._facts = {
+                one.name: one if one.told else self._facts.get(one.name, one) for one in facts
+            }
+            found = hazards(self._facts.values(), prefix, own.others, routed=own.routed)
+            self._of_topics = frozenset(found)
+        return self._of_topics
+
+    def _note_untold(self, names: set[str], at: float) -> None:
+        """Remember which topics Kafka does not describe; log each change."""
+        before = {name for name, since in self._untold.items() if since == math.inf}
+        if names != before:
+            source, untold = self.settings.name, sorted(names)
+            if untold:
+                why = untold_text(untold)
+                log.warning("topics_not_described", source=source, error=why, topics=untold)
+            else:
+                log.info("topics_described", source=source)
+        self._untold = {
+            **{name: min(since, at) for name, since in self._untold.items()},
+            **dict.fromkeys(names, math.inf),
+        }
+
+    def _untold_parts(self) -> Callable[[Finding], frozenset[str]]:
+        """What of a hazard is of topics that Kafka has not told of for long enough."""
+        now, own = self.clock(), self.names
+        self._untold = {n: since for n, since in self._untold.items() if now - since <= LINGER}
+        names = frozenset(self._untold)
+        return partial(untold_parts, untold=names, prefix=self.settings.prefix, routed=own.routed)
+
+    def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
+        """They are told for a while after they are gone: what was started by them may go on.
+
+        And until a mark has them, however long no batch can be committed.
+        """
+        at = self.clock()
+        seen = {*now, *self._missed}
+        self._missed.clear()
+        self._unsaid |= seen
+        told = dict.fromkeys(seen, math.inf)
+        told |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
+        kept = {one for one, gone in told.items() if at - gone <= LINGER} | self._unsaid
+        self._hazards = {one: gone for one, gone in told.items() if one in kept}
+        return tuple(self._hazards)
+
+    def _is_steady(self) -> bool:
+        """Whether it would have told by now what was gone at the first look of this life."""
+        at = self.clock()
+        self._began = at if self._began is None else self._began
+        return at - self._began > LINGER
+
+    def _unanswered(self) -> frozenset[str]:
+        """Kafka, until it has told of the topics for long enough; of others one look is whole."""
+        lately = self.clock() - self._answering <= LINGER
+        return frozenset({WHERE} if self.describe is not None and lately else ())
+
+    def head(self) -> Head | None:
+        """Head of the connected server's log; None when it does not answer."""
+        try:
+            return self.server().head()
+        except UnreachableError:
+            return None
+
+    def connected(self) -> SourceSettings:
+        """The settings with the address of the connected server; UnreachableError if untold."""
+        if not self.settings.follow_collector:
+            return self.settings
+        return self.settings.at(*self.collector.address())
+
+    def server(self) -> Source:
+        """A client of the connected server, kept while its address stays.
+
+        Raises:
+            UnreachableError: the collector reads a server that the config does not name.
+        """
+        address = (self.settings.host, self.settings.port)
+        if self.settings.follow_collector:
+            try:
+                address = self.collector.address()
+            except UnreachableError:
+                address = next(iter(self._servers), address)
+        settings = self.settings.at(*address)
+        if address not in self._servers:
+            for left in self._servers.values():
+                left.close()
+            self._servers.clear()
+            self._servers[address] = self.connect(settings)
+        return self._servers[address]
+
 
 PATIENCE = timedelta(seconds=20)  # a server's and a collector's own limits, and something over
 T = TypeVar("T")
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +562,121 @@ def tell_gone(chosen: Plan, made: Mark) -> None:
             at = TopicPartition(gap.topic, gap.partition)
             what = f"{at} is gone; it had been landed to its end at {gap.first}"
             log.info("partition gone", lane=made.lane, batch=made.batch, what=what)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What was acknowledged, and the ends that were listed after it."""
+
+    acknowledged: Acknowledged
+    ends: Ends
+
+    def broken(self, ends: Ends) -> bool:
+        """Whether W can never pass: a partition is gone, was created anew, or was cut off."""
+        return any(
+            (now := ends.get(tp)) is None or now.topic_id != end.topic_id or now.offset < end.offset
+            for tp, end in self.ends.items()
+        )
+
+    def kept(self, chosen: Plan) -> bool:
+        """Whether W has passed, once *chosen* is landed."""
+        w = chosen.offsets
+        return all(str(tp) in w and w[str(tp)].offset >= at.offset for tp, at in self.ends.items())
+
+
+@dataclass(eq=False)
+class Acknowledgements:
+    """The oldest listing of each source that W has not passed, with what was said before it.
+
+    ``_stale`` is what a collector that names no transactions said first in an epoch, which may be
+    of the log before: the next thing it says is not.
+    """
+
+    _waiting: dict[str, Promise] = field(default_factory=dict)
+    _stale: dict[tuple[str, int], Acknowledged] = field(default_factory=dict)
+
+    def passed(
+        self, listing: Listing, chosen: Plan, mark: Mark, epochs: Mapping[str, Epoch]
+    ) -> dict[str, Acknowledged]:
+        """What counts once W has come to *chosen*; *mark* is that before, *epochs* are those now.
+
+        A promise that can no longer be kept is made anew, from this listing.
+        """
+        before = mark.epochs
+        moved = {n for n, e in epochs.items() if n not in before or before[n].number != e.number}
+        for source, promise in list(self._waiting.items()):
+            if source in moved or promise.broken(listing.ends):
+                del self._waiting[source]
+        for source in listing.acknowledged.keys() - moved - self._waiting.keys():
+            if source in epochs and self._credible(source, listing, mark, epochs[source]):
+                self._waiting[source] = _promise(source, listing)
+        found = {name: one for name, one in self._waiting.items() if one.kept(chosen)}
+        for source in found:
+            del self._waiting[source]
+        return {source: promise.acknowledged for source, promise in found.items()}
+
+    def _credible(self, source: str, listing: Listing, mark: Mark, epoch: Epoch) -> bool:
+        said = listing.acknowledged[source]
+        heads = listing.heads.get(source)
+        end = heads[1].position if heads else epoch.position
+        if beyond(said.position, end) is not None:
+            return False
+        told = proper(said.position) and proper(end)
+        if epoch.number == 1 or source in mark.acknowledged or told:
+            return True
+        if mark.heartbeats.get(source, -1) <= epoch.heartbeat:
+            return False  # nothing shows that the collector reads this log already
+        return self._stale.setdefault((source, epoch.number), said) != said
+
+
+def _promise(source: str, listing: Listing) -> Promise:
+    own = {tp: end for tp, end in listing.ends.items() if listing.source_of[tp.topic] == source}
+    return Promise(listing.acknowledged[source], own)
+
+
+NEVER = float("-inf")
+
+
+@dataclass(eq=False)
+class Noticed:
+    """For each source up to when the marks say all, with which hazards, and what it told last."""
+
+    _said: dict[str, float] = field(default_factory=dict)
+    _hazards: dict[str, frozenset[Finding]] = field(default_factory=dict)
+    _told: Mapping[str, Capture] = field(default_factory=dict)
+
+    def unsaid(self, listing: Listing) -> Listing:
+        """*listing* without what a mark says."""
+        self._told = listing.captures
+        left = {n: one.after(self._said.get(n, NEVER)) for n, one in self._told.items()}
+        return replace(listing, captures=left)
+
+    def is_due(self, mark: Mark) -> bool:
+        """Whether any of it is news of a table that *mark* knows."""
+        news = {
+            name
+            for name, one in self._told.items()
+            if one.newest > self._said.get(name, NEVER) or self._unsaid_hazards(name)
+        }
+        return bool(news) and any(
+            table is not None and self._is_news(Shard.parse(name))
+            for name, table in mark.shards.items()
+            if source_of(name) in news
+        )
+
+    def say(self) -> Mapping[str, Capture]:
+        """A batch that says all of it is committed; returns what each source told."""
+        self._said |= {name: one.newest for name, one in self._told.items()}
+        self._hazards |= {name: frozenset(one.hazards) for name, one in self._told.items()}
+        return self._told
+
+    def _unsaid_hazards(self, source: str) -> set[Finding]:
+        return set(self._told[source].hazards) - self._hazards.get(source, frozenset())
+
+    def _is_news(self, shard: Shard) -> bool:
+        told = self._told[shard.source]
+        began = NEVER if told.broken is None else told.broken.since
+        seen = told.replaced.get(ShardId.parse(shard.name), NEVER)
+        if max(began, seen) > self._said.get(shard.source, NEVER):
+            return True
+        return any(one.affects(shard.name) for one in self._unsaid_hazards(shard.source))

@@ -18,37 +18,39 @@ from pipeline.changelog.table import Stamp, mark_row, settle_rows
 from pipeline.checkpoint import Mark, has_live, lived, source_of
 from pipeline.errors import HeldError, NoSchemasError
 from pipeline.finding import Finding, alternatives
-from pipeline.landing.acknowledgements import Acknowledgements
-from pipeline.landing.bases import Settled, settles_of, with_drops
-from pipeline.landing.collector_lists import captured, collected, is_above
-from pipeline.landing.disorder import Circumstances, Disorder, LateRows
-from pipeline.landing.division import divided, epochs_read, read_alone
-from pipeline.landing.epoch_bounds import EpochBounds, bounds
-from pipeline.landing.epochs import Epochs, explain, look, reordered
-from pipeline.landing.facts import Facts, gather
+from pipeline.landing.backfill import RereadNews, advanced, is_due, ripe, with_columns
+from pipeline.landing.bases import Settled, settles_of, with_drops, with_overlaps
+from pipeline.landing.batch_stats import Facts, gather
+from pipeline.landing.epochs import EpochBounds, Epochs, bounds, explain, look, reordered
+from pipeline.landing.gaps import (
+    captured,
+    collected,
+    has_sent,
+    hidden_among,
+    is_above,
+    with_hidden,
+    with_rules,
+    with_standards,
+    with_untold,
+)
 from pipeline.landing.hazards import hazard_id, with_hazards
-from pipeline.landing.healing import Healed, Healing
-from pipeline.landing.hidden_topics import hidden_among, with_hidden
-from pipeline.landing.listing import Listing, Upstream, tell_gone
-from pipeline.landing.new_rules import with_rules
-from pipeline.landing.new_standards import with_standards
-from pipeline.landing.next_mark import grown_topics, next_mark
-from pipeline.landing.noticed import Noticed
-from pipeline.landing.passed_beats import PassedBeats
-from pipeline.landing.plan import Plan, PlanContext, plan
-from pipeline.landing.recognition import recognised
+from pipeline.landing.heartbeats import PassedBeats
+from pipeline.landing.listing import (
+    Acknowledgements,
+    Feed,
+    Listing,
+    Noticed,
+    TopicShards,
+    Upstream,
+    tell_gone,
+)
+from pipeline.landing.next_checkpoint import grown_topics, next_mark
+from pipeline.landing.plan import Plan, PlanContext, divided, epochs_read, plan, read_alone
+from pipeline.landing.quarantine import Healed, Healing, Resubmitted, Resubmitting
 from pipeline.landing.redelivery import resending
-from pipeline.landing.reread_columns import with_columns
-from pipeline.landing.rereading import RereadNews, advanced, is_due, ripe
-from pipeline.landing.resubmitting import Resubmitted, Resubmitting
-from pipeline.landing.sent_shards import has_sent
-from pipeline.landing.shape import Provenance
-from pipeline.landing.snapshot_overlaps import with_overlaps
-from pipeline.landing.source_feed import Feed
-from pipeline.landing.staging import Staged, rows_again, unexplained_rows, write_rows
-from pipeline.landing.task import Done, Intake, LandingTask
-from pipeline.landing.topic_shards import TopicShards
-from pipeline.landing.untold_losses import with_untold
+from pipeline.landing.source_holds import Circumstances, Disorder, LateRows
+from pipeline.landing.staging import Staged, recognised, rows_again, unexplained_rows, write_rows
+from pipeline.landing.task import Done, Intake, LandingTask, Provenance
 from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold, Landed, read_gap
 from pipeline.resubmissions import Resubmission

@@ -1,15 +1,68 @@
-"""Which offsets does the next batch take?  Exactly from W on; what cannot be read is a gap.
+"""Plans which offsets the next batch reads, from W on, and finds lost offsets as gaps.
 
-A hole inside a partition is none: retention and compaction leave them, and a record that was
-deleted before it was landed shows as W below the partition's first offset.  Pure.
+Absent offsets inside a partition are no gap, because retention and compaction leave them. A
+record that was deleted before it landed shows as W below the first offset of its partition.
+
+The module also shares the cap of a batch among partitions, and divides the batch into tasks.
+Afterwards it checks that the tasks read only what they were given.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
-from pipeline.landing.span import Span, shared
+from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.reports import Gap
+from pipeline.transports.transport import OffsetRange, RangeRead
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets ``[first, end.offset)`` of one partition.
+
+    ``epoch`` is the leader epoch of the record before ``first``, to seek with; -1: not known.
+    """
+
+    first: int
+    end: PartitionEnd
+    epoch: int = -1
+
+    @property
+    def size(self) -> int:
+        """Offsets in the span; at most as many records."""
+        return self.end.offset - self.first
+
+
+def shared(
+    spans: Mapping[TopicPartition, Span],
+    cap: int,
+    ahead: Container[str] = (),
+    in_turn: Container[str] = (),
+) -> tuple[dict[TopicPartition, Span], bool]:
+    """Give each partition an equal share of *cap*, and what others leave over; was anything cut?
+
+    Topics *ahead* are taken whole, as far as *cap* goes.  Of topics *in_turn* nothing is taken of
+    a partition before those of a lower number are read to their ends.
+    """
+    left, result, capped = cap, {}, False
+    waiting = sorted(spans.items(), key=lambda one: (one[0].topic not in ahead, one[1].size))
+    for index, (partition, span) in enumerate(waiting):
+        share = left if partition.topic in ahead else left // (len(waiting) - index)
+        taken = replace(span.end, offset=min(span.end.offset, span.first + max(1, share)))
+        result[partition] = replace(span, end=taken)
+        capped = capped or taken != span.end
+        left -= result[partition].size
+    cut, turns = set[str](), [at for at in result if capped and at.topic in in_turn]
+    for at in sorted(turns, key=lambda at: (at.topic, at.partition)):
+        if at.topic in cut:
+            end = replace(spans[at].end, offset=spans[at].first)
+            result[at] = replace(spans[at], end=end)
+        elif result[at] != spans[at]:
+            cut.add(at.topic)
+    return result, capped
+
 
 Ends = Mapping[TopicPartition, PartitionEnd]
 
@@ -319,3 +372,83 @@ def _after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
     """W after a span: its leader epoch is set by what is read (:meth:`Plan.landed`)."""
     after = PartitionEnd(span.end.offset, span.end.topic_id, span.epoch)
     return before if before == after else after
+
+
+LEAST = 50_000  # records that are worth a task of their own
+
+
+def divided(spans: Mapping[TopicPartition, Span], most: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Ranges for at most *most* tasks of about equal size; none for no span.
+
+    A partition's records stay together unless they are more than one task's share.
+    """
+    total = sum(span.size for span in spans.values())
+    count = max(1, min(most, total // LEAST))
+    share = -(-total // count)
+    tasks: list[list[OffsetRange]] = [[]]
+    room = share
+    for one in (_range(at, spans[at]) for at in sorted(spans, key=str)):
+        first = one.first
+        while first < one.until:
+            if room <= 0:
+                tasks.append([])
+                room = share
+            until = min(one.until, first + room)
+            epoch = one.leader_epoch if first == one.first else -1
+            tasks[-1].append(OffsetRange(one.topic, one.partition, first, until, epoch))
+            room -= until - first
+            first = until
+    return tuple(tuple(ranges) for ranges in tasks if ranges)
+
+
+def read_alone(
+    tasks: Iterable[Iterable[OffsetRange]], source_of: Mapping[str, str]
+) -> frozenset[str]:
+    """Sources of which one task reads all that is read; others know not what came before theirs."""
+    found = Counter(name for one in tasks for name in {source_of[r.topic] for r in one})
+    return frozenset(name for name, count in found.items() if count == 1)
+
+
+def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:
+    """Leader epoch of the last record read of each partition of which any was.
+
+    Raises:
+        UnreachableError: a range holds offsets it was not asked for, or a partition's leader
+            epochs fall: what was read is no stretch of one log, and nothing of it may be landed.
+    """
+    found: dict[TopicPartition, int] = {}
+    for at, parts in _by_partition(told):
+        before = -1
+        for part in parts:
+            _within(part)
+            for epoch in part.leader_epochs:
+                if epoch < before:
+                    msg = f"{part.asked}: leader epoch {epoch} after {before}; read again"
+                    raise UnreachableError(msg)
+                before = epoch
+        if any(part.count for part in parts):
+            found[at] = before
+    return found
+
+
+def _within(part: RangeRead) -> None:
+    if part.first is None or part.last is None:
+        return
+    asked = part.asked
+    if not asked.first <= part.first <= part.last < asked.until:
+        msg = f"{asked}: read offsets {part.first} to {part.last}, which are not in it; read again"
+        raise UnreachableError(msg)
+
+
+def _by_partition(
+    told: Iterable[RangeRead],
+) -> Iterator[tuple[TopicPartition, Sequence[RangeRead]]]:
+    ordered = sorted(told, key=lambda one: (one.asked.topic, one.asked.partition, one.asked.first))
+    for (topic, partition), parts in groupby(
+        ordered, key=lambda one: (one.asked.topic, one.asked.partition)
+    ):
+        yield TopicPartition(topic, partition), tuple(parts)
+
+
+def _range(at: TopicPartition, span: Span) -> OffsetRange:
+    return OffsetRange(at.topic, at.partition, span.first, span.end.offset, span.epoch)

@@ -1,4 +1,9 @@
-"""A batch's files before anybody names them: written, read again, and found in the change log."""
+"""Writes and reads a batch's files before the commit, and finds their rows in the change log.
+
+After a failover a new server may redeliver what has landed. Such rows get the order with which
+they landed. Batches without such rows read nothing for this, which is all but the first batches
+after a failover.
+"""
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
@@ -15,16 +20,21 @@ from pipeline.changelog.table import CHANGES, ColumnsTold, Stamp, columns_rows
 from pipeline.checkpoint import Mark, is_outdated
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
-from pipeline.landing.inversions import JUDGED, NO_FLOORS, low
+from pipeline.landing.batch_stats import RunTally, tally
+from pipeline.landing.epochs import Epochs, newest_starts
+from pipeline.landing.order_check import JUDGED, NO_FLOORS, low
 from pipeline.landing.redelivery import (
     COLUMNS,
     Asked,
     Between,
     PartialFrom,
     StrangeRows,
+    reordered,
+    resending,
+    sent_again,
     unexplained,
 )
-from pipeline.landing.tally import RunTally
+from pipeline.landing.task import slim
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.resubmissions import place_of
 
@@ -155,7 +165,7 @@ def unexplained_rows(
     """Where a batch goes back and repeats nothing: partition -> first such offset.
 
     *doubted* are the partitions that may, *mark* is that before the batch, *floors* are as of
-    :func:`pipeline.landing.inversions.tops`, *grown* are topics that have gained partitions.
+    :func:`pipeline.landing.order_check.tops`, *grown* are topics that have gained partitions.
     """
     if not doubted:
         return StrangeRows()
@@ -178,3 +188,29 @@ def near(log: ChangeLog, asked: Asked) -> pa.Table:
         return log.between(asked.source, asked.topic, asked.first, asked.last, COLUMNS)
     logs = {stretch.log for stretch in asked.stretches}
     return log.near(asked.source, asked.topics, logs, COLUMNS)
+
+
+def recognised(staged: Staged, mark: Mark, epochs: Epochs, log: ChangeLog, stamp: Stamp) -> Staged:
+    """The batch with rows that were sent again under the order they were landed with.
+
+    Where there are none, which is all but the first batches after a fail-over, nothing is read.
+    """
+    if not staged.files or not resending(mark, epochs.known):
+        return staged
+    names = [name for name in CHANGES.names if name != "dt"]
+    rows = pa.concat_tables([whole(log.store, file, names) for file in staged.files])
+    asked = sent_again(rows, mark, epochs.known)
+    if not asked:
+        return staged
+    log.look()
+    landed = pa.concat_tables([log.sent(one.source, one.ids, one.since, COLUMNS) for one in asked])
+    placed = reordered(rows, landed, newest_starts(epochs.known, epochs.starts))
+    if placed.equals(rows):
+        return staged
+    dated = placed.append_column(
+        CHANGES.field("dt"), pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), len(placed))
+    )
+    (batch,) = dated.select(CHANGES.names).combine_chunks().to_batches()
+    file = write_rows(log, batch, stamp)
+    told = tally(pa.Table.from_batches([slim(batch)]))
+    return Staged((file,), (told,), staged.epochs)

@@ -1,7 +1,13 @@
-"""One task of a landing batch: read these offsets, make rows of them, leave one file, tell of it.
+"""Runs one landing task: reads offset ranges, makes change log rows and writes one file.
 
-It runs in a Spark worker or in the driver, twice or never to its end: it commits nothing, and what
-it leaves is a file that nobody names.  The driver judges by what is told here, and by nothing else.
+A task runs in a Spark worker or in the driver, possibly twice or not to its end. It commits
+nothing, and its file is an orphan until the driver commits it. The driver judges the batch only
+by what the task returns.
+
+Each decoded change becomes one row, except markers of empty transactions and repeated column
+descriptions. A row gets three values from outside its message: the source of its topic, the
+epoch at its offset, and the table of its shard. Rows of the heartbeat table belong to no table.
+A shard that the rules ignore is landed, too, without a table.
 """
 
 import uuid
@@ -9,28 +15,240 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.data_file import SortedFile, WrittenFile
-from pipeline.changelog.table import Stamp
+from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
 from pipeline.checkpoint import ToldSchema
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
-from pipeline.formats.format import RAW, Format
+from pipeline.formats import json_text as key
+from pipeline.formats.format import RAW, Format, number_of
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
-from pipeline.landing.shape import (
-    Provenance,
-    Routes,
-    shape,
-    slim,
-    without_empty_transactions,
-)
-from pipeline.landing.tally import RunTally, tally
-from pipeline.landing.told_schemas import Unrepeated
+from pipeline.landing.batch_stats import RunTally, Unrepeated, tally
+from pipeline.landing.epochs import EpochBounds
+from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.settings import Router
-from pipeline.standards.table_standards import NO_STANDARDS, Standards
+from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardised
 from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, RecordReader
+
+_ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
+_MARKERS = pa.array([Op.BEGIN, Op.END], pa.string())
+_ORDER = ("epoch", "log", "pos", "row")
+SLIM = pa.schema(
+    [
+        *(CHANGES.field(name) for name in ("source", "topic", "partition", "offset")),
+        *(CHANGES.field(name) for name in ("table", "shard", "op", "origin")),
+        *((part, pa.int64()) for part in _ORDER),
+        CHANGES.field("snapshot"),
+        CHANGES.field("schema_id"),
+        ("note", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Whose messages these are.
+
+    ``heartbeat`` is the shard that Sluice writes to.  ``epoch`` is the source's newest, and holds
+    in every partition that ``bounds`` does not name.  ``ordering`` as the format says.
+    """
+
+    source: str
+    heartbeat: str
+    epoch: int = 1
+    bounds: Mapping[TopicPartition, EpochBounds] = field(default_factory=dict)
+    ordering: Ordering = Ordering.LOG
+
+
+@dataclass(eq=False)
+class Routes:
+    """Tables of shards, each asked of the rules once: there are few of them, and many rows.
+
+    ``standards`` are those of the tables' columns.
+    """
+
+    router: Router
+    standards: Standards
+    _known: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
+
+    def of(self, shards: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Table (null: ignored, or no shard) and whether its keys are unique, of each shard."""
+        few = shards.dictionary_encode()
+        told = [self._of(shard) for shard in few.dictionary.to_pylist()]
+        tables = pa.array([table for table, _ in told], pa.string()).take(few.indices)
+        unique = pa.array([unique for _, unique in told], pa.bool_()).take(few.indices)
+        return tables, pc.fill_null(unique, False)
+
+    def _of(self, shard: str) -> tuple[str | None, bool]:
+        if shard not in self._known:
+            self._known[shard] = (self.router.table(shard), self.router.unique(shard))
+        return self._known[shard]
+
+
+def shape(
+    decoded: pa.RecordBatch,
+    raw: pa.RecordBatch,
+    came: Provenance,
+    *,
+    routes: Routes,
+    stamp: Stamp,
+) -> pa.RecordBatch:
+    """Rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*.
+
+    All that is landed of messages comes by here, so here is where values get their standards.
+    """
+    count = len(decoded)
+    placed = _placed(decoded, raw)
+    table, unique = routes.of(decoded["shard"])
+    decoded = standardised(decoded, table, routes.standards)
+    row = pc.is_in(decoded["op"], _ROWS)
+    beat = pc.fill_null(pc.and_(row, pc.equal(decoded["shard"], came.heartbeat)), False)
+    op = decoded["op"]
+    if beat.true_count:
+        table, op = pc.if_else(beat, None, table), pc.if_else(beat, str(Op.HEARTBEAT), op)
+    source = pa.repeat(came.source, count)
+    columns: Mapping[str, pa.Array] = {
+        "lane": pa.repeat(stamp.lane, count),
+        "batch": pa.repeat(pa.scalar(stamp.batch, pa.int64()), count),
+        "source": source,
+        "table": table,
+        "op": op,
+        "key": key.column(_keys(decoded, routes), source, decoded["shard"], unique=unique),
+        "order": _order(decoded, placed, came),
+        "received": pa.repeat(pa.scalar(stamp.received, TIME), count),
+        "dt": pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), count),
+        **{name: placed[name] for name in ("topic", "partition", "offset")},
+    }
+    arrays = [columns[name] if name in columns else decoded[name] for name in CHANGES.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def without_empty_transactions(changes: pa.RecordBatch) -> pa.RecordBatch:
+    """*changes* (``DECODED``) without the markers of transactions that changed no captured table.
+
+    Measured on Debezium 3.5: a collector of one database of a shared server sends BEGIN and END of
+    every transaction of all databases.  An END that counts no event says that nothing of its
+    transaction was sent, so no check waits for anything of it.  A BEGIN stays whose END comes in
+    another batch of messages, and so do both markers wherever an END cannot be read.
+    """
+    ends = pc.equal(changes["op"], str(Op.END))
+    if not pc.any(ends, min_count=0).as_py():
+        return changes
+    names = pc.struct_field(changes["tx"], ["id"])
+    counted = pa.array(
+        [_counts_no_event(text) for text in changes["after"].filter(ends).to_pylist()]
+    )
+    own = names.filter(ends)
+    empty, others = (set(own.filter(one).to_pylist()) for one in (counted, pc.invert(counted)))
+    left_out = pa.array(sorted(name for name in empty - others if name is not None), pa.string())
+    marker = pc.is_in(changes["op"], _MARKERS)
+    return changes.filter(pc.invert(pc.and_(marker, pc.is_in(names, left_out))))
+
+
+class _End(msgspec.Struct):
+    """What the END of a transaction counts, as far as it is asked."""
+
+    event_count: int | None = None
+    data_collections: tuple[msgspec.Raw, ...] | None = None
+
+
+_END = msgspec.json.Decoder(_End)
+
+
+def _counts_no_event(text: str | None) -> bool:
+    try:
+        told = _END.decode(text or "null")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return told.event_count == 0 and not told.data_collections
+
+
+def slim(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns a batch is judged by: no payload but that of heartbeats and schema changes.
+
+    In: ``CHANGES``.  Out: `SLIM`; ``note`` is the heartbeat's number, or the schema change's
+    payload.  Heartbeats of other sources, which share the table when two collectors read one
+    server, have no note.
+    """
+    order = rows["order"]
+    parts = {part: pc.struct_field(order, [part]) for part in _ORDER}
+    made = {**parts, "note": _notes(rows)}
+    arrays = [made[name] if name in made else rows[name] for name in SLIM.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=SLIM)
+
+
+def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
+    """Topic, partition and offset of each change."""
+    places = raw.select(["topic", "partition", "offset"])
+    message = decoded["message"].to_numpy()
+    if np.array_equal(message, np.arange(len(raw))):
+        return places
+    return places.take(decoded["message"])
+
+
+def _keys(decoded: pa.RecordBatch, routes: Routes) -> pa.Array:
+    """None of a tombstone where values are hidden: no row tells whose columns stand in it."""
+    values = decoded["key_values"]
+    if not routes.standards.hides:
+        return values
+    return pc.if_else(pc.equal(decoded["op"], str(Op.TOMBSTONE)), None, values)
+
+
+def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: Provenance) -> pa.Array:
+    epoch = pa.array(_epochs(placed, came))
+    if came.ordering is not Ordering.OFFSET:
+        row = pc.fill_null(decoded["row"], 0)
+        parts, unknown = [epoch, decoded["log"], decoded["pos"], row], decoded["log"].is_null()
+        return pa.StructArray.from_arrays(parts, fields=list(ORDER_TYPE), mask=unknown)
+    log, row = pa.repeat(pa.scalar(0, pa.int64()), len(decoded)), pa.array(_ranks(decoded))
+    return pa.StructArray.from_arrays([epoch, log, placed["offset"], row], fields=list(ORDER_TYPE))
+
+
+def _epochs(placed: pa.RecordBatch, came: Provenance) -> npt.NDArray[np.int64]:
+    """Each row's epoch; partitions that are in one epoch throughout cost nothing."""
+    epochs = np.full(len(placed), came.epoch, np.int64)
+    offsets = placed["offset"].to_numpy()
+    for at, bounds in came.bounds.items():
+        if bounds.steps != ((0, came.epoch),):
+            here = pc.and_(
+                pc.equal(placed["topic"], at.topic), pc.equal(placed["partition"], at.partition)
+            ).to_numpy(zero_copy_only=False)
+            epochs[here] = bounds.epochs(offsets[here])
+    return epochs
+
+
+def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Place of each change in its message, from 0 on; columns that rows tell stand at their row's.
+
+    They are told where they are news only, so they must not move the rows behind them.
+    """
+    message = decoded["message"].to_numpy()
+    counted = decoded["schema_id"].is_null().to_numpy(zero_copy_only=False)
+    before = np.cumsum(counted, dtype=np.int64) - counted
+    first = np.searchsorted(message, message, side="left")
+    ranks: npt.NDArray[np.int64] = before - before[first]
+    return ranks
+
+
+def _notes(rows: pa.RecordBatch) -> pa.Array:
+    few = pc.indices_nonzero(pc.is_in(rows["op"], pa.array([Op.HEARTBEAT, Op.DDL], pa.string())))
+    notes = np.full(len(rows), None, object)
+    told = rows.select(["op", "source", "after"]).take(few).to_pylist()
+    for index, one in zip(few.to_pylist(), told, strict=True):
+        notes[index] = one["after"] if one["op"] == Op.DDL else _number(one)
+    return pa.array(notes, pa.string())
+
+
+def _number(beat: Mapping[str, str]) -> str | None:
+    number = number_of(beat["after"], beat["source"])
+    return None if number is None else str(number)
+
 
 RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, some 256 MiB
 

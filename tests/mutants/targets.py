@@ -42,45 +42,51 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "pipeline/checkpoint.py": ("tests/pipeline/test_lives.py",),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
-    "pipeline/landing/facts.py": (
+    "pipeline/landing/batch_stats.py": (
         f"{LANDING}/test_facts.py",
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
     ),
-    "pipeline/landing/inversions.py": (f"{LANDING}/test_inversions.py",),
-    "pipeline/landing/mentioned.py": (f"{LANDING}/test_mentioned.py",),
-    "pipeline/landing/new_rules.py": (f"{LANDING}/test_new_rules.py",),
-    "pipeline/landing/parted_logs.py": (f"{LANDING}/test_parted_logs.py",),
-    "pipeline/landing/unkept_logs.py": (
+    "pipeline/landing/order_check.py": (f"{LANDING}/test_inversions.py",),
+    "pipeline/landing/next_checkpoint.py": (f"{LANDING}/test_mentioned.py", *MARKS),
+    "pipeline/landing/gaps.py": (
+        f"{LANDING}/test_new_rules.py",
+        f"{LANDING}/test_parted_logs.py",
         f"{LANDING}/test_unkept_logs.py",
         f"{LANDING}/test_exchanged_keepers.py",
+        f"{LANDING}/test_left_out.py",
+        f"{LANDING}/test_collector_lists.py",
+        f"{LANDING}/test_unreadable_lists.py",
+        f"{LANDING}/test_hidden_topics.py",
     ),
-    "pipeline/landing/rereading.py": (
+    "pipeline/landing/backfill.py": (
         f"{LANDING}/test_rereading.py",
         f"{LANDING}/test_reread_columns.py",
     ),
-    "pipeline/landing/healing.py": (f"{LANDING}/test_healing.py",),
+    "pipeline/landing/quarantine.py": (
+        f"{LANDING}/test_healing.py",
+        f"{LANDING}/test_resubmitting.py",
+        f"{LANDING}/test_events_again.py",
+    ),
     "pipeline/landing/plan.py": tuple(
         f"{LANDING}/test_{one}.py" for one in ("plan", "hidden_topics")
     ),
-    "pipeline/landing/epoch.py": (f"{LANDING}/test_epoch.py",),
-    "pipeline/landing/epochs.py": (f"{LANDING}/test_epochs.py",),
-    "pipeline/landing/epoch_bounds.py": (f"{LANDING}/test_epoch_bounds.py",),
+    "pipeline/landing/epochs.py": (
+        f"{LANDING}/test_epoch.py",
+        f"{LANDING}/test_epochs.py",
+        f"{LANDING}/test_epoch_bounds.py",
+    ),
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
-    "pipeline/landing/acknowledgements.py": (f"{LANDING}/test_acknowledgements.py",),
+    "pipeline/landing/listing.py": (
+        f"{LANDING}/test_acknowledgements.py",
+        f"{LANDING}/test_listing.py",
+        f"{LANDING}/test_topic_shards.py",
+    ),
     "pipeline/landing/bases.py": (
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
         *MARKS,
     ),
-    "pipeline/landing/next_mark.py": MARKS,
-    "pipeline/landing/collector_lists.py": (
-        f"{LANDING}/test_left_out.py",
-        f"{LANDING}/test_collector_lists.py",
-        f"{LANDING}/test_unreadable_lists.py",
-    ),
-    "pipeline/landing/hidden_topics.py": (f"{LANDING}/test_hidden_topics.py",),
-    "pipeline/landing/listing.py": (f"{LANDING}/test_listing.py",),
     "pipeline/changelog/transactions.py": (
         "tests/pipeline/lake/test_sent_transactions.py",
         "tests/pipeline/lake/test_transactions.py",
@@ -90,7 +96,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"tests/pipeline/lake/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
     ),
     "pipeline/apply/row_metadata.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
-    "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/partial_rows.py": (f"{APPLY}/test_partial_rows.py",),
@@ -111,10 +116,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "pipeline/apply/images.py": (f"{APPLY}/test_image_decisions.py",),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),
-    "pipeline/landing/resubmitting.py": (
-        f"{LANDING}/test_resubmitting.py",
-        f"{LANDING}/test_events_again.py",
-    ),
     "pipeline/sources/mysql/ddl_parser.py": (
         f"{MYSQL}/test_statement.py",
         f"{MYSQL}/test_statement.py",

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from demo.postgres import Postgres
 from demo.servers import Servers
-from pipeline.landing import collector_lists
+from pipeline.landing import gaps as collector_lists
 from tests.pipeline.live import Pipe
 from tests.pipeline.postgres_live import PostgresPipe
 from tests.pipeline.registry_server import Answers, registry_server

@@ -18,8 +18,7 @@ from pipeline.delta.protocol import described
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
-from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Intake, LandingTask, run
+from pipeline.landing.task import Intake, LandingTask, Provenance, run
 from pipeline.parallel import spread
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaReader

@@ -16,7 +16,8 @@ from checks.model import Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.verdicts import Rulings
 from pipeline.checkpoint import Mark
-from pipeline.landing import loop, untold_losses
+from pipeline.landing import gaps as untold_losses
+from pipeline.landing import loop
 from pipeline.model import Stage
 from tests.proof.model import TABLE, Model
 from tests.proof.tally import MODEL, judged

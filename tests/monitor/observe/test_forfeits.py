@@ -18,7 +18,7 @@ from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
 from pipeline.checkpoint import Mark
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.landing.new_rules import with_rules
+from pipeline.landing.gaps import with_rules
 from pipeline.model import Missing, Stage
 from pipeline.reports import Gap, tell_gap
 from pipeline.settings import Router, TableRule

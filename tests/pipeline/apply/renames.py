@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.checkpoint import Epoch, Existence
-from pipeline.landing.facts import Facts, News
-from pipeline.landing.next_mark import next_mark
+from pipeline.landing.batch_stats import Facts, News
+from pipeline.landing.next_checkpoint import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Op, Order
 from pipeline.reports import Applied, Gap

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import Existence
-from pipeline.landing.facts import UnreadChanges
+from pipeline.landing.batch_stats import UnreadChanges
 from pipeline.model import Op, Order
 from pipeline.reports import Gap, tell_gap
 from pipeline.settings import TableRule

@@ -13,7 +13,7 @@ from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.listing import Feed
 from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL

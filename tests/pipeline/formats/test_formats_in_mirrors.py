@@ -16,7 +16,7 @@ from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format, Schemas
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
-from pipeline.landing.shape import Provenance, Routes, shape, slim
+from pipeline.landing.task import Provenance, Routes, shape, slim
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaReading
 from pipeline.settings import RegistrySettings, Router

@@ -20,8 +20,8 @@ from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.listing import Feed
 from pipeline.landing.loop import Landing
-from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run
 from pipeline.model import Acknowledged, Capture, Head, Op, PartitionEnd, Shard, TopicPartition
 from pipeline.reports import Landed

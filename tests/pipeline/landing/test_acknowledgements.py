@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pipeline.checkpoint import Epoch, Mark
-from pipeline.landing.acknowledgements import Acknowledgements, Promise
-from pipeline.landing.listing import Listing
+from pipeline.landing.listing import Acknowledgements, Listing, Promise
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position

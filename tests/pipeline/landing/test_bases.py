@@ -12,8 +12,7 @@ from pipeline.landing.bases import (
     is_trimmed,
     read_snapshots,
 )
-from pipeline.landing.facts import Facts, News
-from pipeline.landing.tally import SnapshotRows
+from pipeline.landing.batch_stats import Facts, News, SnapshotRows
 from pipeline.model import Acknowledged, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.checkpoint import Mark
 from pipeline.heartbeats import BeatBacklog, BeatTrail, LandedBeat
-from pipeline.landing.beat_backlogs import with_levels
-from pipeline.landing.beat_trails import with_beats
+from pipeline.landing.heartbeats import with_beats, with_levels
 from pipeline.landing.listing import Listing
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position

@@ -14,7 +14,7 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW, Format
 from pipeline.heartbeats import HeartbeatRow
-from pipeline.landing.beat_trails import with_beats, with_missing_heartbeats
+from pipeline.landing.heartbeats import with_beats, with_missing_heartbeats
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import CollectorLists, Mark
-from pipeline.landing.collector_lists import GRACE, captured, collected, digest, with_lists
+from pipeline.landing.gaps import GRACE, captured, collected, digest, with_lists
 from pipeline.model import Capture, Order
 from pipeline.reports import read_gap
 from tests.pipeline.landing.desk import NOW, Desk, Server

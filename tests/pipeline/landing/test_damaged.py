@@ -25,9 +25,8 @@ from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.formats.simple_binlog import SimpleBinlog
-from pipeline.landing.facts import gather
-from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Intake, LandingTask, write
+from pipeline.landing.batch_stats import gather
+from pipeline.landing.task import Intake, LandingTask, Provenance, write
 from pipeline.model import Op, Order, Ordering
 from pipeline.schema.decode import typed
 from pipeline.schema.history import SchemaReading

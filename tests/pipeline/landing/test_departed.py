@@ -1,11 +1,11 @@
-"""What a mark says of shards that are dropped or renamed; covers pipeline/landing/next_mark.py."""
+"""What a mark says of shards that are dropped or renamed; covers landing/next_checkpoint.py."""
 
 from dataclasses import replace
 
 import pytest
 
 from pipeline.checkpoint import Existence, Mark
-from pipeline.landing.facts import Facts, News
+from pipeline.landing.batch_stats import Facts, News
 from pipeline.model import Acknowledged, Order
 from pipeline.reports import read_gap, tell_gap
 from pipeline.schema.history import SchemaChange

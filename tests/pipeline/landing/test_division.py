@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
-from pipeline.landing.division import LEAST, divided, epochs_read, read_alone
-from pipeline.landing.span import Span
+from pipeline.landing.plan import LEAST, Span, divided, epochs_read, read_alone
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.transports.transport import OffsetRange, RangeRead
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Existence, Mark, living_tables
 from pipeline.landing.bases import births, with_drops
-from pipeline.landing.facts import DroppedDatabase, Facts, News
+from pipeline.landing.batch_stats import DroppedDatabase, Facts, News
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.checkpoint import Epoch
-from pipeline.landing.epoch import moved, observe
+from pipeline.landing.epochs import moved, observe
 from pipeline.model import Head
 from pipeline.sources.mysql.position import binlog_position
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.checkpoint import Epoch, EpochStart
-from pipeline.landing.epoch_bounds import EpochBounds, bounds, needed, newest_starts
+from pipeline.landing.epochs import EpochBounds, bounds, needed, newest_starts
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 

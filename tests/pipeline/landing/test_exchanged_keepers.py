@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Epoch, Mark
-from pipeline.landing.unkept_logs import with_unkept
+from pipeline.landing.gaps import with_unkept
 from pipeline.model import Break, Capture, LogKeeper, Order, both
 from pipeline.reports import read_gap
 from pipeline.sources.postgres.dialect import POSTGRES

@@ -6,9 +6,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.landing.facts import DroppedDatabase, Facts, UnreadChanges, gather
-from pipeline.landing.shape import SLIM
-from pipeline.landing.tally import NAMED, RunTally, tally
+from pipeline.landing.batch_stats import (
+    NAMED,
+    DroppedDatabase,
+    Facts,
+    RunTally,
+    UnreadChanges,
+    gather,
+    tally,
+)
+from pipeline.landing.task import SLIM
 from pipeline.model import Order, Origin, TopicPartition
 from pipeline.sources.mysql.dialect import MYSQL
 from tests.pipeline.reading import READING, readings

@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from pipeline.landing.grouping import grouped
+from pipeline.landing.order_check import grouped
 
 ROWS = pa.table(
     {

@@ -19,8 +19,8 @@ from pipeline.errors import UnreachableError
 from pipeline.finding import EVERY, REFUSE, Effect, Finding, alternatives, joined
 from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import hazard_id, with_hazards
-from pipeline.landing.next_mark import _heals
-from pipeline.landing.source_feed import LINGER
+from pipeline.landing.listing import LINGER
+from pipeline.landing.next_checkpoint import _heals
 from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, both
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.settings import Router, TableRule

@@ -14,13 +14,11 @@ import pytest
 
 from pipeline.checkpoint import Existence, Mark, Quarantine, ToldSchema
 from pipeline.errors import NoSchemasError, UnreachableError
-from pipeline.landing.facts import Facts
-from pipeline.landing.healing import AT_ONCE, Healed, Healing, is_whole
+from pipeline.landing.batch_stats import AroundRows, Facts, SnapshotRows, Unreadable, tally
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
-from pipeline.landing.shape import SLIM
-from pipeline.landing.tally import AroundRows, SnapshotRows, Unreadable, tally
-from pipeline.landing.task import Done, Intake
+from pipeline.landing.quarantine import AT_ONCE, Healed, Healing, is_whole
+from pipeline.landing.task import SLIM, Done, Intake
 from pipeline.model import Op, Order
 from pipeline.resubmissions import Resubmission
 from pipeline.retries import LONGEST

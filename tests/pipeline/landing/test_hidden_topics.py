@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Mark
-from pipeline.landing.hidden_topics import with_hidden
+from pipeline.landing.gaps import with_hidden
 from pipeline.model import Order
 from pipeline.reports import Gap, read_gap
 from pipeline.settings import Router, TableRule

@@ -1,4 +1,4 @@
-from pipeline.landing.highest import highest_by_source
+from pipeline.landing.order_check import highest_by_source
 from pipeline.model import Order
 
 LOW, HIGH = Order(1, 2, 3), Order(1, 2, 4)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.changelog.table import ORDER_TYPE
-from pipeline.landing.inversions import OrderStretch, low, stretches, tops
+from pipeline.landing.order_check import OrderStretch, low, stretches, tops
 from pipeline.model import Order, Origin, TopicPartition
 from tests.example_count import examples
 

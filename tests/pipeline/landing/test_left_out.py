@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.checkpoint import CollectorLists, Existence, Mark
-from pipeline.landing.collector_lists import GRACE, captured, digest, is_above, with_lists
+from pipeline.landing.gaps import GRACE, captured, digest, is_above, with_lists
 from pipeline.model import Capture, Order, ShardId
 from pipeline.reports import Gap, read_gap, tell_gap
 from tests.pipeline.landing.desk import NOW

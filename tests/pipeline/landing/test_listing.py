@@ -15,8 +15,7 @@ from structlog.testing import capture_logs
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.listing import Listing, Upstream, owner
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.listing import Feed, Listing, Upstream, owner
 from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL

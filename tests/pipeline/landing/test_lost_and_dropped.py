@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import Epoch, Existence
-from pipeline.landing.facts import Facts, News, UnreadChanges
-from pipeline.landing.tally import SnapshotRows
+from pipeline.landing.batch_stats import Facts, News, SnapshotRows, UnreadChanges
 from pipeline.model import Order
 from pipeline.reports import read_gap
 from pipeline.schema.history import SchemaChange

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from pipeline.landing.mentioned import mentioned
+from pipeline.landing.next_checkpoint import mentioned
 from pipeline.model import Shard
 
 

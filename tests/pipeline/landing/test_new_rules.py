@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Existence, Mark
-from pipeline.landing.new_rules import with_rules
+from pipeline.landing.gaps import with_rules
 from pipeline.model import Order, PartitionEnd
 from pipeline.reports import read_gap
 from pipeline.settings import Router, TableRule

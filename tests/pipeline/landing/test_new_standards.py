@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.checkpoint import Existence, Mark, RowStandards
-from pipeline.landing.new_standards import with_standards
+from pipeline.landing.gaps import with_standards
 from pipeline.model import Order
 from pipeline.reports import read_gap
 from pipeline.settings import StandardRule

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import SHOWN, Epoch, EpochStart, Existence, Mark, Snap, living_shards
-from pipeline.landing.facts import Facts, News, UnreadChanges
-from pipeline.landing.next_mark import next_mark
+from pipeline.landing.batch_stats import NAMED, Facts, News, SnapshotRows, UnreadChanges
+from pipeline.landing.listing import TopicNames
+from pipeline.landing.next_checkpoint import next_mark
 from pipeline.landing.plan import Plan
-from pipeline.landing.tally import NAMED, SnapshotRows
-from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, ShardId, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.schema.history import SchemaChange

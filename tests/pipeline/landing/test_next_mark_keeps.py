@@ -1,4 +1,4 @@
-"""What a mark keeps of the one before, and what a batch adds; covers pipeline/landing/next_mark.py.
+"""What a mark keeps of the one before, and what a batch adds; covers landing/next_checkpoint.py.
 
 Each entry that is forgotten would be missed later: a row that stands too low, a fence that is never
 seen, a snapshot of which a part is gone that is taken for a whole.
@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.checkpoint import Epoch, Mark
-from pipeline.landing.facts import Facts
-from pipeline.landing.next_mark import next_mark
+from pipeline.landing.batch_stats import Facts, SnapshotRows
+from pipeline.landing.next_checkpoint import next_mark
 from pipeline.landing.plan import Plan
-from pipeline.landing.tally import SnapshotRows
 from pipeline.model import Order, PartitionEnd
 from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position

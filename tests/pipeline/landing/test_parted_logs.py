@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.checkpoint import Epoch, Existence, Mark
 from pipeline.errors import UnreachableError
-from pipeline.landing.epoch import observe
-from pipeline.landing.parted_logs import with_parted
+from pipeline.landing.epochs import observe
+from pipeline.landing.gaps import with_parted
 from pipeline.model import Acknowledged, Head, Order
 from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
+from pipeline.landing.heartbeats import PassedBeats
 from pipeline.landing.listing import Listing
-from pipeline.landing.passed_beats import PassedBeats
 from pipeline.model import Op, Ordering
 from tests.pipeline.landing.desk import Desk
 

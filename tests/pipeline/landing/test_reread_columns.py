@@ -7,10 +7,9 @@ from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.table import Stamp, columns_rows
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.facts import Facts
-from pipeline.landing.reread_columns import with_columns
-from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.backfill import RereadNews, RereadStep, RowsAgain, advanced, with_columns
+from pipeline.landing.batch_stats import Facts
+from pipeline.landing.listing import Feed
 from pipeline.model import Order, Origin, ShardId
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import ColumnTold, TableTold

@@ -8,11 +8,11 @@ import pytest
 from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.data_file import WrittenFile
 from pipeline.checkpoint import CollectorLists, Epoch, Mark, Quarantine, Snap
-from pipeline.landing.facts import Facts, News
-from pipeline.landing.next_mark import next_mark
+from pipeline.landing.backfill import RereadNews, RereadStep, RowsAgain, advanced, is_due, ripe
+from pipeline.landing.batch_stats import Facts, News
+from pipeline.landing.listing import TopicNames
+from pipeline.landing.next_checkpoint import next_mark
 from pipeline.landing.plan import Plan
-from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced, is_due, ripe
-from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Order, Origin
 from pipeline.reports import Gap, tell_gap
 from pipeline.schema.history import SchemaChange

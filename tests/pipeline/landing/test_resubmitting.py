@@ -13,8 +13,7 @@ from pipeline.checkpoint import SHOWN, Existence, Mark, Quarantine
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.landing.healing import Healed
-from pipeline.landing.resubmitting import Resubmitted, Resubmitting, refusal
+from pipeline.landing.quarantine import Healed, Resubmitted, Resubmitting, refusal
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.reports import Landed
 from pipeline.resubmissions import Resubmission, ResubmissionState, place_of

@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.formats.format import RAW, Decoded, rows
-from pipeline.landing.epoch_bounds import EpochBounds
-from pipeline.landing.shape import SLIM, Provenance, Routes, shape, slim
-from pipeline.landing.tally import tally
+from pipeline.landing.batch_stats import tally
+from pipeline.landing.epochs import EpochBounds
+from pipeline.landing.task import SLIM, Provenance, Routes, shape, slim
 from pipeline.model import Op, Ordering, Origin, TopicPartition
 from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS

@@ -10,10 +10,9 @@ import pytest
 from pipeline.backfill_state import Reread
 from pipeline.checkpoint import Mark, Snap
 from pipeline.formats.format import AROUND
-from pipeline.landing.facts import Facts, UnreadChanges, gather
-from pipeline.landing.shape import SLIM
-from pipeline.landing.snapshot_overlaps import with_overlaps
-from pipeline.landing.tally import tally
+from pipeline.landing.bases import with_overlaps
+from pipeline.landing.batch_stats import Facts, UnreadChanges, gather, tally
+from pipeline.landing.task import SLIM
 from pipeline.model import Order, Origin
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings

@@ -9,7 +9,7 @@ import pytest
 
 from checks.blocks import waivable
 from pipeline.checkpoint import Existence, Mark
-from pipeline.landing.snapshots_again import with_again
+from pipeline.landing.bases import with_again
 from pipeline.model import Op, Order, SnapshotAgain
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES

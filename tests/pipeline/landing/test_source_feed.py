@@ -10,7 +10,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.hazards import hazard_id
-from pipeline.landing.source_feed import Feed
+from pipeline.landing.listing import Feed
 from pipeline.model import Acknowledged, Capture, Head, Missing, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL

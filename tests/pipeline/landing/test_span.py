@@ -1,4 +1,4 @@
-from pipeline.landing.span import Span, shared
+from pipeline.landing.plan import Span, shared
 from pipeline.model import PartitionEnd, TopicPartition
 
 SMALL, LARGE = TopicPartition("shop.a", 0), TopicPartition("shop.a", 1)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.formats.format import AROUND
-from pipeline.landing.shape import SLIM
-from pipeline.landing.tally import tally
+from pipeline.landing.batch_stats import tally
+from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin
 from tests.example_count import examples
 

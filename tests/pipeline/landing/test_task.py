@@ -16,9 +16,8 @@ from pipeline.delta.protocol import described
 from pipeline.errors import HeldError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, rows
-from pipeline.landing.inversions import OrderStretch
-from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Done, Intake, LandingTask, run, write
+from pipeline.landing.order_check import OrderStretch
+from pipeline.landing.task import Done, Intake, LandingTask, Provenance, run, write
 from pipeline.model import Op, Order, Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaReader

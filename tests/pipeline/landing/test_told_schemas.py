@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.changelog.table import CHANGES
 from pipeline.checkpoint import ToldSchema
-from pipeline.landing import division
-from pipeline.landing.told_schemas import Unrepeated, after, newest, unrepeated
+from pipeline.landing import plan as division
+from pipeline.landing.batch_stats import Unrepeated, after, newest, unrepeated
 from pipeline.model import Op, Order
 from pipeline.schema.history import History
 from pipeline.sources.postgres.dialect import POSTGRES

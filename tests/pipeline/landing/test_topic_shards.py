@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.checkpoint import Existence, Mark, Snap
-from pipeline.landing.topic_shards import TopicNames, TopicShards
+from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.model import Order, PartitionEnd
 
 NAME, OTHER, ORDER = "s/db.t", "s/db.u", Order(1, 1, 1)

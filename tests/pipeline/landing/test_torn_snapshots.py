@@ -6,9 +6,8 @@ import pytest
 
 from checks.blocks import waivable
 from pipeline.checkpoint import Mark, Snap
-from pipeline.landing.facts import Facts
-from pipeline.landing.tally import SnapshotRows
-from pipeline.landing.torn_snapshots import with_torn
+from pipeline.landing.bases import with_torn
+from pipeline.landing.batch_stats import Facts, SnapshotRows
 from pipeline.model import Order
 from pipeline.reports import read_gap
 from tests.pipeline.landing.test_next_mark import step

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Existence, Mark
-from pipeline.landing.unkept_logs import with_unkept
+from pipeline.landing.gaps import with_unkept
 from pipeline.model import Acknowledged, Break, Capture, Head, Order, ShardId, both
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.landing.collector_lists import GRACE
+from pipeline.landing.gaps import GRACE
 from pipeline.reports import Gap, read_gap
 from tests.pipeline.landing.desk import Desk, Server
 

@@ -13,7 +13,7 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.canal_types import column
 from pipeline.formats.format import Format
 from pipeline.heartbeats import CALM, BeatTrail
-from pipeline.landing.beat_trails import with_beats
+from pipeline.landing.heartbeats import with_beats
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.schema.model import Notation, TableTold

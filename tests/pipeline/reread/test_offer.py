@@ -8,7 +8,7 @@ import pytest
 from pipeline.backfill.runner import Offer
 from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.checkpoint import Mark
-from pipeline.landing.rereading import RereadNews, RowsAgain
+from pipeline.landing.backfill import RereadNews, RowsAgain
 from pipeline.model import Order, Origin
 
 NAME, OTHER = "a/db.t", "a/db.u"

@@ -1,13 +1,14 @@
-"""Which sources were found in disorder, and when is each read again?
+"""Keeps the holds of sources, and decides when a held source is read again.
 
-A source that is held stays where W stands, so that the same records would be read, decoded and
-judged in each round.  What can end it is told without reading: another server or log, a waiver, a
-topic that is created anew.  For what nobody foresaw it is read again now and then all the same.
+A held source stays at W, so each round would read, decode and judge the same records. What can
+end a hold is known without reading: another server or log, a waiver, or a topic that was
+created again. For unforeseen causes the source is read again now and then.
 
-A waiver lets rows pass that stand below what was landed.  Where a statement about their shard is
-newer, they land in the table as it was called before, which may be none by now, or another: each
-table that a statement was about since is short of them, a gap, until it has a base from above them,
-and what is called so now has rows that are not its own.
+A waiver accepts rows that are below what was landed. If a statement about their shard is newer,
+they land in the table under its earlier name. That table may no longer exist, or the name may
+now be that of another table. Each table that a statement was about since then is missing these
+rows. This is a gap until the table has a base from above them. The table that has the name now
+also has rows that are not its own.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping
@@ -18,8 +19,8 @@ from pipeline.checkpoint import Mark, is_outdated, source_of
 from pipeline.clocks import over
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.batch_stats import Facts
 from pipeline.landing.epochs import Epochs
-from pipeline.landing.facts import Facts
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows

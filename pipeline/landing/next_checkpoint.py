@@ -1,9 +1,18 @@
-"""The mark after a batch, from the mark before it and what the batch holds; pure."""
+"""Computes the landing checkpoint after a batch, from the one before and the batch's statistics.
 
+Statements are matched to shards by name: a shard may be concerned if its name is in the text. A
+migration alters every shard in one batch, so texts and shards are many at once. A name of only
+word characters can occur in a text only within one of its words. Distinct words are few,
+because most statements differ only in the name.
+"""
+
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pipeline.checkpoint import SHOWN, Epoch, EpochStart, Mark, Quarantine, Snap, source_of
+from pipeline.landing.backfill import RereadStep
 from pipeline.landing.bases import (
     Settled,
     advance,
@@ -13,18 +22,59 @@ from pipeline.landing.bases import (
     is_torn,
     read_snapshots,
 )
-from pipeline.landing.epoch_bounds import needed
-from pipeline.landing.facts import Facts, News, UnreadChanges
-from pipeline.landing.mentioned import mentioned
+from pipeline.landing.batch_stats import NAMED, Facts, News, UnreadChanges, after
+from pipeline.landing.epochs import needed
+from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
-from pipeline.landing.rereading import RereadStep
-from pipeline.landing.tally import NAMED
-from pipeline.landing.told_schemas import after
-from pipeline.landing.topic_shards import TopicNames, TopicShards
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.settings import Router
+
+_WORDS = re.compile(r"\w+")
+
+
+def mentioned(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[str]:
+    """Shards whose relation stands somewhere in the text of a statement of their source.
+
+    Or whose database does, in one about a database: no table is told to be dropped with it.
+    *texts* are (source, text), *shards* ``source/shard``.
+    """
+    said: dict[str, list[str]] = {}
+    for source, text in texts:
+        said.setdefault(source, []).extend((text, text.replace("``", "`")))
+    spoken = {source: _Spoken("\n".join(own).casefold()) for source, own in said.items()}
+    return {
+        name
+        for name in shards
+        if (one := spoken.get(source_of(name))) is not None and one.is_about(name)
+    }
+
+
+@dataclass(frozen=True)  # without slots: most batches ask for some of it only
+class _Spoken:
+    """All that was said of one source, in small letters."""
+
+    text: str
+
+    @cached_property
+    def words(self) -> str:
+        """Each word once."""
+        return "\n".join(sorted({*_WORDS.findall(self.text)}))
+
+    @cached_property
+    def of_databases(self) -> bool:
+        """Whether a statement may be about a database."""
+        return "database" in self.words or "schema" in self.words
+
+    def is_about(self, name: str) -> bool:
+        """Whether *name* (``source/shard``), or its database, stands in it."""
+        own = Shard.parse(name.casefold())
+        return self._holds(own.relation) or (self.of_databases and self._holds(own.database))
+
+    def _holds(self, name: str) -> bool:
+        return name in (self.words if _WORDS.fullmatch(name) else self.text)
+
 
 NONE_AGAIN = RereadStep()  # where none is open
 

@@ -1,22 +1,29 @@
-"""What does a batch make of rows that were read again from their source?
+"""Adds backfilled rows to a batch, and decides when a backfill is void or complete.
 
-Their files come from elsewhere, in their own time; the mark says which of them follow what is
-landed, so one that comes twice, or too late, is left aside.  A re-reading is void once its log is
-another one, or a statement came that its rows do not know of: it begins anew.  It is complete when
-all rows are landed and W has passed the place where the log ended after the last of them was read:
-then every statement is known that they may have seen, and its shard has a base at their order.
-Pure.
+The files of a backfill arrive independently of batches. The landing checkpoint says which of
+them follow what has landed. One that comes twice or too late is ignored.
+
+A backfill is void once the source log is another one, or a statement landed that its rows do
+not know. It then starts over. It is complete when all its rows have landed and W has reached
+the end that the log had after the last row was read. By then every statement is known that the
+rows may reflect. A bootstrap then gives its shard a base at the order of the rows.
+
+Where no row of the log has described the columns of backfilled rows, the batch adds a
+description. It has the form that the format would have used, at the order of the rows, so it
+holds for them.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.data_file import WrittenFile
+from pipeline.changelog.table import ColumnsTold
 from pipeline.checkpoint import Epoch, Mark, source_of
 from pipeline.landing.bases import Settled
-from pipeline.landing.facts import Facts
-from pipeline.model import Order, Origin
+from pipeline.landing.batch_stats import Facts, News, after, told_schema
+from pipeline.landing.listing import Feed
+from pipeline.model import Order, Origin, Shard
 from pipeline.schema.model import TableTold
 from pipeline.sources.positions import place
 
@@ -258,3 +265,37 @@ def _is_complete(name: str, one: Reread, mark: Mark, sends: Sends) -> bool:
     if one.done is not None or one.closing is None or not one.read:
         return False
     return mark.passed(source_of(name), one.closing) and bool(sends(name, one.order))
+
+
+def columns_told(rows: Iterable[RowsAgain], feeds: Sequence[Feed]) -> tuple[ColumnsTold, ...]:
+    """What *rows* tell; nothing of a source whose statements tell columns."""
+    by_source = {feed.settings.name: feed for feed in feeds}
+    found = []
+    for one in rows:
+        shard = Shard.parse(one.name)
+        feed = by_source.get(shard.source)
+        if feed is None or one.told is None:
+            continue
+        payload = feed.format.columns_payload(one.told)
+        if payload is not None:
+            found.append(ColumnsTold(shard.source, shard.name, one.table, one.order, payload))
+    return tuple(found)
+
+
+def with_columns(
+    facts: Facts, rows: Iterable[RowsAgain], feeds: Sequence[Feed]
+) -> tuple[Facts, tuple[ColumnsTold, ...]]:
+    """*facts* with what *rows* tell, as if rows of the log had; and what is to be landed of it."""
+    told = columns_told(rows, feeds)
+    if not told:
+        return facts, ()
+    readings = {feed.settings.name: feed.reading for feed in feeds}
+    news, schemas = list[News](), dict(facts.schemas)
+    for one in told:
+        _, changes = readings[one.source].read(one.payload, one.order)
+        news += [News(one.source, change, snapshot=False) for change in changes]
+        name = str(Shard(one.source, one.shard))
+        schemas = after(schemas, {name: told_schema(one.order, one.payload)})
+    every = sorted((*facts.news, *news), key=lambda one: (one.source, one.change.order))
+    count = facts.statements + len(told)
+    return replace(facts, news=tuple(every), statements=count, schemas=schemas), told

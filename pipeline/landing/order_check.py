@@ -1,10 +1,11 @@
-"""Do the orders of a batch rise in each partition?  Where not, which rows stand too low?
+"""Checks that orders rise in each partition of a batch, and finds rows that are too low.
 
-Each run of rows tells of its partitions' orders what is needed to see that all rise; the rows
-themselves are looked at only in partitions where that is in doubt.
+Each run of rows reports what is needed to see that all its partitions rise. The rows themselves
+are read only in partitions where that is in doubt.
 
-Equal is not low: a key's change is a delete and a create at one place, and rows of a snapshot
-share theirs.  Two different changes of one *key* at one place are found by the fold.  Pure.
+An equal order is not too low. The change of a key is a delete and a create at one order, and
+rows of a snapshot share theirs. Two different changes of one key at one order are found by the
+fold.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +16,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.checkpoint import source_of
 from pipeline.formats.format import INCREMENTAL
-from pipeline.landing.grouping import Ints, grouped
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
+
+Ints = npt.NDArray[np.int64]
+
+
+def grouped(rows: pa.Table, names: Sequence[str]) -> tuple[Ints, Ints]:
+    """Each row's group, from 0 on in the order they come, and the first row of each group.
+
+    Null is a value like any other.
+    """
+    codes: Ints = np.zeros(rows.num_rows, np.int64)
+    for name in names:
+        column = _encoded(rows[name].combine_chunks())
+        if len(column.dictionary) > 1:
+            mixed = codes * len(column.dictionary) + column.indices.to_numpy()
+            codes = _encoded(pa.array(mixed)).indices.to_numpy().astype(np.int64)
+    firsts: Ints = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal places the last one written stays
+    return codes, firsts
+
+
+def _encoded(values: pa.Array) -> pa.DictionaryArray:
+    return pc.dictionary_encode(values, null_encoding="encode")
+
 
 _PARTITION = ("source", "topic", "partition")
 ORDER = ("epoch", "log", "pos", "row")
@@ -224,3 +248,12 @@ def _less(one: Columns, other: Columns) -> Flags:
         less = less | (equal & (mine < its))
         equal = equal & (mine == its)
     return less
+
+
+def highest_by_source(high: Mapping[str, Order]) -> dict[str, Order]:
+    """Source -> the highest of its orders in *high*, which is as ``Mark.high``."""
+    found: dict[str, Order] = {}
+    for name, order in high.items():
+        source = source_of(name)
+        found[source] = max(order, found.get(source, order))
+    return found

@@ -1,15 +1,34 @@
 """Detects missing and repeated heartbeats of a batch.
 
-A missing number is a part of the source log that was not sent: a gap of all tables of the source,
-whether its changes have log positions or not.  Repeated numbers are judged only where changes have
-no log positions: see :mod:`pipeline.heartbeats`.  Pure.
+A missing number is a part of the source log that was not sent: a gap of all tables of the
+source, whether its changes have log positions or not. Repeated numbers are judged only where
+changes have no log positions: see `pipeline.heartbeats`.
+
+A capped batch may read more of a table's partition than of the heartbeats' partition. It then
+holds redelivered rows without the heartbeat whose number shows the redelivery. So the next
+heartbeat that is higher than all before says nothing about such a batch. It proves something
+only if it came after everything that was listed with the batch. The first listing that is not
+reached at once is kept until it is. So a source that is always behind is covered, too, though
+less often.
+
+Some formats order changes by a sequence of the producer. There, what is logged after a
+heartbeat must have a higher order, for any table. Otherwise a base, which has the order of a
+heartbeat, would win over newer changes. So once everything logged before a heartbeat has
+landed, only redeliveries can come below it. Anything else is disorder, even in a partition that
+has shown nothing as high.
+
+A heartbeat that had landed when the end of the log was noted was logged before that end. Once
+everything before the end is acknowledged and landed, the heartbeat is a low watermark. It holds
+in the partitions that existed then; one that is found later may hold older rows. The low
+watermark is kept in memory, and determined again after a restart.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pipeline.checkpoint import Mark, is_there, source_of
 from pipeline.heartbeats import (
+    BeatBacklog,
     BeatTrail,
     HeartbeatRow,
     LandedBeat,
@@ -17,9 +36,11 @@ from pipeline.heartbeats import (
     followed,
     missing_heartbeats,
 )
-from pipeline.landing.highest import highest_by_source
-from pipeline.model import Order, Ordering, SourcePartition, TopicPartition
+from pipeline.landing.listing import Listing
+from pipeline.landing.order_check import highest_by_source
+from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.sources.positions import reaches
 
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
 
@@ -225,3 +246,101 @@ def _gap(source: str, made: Mark, topic: str, span: tuple[int, int], why: str) -
     shards = tuple(sorted(name for name in own if is_there(made, name)))
     id_ = f"{topic}:0:{span[0]}@{made.batch}"
     return Gap(id_, topic, 0, *span, why, shards=shards, batch=made.batch)
+
+
+def with_levels(made: Mark, listing: Listing) -> Mark:
+    """*made*, the mark after a batch that *listing* was made for, with what it tells of trails."""
+    own = _partitions(made.beats, listing)
+    beats = {
+        source: _levelled(trail, made, own[source], listing.ends)
+        for source, trail in made.beats.items()
+    }
+    return replace(made, beats=beats)
+
+
+def _partitions(sources: Iterable[str], listing: Listing) -> Mapping[str, list[TopicPartition]]:
+    """Those of each source that hold anything."""
+    found: dict[str, list[TopicPartition]] = {source: [] for source in sources}
+    for at, end in listing.ends.items() if found else ():
+        if end.offset and (source := listing.source_of[at.topic]) in found:
+            found[source].append(at)
+    return found
+
+
+def _levelled(
+    trail: BeatTrail,
+    made: Mark,
+    own: Sequence[TopicPartition],
+    ends: Mapping[TopicPartition, PartitionEnd],
+) -> BeatTrail:
+    listed = {str(at): ends[at].offset for at in own if at.topic == trail.topic}
+    if not listed:
+        return trail
+    waiting = trail.backlog
+    if waiting is not None and not _broken(waiting, listed):
+        if not _landed(waiting.ends, made):
+            return trail
+        trail = replace(trail, level=waiting.batch)
+    if len(own) == 1 or _landed(listed, made):  # one partition is never ahead of itself
+        return replace(trail, level=made.batch, backlog=None)
+    return replace(trail, backlog=BeatBacklog(made.batch, listed))
+
+
+def _broken(waiting: BeatBacklog, listed: Mapping[str, int]) -> bool:
+    """Whether it is never passed: heartbeats come through another topic, or this one was cut."""
+    return any(listed.get(name, -1) < end for name, end in waiting.ends.items())
+
+
+def _landed(ends: Mapping[str, int], made: Mark) -> bool:
+    w = made.offsets
+    return all(name in w and w[name].offset >= end for name, end in ends.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenBeat:
+    """A heartbeat that had landed when its source's log ended at ``head``, and what was read."""
+
+    order: Order
+    head: Head
+    partitions: frozenset[str]
+
+
+@dataclass(eq=False)
+class PassedBeats:
+    """The newest of each source that is passed, and the one that may be next."""
+
+    _passed: dict[str, _SeenBeat] = field(default_factory=dict)
+    _next: dict[str, _SeenBeat] = field(default_factory=dict)
+
+    def floors(
+        self, mark: Mark, listing: Listing, orderings: Mapping[str, Ordering]
+    ) -> Mapping[str, Order]:
+        """`SourcePartition` -> order of the heartbeat that is passed in it.
+
+        *listing* was made after *mark*.
+        """
+        counted = [one for one, its in orderings.items() if its is Ordering.SEQUENCE]
+        for source in counted:
+            self._learn(source, mark, listing)
+        known = (self._passed[source] for source in counted if source in self._passed)
+        return {name: one.order for one in known for name in one.partitions}
+
+    def _learn(self, source: str, mark: Mark, listing: Listing) -> None:
+        epoch, known = mark.epochs.get(source), mark.acknowledged.get(source)
+        if (waiting := self._next.get(source)) is not None and epoch is not None:
+            number, head = waiting.order.epoch, waiting.head
+            if (number, head.identity) != (epoch.number, epoch.identity):
+                del self._next[source]
+            elif known is not None and reaches(known.position, head.position):
+                self._passed[source] = self._next.pop(source)
+        trail = mark.beats.get(source)
+        if trail is None or source in self._next or source not in listing.heads:
+            return
+        if not (trail.resending or trail.divided):
+            head, own = listing.heads[source][0], _heartbeat_partitions(source, listing)
+            self._next[source] = _SeenBeat(trail.order, head, own)
+
+
+def _heartbeat_partitions(source: str, listing: Listing) -> frozenset[str]:
+    own = (at for at in listing.ends if listing.source_of[at.topic] == source)
+    return frozenset(str(SourcePartition(source, at)) for at in own)

@@ -1,0 +1,690 @@
+"""Computes statistics of a batch from its rows, per run in the tasks and added up in the driver.
+
+Statistics are computed where the rows are made, so that no row is sent to the driver. They are
+added up before the batch is committed.
+
+Column descriptions that come with rows land only if they are new. A format without schema
+events repeats them with the first row of each decoded batch. What is new is decided by order,
+once all rows of the batch were seen. A partition that is behind, or another task, may describe
+columns that were in force in between. Statements have no schema number, and all of them land.
+
+Cannot detect: columns that return after others, if only a partition that is behind describes
+the others, in a later batch. The next batch of rows describes them again.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import blake2b
+from itertools import chain
+from operator import add
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.changelog.table import MIRROR_OPS
+from pipeline.checkpoint import ToldSchema
+from pipeline.errors import FormatError
+from pipeline.formats.format import AROUND, INCREMENTAL
+from pipeline.heartbeats import HeartbeatRow, LandedBeat
+from pipeline.landing.order_check import (
+    NO_FLOORS,
+    ORDER,
+    Ints,
+    OrderStretch,
+    grouped,
+    order_of,
+    places,
+    stretches,
+    tops,
+)
+from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
+from pipeline.schema.history import SchemaChange, SchemaReading
+from pipeline.schema.model import Told
+
+NAMED = 1_000  # quarantined changes of a subject that are kept by name, and so can be corrected
+_ENDS = ("last", "last_in_data_collection")
+_MIRRORED = pa.array([str(op) for op in MIRROR_OPS])
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRows:
+    """Rows of one shard's snapshot: all of one order; was the last among them?
+
+    ``torn``: others of it are of the epoch before, for the server was replaced when they came.
+    """
+
+    order: Order
+    rows: int
+    ended: bool
+    topics: frozenset[str] = frozenset()
+    torn: bool = False
+
+    def with_rows(self, other: "SnapshotRows") -> "SnapshotRows":
+        """Both if they are of one snapshot, else the newer one."""
+        if self.order != other.order:
+            before, newer = sorted((self, other), key=lambda one: one.order)
+            return replace(newer, torn=newer.torn or newer.goes_on(before.order))
+        ended, topics = self.ended or other.ended, self.topics | other.topics
+        torn = self.torn or other.torn
+        return SnapshotRows(self.order, self.rows + other.rows, ended, topics, torn)
+
+    def goes_on(self, before: Order) -> bool:
+        """Whether rows at *before* are of the same snapshot, in an epoch below."""
+        return before.epoch < self.order.epoch and before.parts[1:] == self.order.parts[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Changes of one shard, or topic, that could not be read: how many, and where the first are.
+
+    ``table`` is None where the shard is not known.
+    """
+
+    source: str
+    table: str | None
+    count: int
+    first: tuple[Place, ...]
+
+    def with_more(self, other: "Unreadable") -> "Unreadable":
+        """Both; the first *NAMED* by place stay."""
+        first = sorted((*self.first, *other.first))[:NAMED]
+        return Unreadable(self.source, self.table, self.count + other.count, tuple(first))
+
+
+@dataclass(frozen=True, slots=True)
+class AroundRows:
+    """Live rows of one shard that may stand below the snapshot before them.
+
+    ``order`` is the lowest; ``rows`` names them as if they could not be read.
+    """
+
+    order: Order
+    rows: Unreadable
+
+    def with_more(self, other: "AroundRows") -> "AroundRows":
+        """Both."""
+        return AroundRows(min(self.order, other.order), self.rows.with_more(other.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class RunTally:
+    """Counts and bounds of some rows; keys as in :class:`pipeline.checkpoint.Mark`.
+
+    ``tables``      table -> rows that change its mirror.
+    ``shards``      ``source/shard`` -> its table, of every shard with such a row.
+    ``firsts``      ``source/shard`` -> lowest order of such a row.
+    ``heartbeats``  source -> highest number.
+    ``beats``       source -> each of its heartbeats that has an order.
+    ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
+    ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
+    ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
+    ``statements``  schema changes of any kind, as rows of ``SLIM``.
+    ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
+    ``stretches``   the orders of each partition.
+    ``around``      ``source/shard`` -> its rows of ``AROUND``.
+    """
+
+    rows: int
+    tables: Mapping[str, int]
+    shards: Mapping[str, str]
+    firsts: Mapping[str, Order]
+    heartbeats: Mapping[str, int]
+    snapshots: Mapping[str, SnapshotRows]
+    statements: tuple[Mapping[str, Any], ...]
+    errors: Mapping[str, Unreadable]
+    stretches: tuple[OrderStretch, ...]
+    around: Mapping[str, AroundRows]
+    wholes: Mapping[str, Order]
+    beats: Mapping[str, tuple[LandedBeat, ...]]
+    heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
+
+
+def tally(rows: pa.Table) -> RunTally:
+    """Sum up *rows* of ``SLIM``."""
+    mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
+    codes, firsts = grouped(mirrored, ["source", "shard", "table"])
+    shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
+    names = [str(Shard(one["source"], one["shard"])) for one in shards]
+    tables = [one["table"] for one in shards]
+    return RunTally(
+        rows=rows.num_rows,
+        tables=_counts(tables, codes),
+        shards=dict(zip(names, tables, strict=True)),
+        firsts=_firsts(mirrored, codes, names),
+        heartbeats=_heartbeats(_of(rows, Op.HEARTBEAT)),
+        snapshots=_snapshots(_of(rows, Op.READ)),
+        statements=tuple(_of(rows, Op.DDL).to_pylist()),
+        errors=_errors(_of(rows, Op.ERROR)),
+        stretches=stretches(rows),
+        around=_around(
+            mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
+        ),
+        wholes=_wholes(_of(rows, Op.HEARTBEAT)),
+        beats=_beats(_of(rows, Op.HEARTBEAT)),
+        heartbeat_rows=_heartbeat_rows(_of(rows, Op.HEARTBEAT)),
+    )
+
+
+def _only(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """Rows of *mask*; those that there are, where it holds for all."""
+    return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
+
+
+def _of(rows: pa.Table, op: Op) -> pa.Table:
+    return rows.filter(pc.equal(rows["op"], str(op)))
+
+
+def _counts(tables: list[str], codes: Ints) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for table, count in zip(tables, np.bincount(codes).tolist(), strict=True):
+        counts[table] = counts.get(table, 0) + count
+    return counts
+
+
+def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
+    """The lowest order of each group of *codes* that has any: part by part, among what is left."""
+    placed = np.asarray(pc.is_valid(rows["log"]))
+    left, columns = codes[placed], [column[placed] for column in places(rows)]
+    found, parts = np.unique(left), []
+    for number, column in enumerate(columns):
+        lowest = np.full(len(names), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, left, column)
+        parts.append(lowest[found].tolist())
+        keep = column == lowest[left]
+        left, columns[number + 1 :] = left[keep], [one[keep] for one in columns[number + 1 :]]
+    orders = (Order(*place) for place in zip(*parts, strict=True))
+    return {names[code]: order for code, order in zip(found.tolist(), orders, strict=True)}
+
+
+def _heartbeats(beats: pa.Table) -> dict[str, int]:
+    """Without those that somebody read beside the log: they may be far ahead of it."""
+    result: dict[str, int] = {}
+    beside = pc.equal(pc.fill_null(beats["snapshot"], ""), INCREMENTAL)
+    beside = pc.or_(beside, pc.equal(beats["origin"], int(Origin.REPLAY)))
+    for beat in beats.filter(pc.invert(beside)).select(["source", "note"]).to_pylist():
+        number = int(beat["note"]) if (beat["note"] or "").isdigit() else -1
+        result[beat["source"]] = max(number, result.get(beat["source"], -1))
+    return result
+
+
+def _beats(beats: pa.Table) -> dict[str, tuple[LandedBeat, ...]]:
+    """Those that came out of the log."""
+    result: dict[str, list[LandedBeat]] = {}
+    live = pc.and_(pc.is_valid(beats["log"]), pc.equal(beats["origin"], int(Origin.LIVE)))
+    for beat in beats.filter(live).to_pylist():
+        if (beat["note"] or "").isdigit():
+            place = (beat["topic"], beat["partition"], beat["offset"])
+            one = LandedBeat(int(beat["note"]), *place, order_of(beat))
+            result.setdefault(beat["source"], []).append(one)
+    return {source: tuple(own) for source, own in result.items()}
+
+
+def _heartbeat_rows(beats: pa.Table) -> dict[str, tuple[HeartbeatRow, ...]]:
+    result: dict[str, list[HeartbeatRow]] = {}
+    for row in beats.to_pylist():
+        if row["origin"] == int(Origin.REPLAY):
+            continue
+        beside = row["snapshot"] == INCREMENTAL
+        number = int(row["note"]) if (row["note"] or "").isdigit() and not beside else -1
+        order = None if row["log"] is None else order_of(row)
+        at = (row["topic"], row["partition"], row["offset"])
+        one = HeartbeatRow(number, *at, order, read=row["origin"] != int(Origin.LIVE))
+        result.setdefault(row["source"], []).append(one)
+    return {source: tuple(own) for source, own in result.items()}
+
+
+def _wholes(beats: pa.Table) -> dict[str, Order]:
+    result: dict[str, Order] = {}
+    read = pc.and_(pc.is_valid(beats["snapshot"]), pc.not_equal(beats["snapshot"], AROUND))
+    read = pc.and_(
+        pc.and_(read, pc.not_equal(beats["snapshot"], INCREMENTAL)), pc.is_valid(beats["log"])
+    )
+    for beat in beats.filter(read).to_pylist():
+        name, order = beat["source"], order_of(beat)
+        result[name] = max(order, result.get(name, order))
+    return result
+
+
+def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
+    reads = reads.filter(pc.not_equal(pc.fill_null(reads["snapshot"], ""), INCREMENTAL))
+    found: dict[str, SnapshotRows] = {}
+    names = ["source", "shard", *ORDER, "snapshot", "topic"]
+    for group in reads.group_by(names).aggregate([([], "count_all")]).to_pylist():
+        name = str(Shard(group["source"], group["shard"]))
+        ended, topics = group["snapshot"] in _ENDS, frozenset({group["topic"]})
+        one = SnapshotRows(order_of(group), group["count_all"], ended, topics)
+        found[name] = one.with_rows(found[name]) if name in found else one
+    return found
+
+
+def _around(rows: pa.Table) -> dict[str, AroundRows]:
+    """One by one: they are those of a collector's first transaction only."""
+    found: dict[str, AroundRows] = {}
+    for row in rows.to_pylist() if rows.num_rows else ():
+        name = str(Shard(row["source"], row["shard"]))
+        where = (row["topic"], row["partition"], row["offset"])
+        one = AroundRows(order_of(row), Unreadable(row["source"], row["table"], 1, (where,)))
+        found[name] = found[name].with_more(one) if name in found else one
+    return found
+
+
+def _errors(errors: pa.Table) -> dict[str, Unreadable]:
+    """What could not be read, by shard where it and its table are known, else by topic."""
+    known = pc.and_(pc.is_valid(errors["table"]), pc.is_valid(errors["shard"]))
+    shard = pc.binary_join_element_wise(errors["source"], errors["shard"], "/")
+    topic = pc.binary_join_element_wise("topic", errors["topic"], ":")
+    errors = errors.append_column("subject", pc.if_else(known, shard, topic))
+    by_place = [(name, "ascending") for name in ("subject", "topic", "partition", "offset")]
+    errors = errors.sort_by(by_place)
+    counts = errors.group_by("subject", use_threads=False).aggregate([([], "count_all")])
+    found: dict[str, Unreadable] = {}
+    start = 0
+    for subject, count in zip(*(column.to_pylist() for column in counts.columns), strict=True):
+        first = errors.slice(start, min(count, NAMED)).to_pylist()
+        table = None if subject == f"topic:{first[0]['topic']}" else first[0]["table"]
+        where = tuple((row["topic"], row["partition"], row["offset"]) for row in first)
+        found[subject] = Unreadable(first[0]["source"], table, count, where)
+        start += count
+    return found
+
+
+T = TypeVar("T")
+_SIZE = 16  # bytes of a digest
+
+
+@dataclass(eq=False, slots=True)
+class _Stretch(Generic[T]):
+    """The same columns, said again and again: where first, where last, and by which rows.
+
+    No row is there for what was known before.
+    """
+
+    digest: str
+    first: tuple[Order, T | None]
+    last: tuple[Order, T | None]
+
+
+@dataclass(eq=False)
+class ToldSteps(Generic[T]):
+    """Columns of shards by order, as far as they change; *known* are those of before.
+
+    *known*: ``source/shard`` -> the newest.
+    """
+
+    known: Mapping[str, ToldSchema]
+    _steps: dict[str, list[_Stretch[T]]] = field(default_factory=dict)
+
+    def tell(self, name: str, told: ToldSchema, row: T) -> None:
+        """Note that *row* tells this of the shard *name*."""
+        steps, here = self._of(name), (told.order, row)
+        at = bisect_right(steps, told.order, key=lambda one: one.first[0])
+        before, after = steps[at - 1] if at else None, steps[at] if at < len(steps) else None
+        if before is not None and before.digest == told.digest:
+            before.last = max(before.last, here, key=_place)
+        elif before is not None and before.last[0] > told.order:  # it comes between
+            left = _Stretch(before.digest, before.last, before.last)
+            before.last = before.first
+            steps[at:at] = [_Stretch(told.digest, here, here), left]
+        elif after is not None and after.digest == told.digest:
+            after.first = here
+        else:
+            steps.insert(at, _Stretch(told.digest, here, here))
+
+    def news(self) -> Iterator[T]:
+        """Those rows that say something new, shard by shard and by order."""
+        for steps in self._steps.values():
+            yield from (one.first[1] for one in steps if one.first[1] is not None)
+
+    def ends(self) -> Iterator[T]:
+        """Those of ``news``, and where each was said last: others may tell what was between."""
+        for steps in self._steps.values():
+            for one in steps:
+                both = (one.first,) if one.first[0] == one.last[0] else (one.first, one.last)
+                yield from (row for _, row in both if row is not None)
+
+    def _of(self, name: str) -> list[_Stretch[T]]:
+        if name not in self._steps:
+            self._steps[name] = []
+            if (one := self.known.get(name)) is not None:
+                self._steps[name].append(_Stretch(one.digest, (one.order, None), (one.order, None)))
+        return self._steps[name]
+
+
+@dataclass(eq=False)
+class Unrepeated:
+    """What one task reads of ``CHANGES``, without told columns that are no news.
+
+    *known* as in :class:`ToldSteps`: nothing, where other tasks read the same tables.  What they
+    tell together has to be judged again then, and what each said last counts, too.
+    """
+
+    known: Mapping[str, ToldSchema]
+    _told: ToldSteps[pa.RecordBatch] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with what is known."""
+        self._told = ToldSteps(self.known)
+
+    def among(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The *batches*, and in the end the news of them all."""
+        yield from (rows for rows in map(self._parted, batches) if len(rows))
+        if news := list(self._told.news() if self.known else self._told.ends()):
+            yield pa.Table.from_batches(news).combine_chunks().to_batches()[0]
+
+    def _parted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """*rows* without what they tell of columns, which is noted."""
+        told = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+        if not told.true_count:
+            return rows
+        for at in np.flatnonzero(told.to_numpy(zero_copy_only=False)).tolist():
+            alone = rows.take(pa.array([at]))  # a slice would keep all the others
+            row = alone.select(["source", "shard", "order", "after"]).to_pylist()[0]
+            one = told_schema(Order(**row["order"]), row["after"])
+            self._told.tell(str(Shard(row["source"], row["shard"])), one, alone)
+        return rows.filter(pc.invert(told))
+
+
+def unrepeated(
+    statements: Iterable[Mapping[str, Any]], known: Mapping[str, ToldSchema]
+) -> list[Mapping[str, Any]]:
+    """*statements* (of ``SLIM``) of all tasks of a batch, without told columns that are no news.
+
+    By order: where they came back is known only while all that was said before it is.
+    """
+    steps: ToldSteps[Mapping[str, Any]] = ToldSteps(known)
+    every = list(statements)
+    for row in sorted(filter(_tells, every), key=order_of):
+        steps.tell(_name(row), _schema(row), row)
+    return [*(row for row in every if not _tells(row)), *steps.news()]
+
+
+def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, ToldSchema]:
+    """``source/shard`` -> the newest schema that rows told, of *statements* (of ``SLIM``)."""
+    found: dict[str, ToldSchema] = {}
+    for row in statements:
+        if _tells(row):
+            _learn(found, _name(row), _schema(row))
+    return found
+
+
+def told_schema(order: Order, payload: str) -> ToldSchema:
+    """What is known of columns that a *payload* tells from *order* on."""
+    return ToldSchema(order, _digest(payload))
+
+
+def after(known: Mapping[str, ToldSchema], told: Mapping[str, ToldSchema]) -> dict[str, ToldSchema]:
+    """The newest of both."""
+    found = dict(known)
+    for name, one in told.items():
+        _learn(found, name, one)
+    return found
+
+
+def _learn(known: dict[str, ToldSchema], name: str, one: ToldSchema) -> None:
+    before = known.get(name)
+    if before is None or one.order >= before.order:
+        known[name] = one
+
+
+def _place(one: tuple[Order, object]) -> Order:
+    return one[0]
+
+
+def _tells(row: Mapping[str, Any]) -> bool:
+    return row["schema_id"] is not None and row["log"] is not None
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(Shard(row["source"], row["shard"]))
+
+
+def _schema(row: Mapping[str, Any]) -> ToldSchema:
+    return told_schema(order_of(row), row["note"])
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=_SIZE).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A schema change of a source; ``snapshot`` if it describes a table about to be read.
+
+    ``captured`` if the collector sends the table's rows: it tells of those it leaves out, too.
+    ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was,
+    ``new`` where it is unknown whether there was.
+    ``signalled`` if a signal asked for the snapshot.
+    """
+
+    source: str
+    change: SchemaChange
+    snapshot: bool
+    captured: bool = True
+    empty: bool = True
+    over: bool = False
+    new: bool = True
+    signalled: bool = False
+
+    @property
+    def name(self) -> str:
+        """The shard that it is about, as a mark names it."""
+        return str(Shard(self.source, self.change.shard))
+
+    @property
+    def former(self) -> str | None:
+        """The name that the shard had before, if it was renamed."""
+        before = self.change.previous
+        return None if before is None else str(Shard(self.source, before))
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedDatabase:
+    """A database that went at ``order``, with all its tables, of which none is told."""
+
+    source: str
+    order: Order
+    database: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadChanges:
+    """Changes of one shard, or topic, that could not be read: how many, and the first by name.
+
+    ``table`` is None where the shard is not known; an id is ``topic:partition:offset``.
+    """
+
+    source: str
+    table: str | None
+    count: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Counts and maxima of one batch; keys as in :class:`pipeline.checkpoint.Mark`.
+
+    ``tables``      table -> rows that change its mirror.
+    ``shards``      ``source/shard`` -> its table, of every shard with such a row.
+    ``heartbeats``  source -> highest number.
+    ``beats``       source -> each of its heartbeats that has an order.
+    ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
+    ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
+    ``high``        ``source/topic:partition`` -> highest LIVE order.
+    ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
+    ``news``        schema changes, in log order; one that cannot be read is an error.
+    ``initial``     source -> orders of its snapshots that were taken of all tables.
+    ``statements``  schema changes of any kind, those about no table among them.
+    ``databases``   those that were dropped, in log order.
+    ``schemas``     ``source/shard`` -> the newest columns that its rows told of themselves.
+    ``texts``       (source, text) of those that are no part of a snapshot.
+    ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
+    ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
+    ``around``      ``source/shard`` -> live rows that may stand below the snapshot before them.
+    ``doubted``     partitions in which rows may stand too low.
+    ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
+    ``late``        ``source/shard`` with rows that the broker refused when they came first, or that
+                    a waiver lets pass below what was landed.
+    ``let_pass``    those of them with rows that a waiver lets pass -> their lowest order before,
+                    and the highest of those behind them.
+    """
+
+    rows: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
+    shards: Mapping[str, str] = field(default_factory=dict)
+    heartbeats: Mapping[str, int] = field(default_factory=dict)
+    high: Mapping[str, Order] = field(default_factory=dict)
+    snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
+    news: tuple[News, ...] = ()
+    initial: Mapping[str, frozenset[Order]] = field(default_factory=dict)
+    statements: int = 0
+    databases: tuple[DroppedDatabase, ...] = ()
+    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    texts: tuple[tuple[str, str], ...] = ()
+    firsts: Mapping[str, Order] = field(default_factory=dict)
+    errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
+    around: Mapping[str, AroundRows] = field(default_factory=dict)
+    doubted: frozenset[TopicPartition] = frozenset()
+    hidden: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+    let_pass: Mapping[str, OrderSpan] = field(default_factory=dict)
+    wholes: Mapping[str, Order] = field(default_factory=dict)
+    beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
+    heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
+
+
+def gather(
+    told: Sequence[RunTally],
+    high: Mapping[str, Order],
+    readings: Mapping[str, SchemaReading],
+    schemas: Mapping[str, ToldSchema] | None = None,
+    floors: Mapping[str, Order] = NO_FLOORS,
+) -> Facts:
+    """Add up what a batch's runs tell; *high* is the highest LIVE order landed before.
+
+    *readings*: source -> how its schema changes are read; *schemas* are the newest columns that
+    rows told before; *floors* as of :func:`pipeline.landing.order_check.tops`.
+    """
+    statements = unrepeated((row for tally in told for row in tally.statements), schemas or {})
+    reached, doubted = tops((one for tally in told for one in tally.stretches), high, floors)
+    read = _read(statements, readings)
+    texts = [(source, one) for source, one in read.told if not one.snapshot]
+    errors = _joined([*(one.errors for one in told), *read.unread], Unreadable.with_more)
+    return Facts(
+        rows=sum(one.rows for one in told),
+        tables=_joined([one.tables for one in told], add),
+        shards={name: table for one in told for name, table in one.shards.items()},
+        heartbeats=_joined([one.heartbeats for one in told], max),
+        high=reached,
+        snapshots=_joined([one.snapshots for one in told], SnapshotRows.with_rows),
+        news=read.news,
+        initial=_initial(read.told, readings),
+        statements=sum(len(one.statements) for one in told),
+        databases=tuple(_databases(texts, readings)),
+        schemas=newest(statements),
+        texts=tuple((source, one.text) for source, one in texts if one.text),
+        firsts=_joined_firsts(told, read.news),
+        errors={name: unread_changes(one) for name, one in errors.items()},
+        around=_joined([one.around for one in told], AroundRows.with_more),
+        doubted=doubted,
+        wholes=_joined([one.wholes for one in told], max),
+        beats=_joined_beats(told),
+        heartbeat_rows=_joined([one.heartbeat_rows for one in told], add),
+    )
+
+
+def _joined_beats(told: Iterable[RunTally]) -> dict[str, tuple[LandedBeat, ...]]:
+    found: dict[str, list[LandedBeat]] = {}
+    for source, own in chain.from_iterable(one.beats.items() for one in told):
+        found.setdefault(source, []).extend(own)
+    return {source: tuple(own) for source, own in found.items()}
+
+
+def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for one in told:
+        for name, value in one.items():
+            found[name] = join(found[name], value) if name in found else value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """Schema changes in log order, their statements, and those unread, of their topics."""
+
+    news: tuple[News, ...]
+    told: tuple[tuple[str, Told], ...]
+    unread: tuple[Mapping[str, Unreadable], ...]
+
+
+def _read(
+    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
+) -> _Statements:
+    news: list[News] = []
+    every: list[tuple[str, Told]] = []
+    unread: list[Mapping[str, Unreadable]] = []
+    placed = [row for row in statements if row["log"] is not None]
+    for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
+        try:
+            reading = readings[row["source"]]
+            told, parsed = reading.read(row["note"], order_of(row))
+        except FormatError:
+            where = (row["topic"], row["partition"], row["offset"])
+            unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
+            continue
+        every.append((row["source"], replace(told, snapshot=row["snapshot"] is not None)))
+        for change in parsed:
+            news.append(_told(row, change, reading))
+    return _Statements(tuple(news), tuple(every), tuple(unread))
+
+
+def _initial(
+    told: Iterable[tuple[str, Told]], readings: Mapping[str, SchemaReading]
+) -> dict[str, frozenset[Order]]:
+    """Source -> orders of its snapshots of all tables: they make their databases anew.
+
+    Measured on Debezium 3.5: one of single tables, which a signal asks for, leaves that out.
+    """
+    found: dict[str, frozenset[Order]] = {}
+    for source, one in told:
+        if one.snapshot and not one.tables and readings[source].dialect.database_dropped(one.text):
+            found[source] = found.get(source, frozenset()) | {one.order}
+    return found
+
+
+def _databases(
+    texts: Sequence[tuple[str, Told]], readings: Mapping[str, SchemaReading]
+) -> Iterator[DroppedDatabase]:
+    for source, told in texts:
+        database = readings[source].dialect.database_dropped(told.text)
+        if database is not None:
+            yield DroppedDatabase(source, told.order, database, told.text)
+
+
+def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> News:
+    read, signalled = row["snapshot"] is not None, row["snapshot"] == INCREMENTAL
+    news = News(row["source"], change, snapshot=read, signalled=signalled)
+    if news.snapshot or change.kind != "create":
+        return news  # no birth of a table, so nobody asks how it begins
+    anew = partial(reading.dialect.makes_anew, change.statement)
+    return replace(news, empty=anew(there=False), over=anew(there=True), new=anew(there=None))
+
+
+def _joined_firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:
+    """Lowest order of the rows of each shard that was created: was it there before?"""
+    created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
+    firsts = _joined([one.firsts for one in told], min)
+    return {name: one for name, one in firsts.items() if Shard.parse(name).name in created}
+
+
+def unread_changes(one: Unreadable) -> UnreadChanges:
+    """They as a mark names them."""
+    ids = tuple(f"{topic}:{partition}:{offset}" for topic, partition, offset in one.first)
+    return UnreadChanges(one.source, one.table, one.count, ids)
