@@ -6,7 +6,7 @@ that reports no transactions promises nothing, so there is no ruling before a tr
 seen to end. A loss below the newest base of its shard no longer counts once the mirror has that
 base.
 
-Cannot detect: changes that the collector never sent, and truncates and XA rows, which carry no
+Cannot see: changes that the collector never sent, and truncates and XA rows, which carry no
 transaction. Cannot decide: transactions that restarted at an event that the log does not show.
 """
 
