@@ -530,18 +530,28 @@ SPARK_JOBS = MetricFamily(
     ("work",),
     "Spark jobs that landed a batch or merged slices since the service began.",
     _spark(attrgetter("jobs")),
+    "counter",
 )
 SPARK_TASKS = MetricFamily(
-    "sluice_spark_tasks_total", ("work",), "Tasks of these jobs.", _spark(attrgetter("tasks"))
+    "sluice_spark_tasks_total",
+    ("work",),
+    "Tasks of these jobs.",
+    _spark(attrgetter("tasks")),
+    "counter",
 )
 SPARK_ROWS = MetricFamily(
-    "sluice_spark_rows_total", ("work",), "Rows that these jobs read.", _spark(attrgetter("rows"))
+    "sluice_spark_rows_total",
+    ("work",),
+    "Rows that these jobs read.",
+    _spark(attrgetter("rows")),
+    "counter",
 )
 SPARK_SECONDS = MetricFamily(
     "sluice_spark_seconds_total",
     ("work",),
     "Seconds from each of these jobs' start to its end, in sum.",
     _spark(attrgetter("seconds")),
+    "counter",
 )
 
 METRICS = (
