@@ -16,6 +16,11 @@ from pyspark.daemon import manager
 
 from pipeline.spark.session import NICENESS, PRELOADED
 
+TASKS = ("pipeline.apply.merge_job", "pipeline.landing.task")
+"""What each worker runs.  Named, not imported: this package stands below theirs."""
+
+for module in TASKS:
+    import_module(module)
 for module in filter(None, os.environ.get(PRELOADED, "").split(",")):
     with suppress(Exception):  # whoever needs it imports it again, and is told why it fails
         import_module(module)
