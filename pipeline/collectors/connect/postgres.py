@@ -23,7 +23,7 @@ from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.position import log_position
-from pipeline.sources.postgres.session import replication
+from pipeline.sources.postgres.replication import replication
 
 TYPES = "column.propagate.source.type"
 FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"

@@ -26,7 +26,8 @@ from pipeline.sources.postgres.facts import (
     unidentified,
     unsent,
 )
-from pipeline.sources.postgres.session import ELSEWHERE, Replication, creation, named, spelled
+from pipeline.sources.postgres.replication import Replication
+from pipeline.sources.postgres.session import ELSEWHERE, creation, named, spelled
 from pipeline.sources.postgres.types import unverifiable
 from pipeline.sources.source import (
     SHARD,

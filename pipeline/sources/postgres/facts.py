@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeline.model import Missing, Shard, ShardId
-from pipeline.sources.postgres.session import PostgresSession, Replication, Row
+from pipeline.sources.postgres.replication import Replication, Row
+from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
 from pipeline.sources.source import LogBacklog, SourceDescription
 

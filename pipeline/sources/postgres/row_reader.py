@@ -44,6 +44,7 @@ from pipeline.sources.postgres.position import (
     log_position,
     lsn,
 )
+from pipeline.sources.postgres.replication import replication
 from pipeline.sources.postgres.row_encoding import (
     TYPED,
     ReadColumn,
@@ -53,7 +54,7 @@ from pipeline.sources.postgres.row_encoding import (
     told_by,
     wire_texts,
 )
-from pipeline.sources.postgres.session import quoted, replication
+from pipeline.sources.postgres.session import quoted
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.postgres.types import WHOLE
 from pipeline.sources.row_reader import (

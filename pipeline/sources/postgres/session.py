@@ -6,15 +6,11 @@ never reused: the next use connects again, so no answer can belong to an earlier
 Cannot detect: whether statements of other users run, without the role `pg_monitor`.
 
 The heartbeat table has one row per source and is created once.
-
-The names of the database, publication and slot come from the config of the source. Its
-collector is configured with the same names.
 """
 
-import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,10 +21,8 @@ from psycopg.rows import dict_row
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
+from pipeline.sources.postgres.replication import Ask, Row
 from pipeline.sources.source import Limits
-
-Row = Mapping[str, Any]
-Ask = Callable[..., list[Row]]
 
 # SQLSTATEs, appendix A of Postgres's manual.
 TOO_SLOW = {"57014", "55P03", "25P03"}  # ended at a limit of time, or waited for a lock
@@ -268,47 +262,3 @@ def named(heartbeat: str) -> str:
 def addressed(heartbeat: str) -> str:
     """The same for `PostgresSession.ask`."""
     return ".".join(quoted(part) for part in heartbeat.split(".", 1))
-
-
-PUBLICATION = "sluice"
-LONGEST = 63  # bytes of a name; a longer one would be cut off in silence
-
-
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """A database of the server, the publication that names its tables, and the connector's slot."""
-
-    database: str
-    publication: str
-    slot: str
-
-
-def replication(settings: SourceSettings) -> Replication:
-    """The names that the *settings* of a source give in its options, or leave to us.
-
-    Raises:
-        ConfigError: no database is named, or the slot's name is none that Postgres takes.
-    """
-    told = {name: str(settings.options.get(name) or "") for name in ("database", "slot")}
-    if not told["database"]:
-        raise ConfigError("options.database: is required; one source is one database of a server")
-    publication = str(settings.options.get("publication") or PUBLICATION)
-    return named_connections(settings.name, told["database"], publication, told["slot"])
-
-
-def named_connections(source: str, database: str, publication: str, slot: str) -> Replication:
-    """The names of the *source* of that name; without a *slot* the usual one.
-
-    Raises:
-        ConfigError: the slot's name is none that Postgres takes.
-    """
-    slot = slot or usual_slot(source)
-    if not re.fullmatch(rf"[a-z0-9_]{{1,{LONGEST}}}", slot):
-        msg = f"options.slot: {slot!r} is no slot's name; write small letters, digits and _"
-        raise ConfigError(msg)
-    return Replication(database, publication, slot)
-
-
-def usual_slot(source: str) -> str:
-    """The slot of the *source* of that name, unless the config names another."""
-    return re.sub(r"[^a-z0-9_]", "_", f"sluice_{source.lower()}")[:LONGEST]

@@ -45,7 +45,8 @@ from pipeline.sources.postgres.facts import (
     publication_facts,
 )
 from pipeline.sources.postgres.log_keeper import SlotSeen
-from pipeline.sources.postgres.session import PostgresSession, Row, quoted
+from pipeline.sources.postgres.replication import Row
+from pipeline.sources.postgres.session import PostgresSession, quoted
 
 KEPT = """\
 SELECT confirmed_flush_lsn IS NOT NULL AND wal_status IS DISTINCT FROM 'lost' AS kept,

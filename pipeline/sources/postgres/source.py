@@ -36,16 +36,9 @@ from pipeline.sources.postgres.facts import (
     shard_names,
 )
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
-from pipeline.sources.postgres.session import (
-    PUBLICATION,
-    PostgresSession,
-    Replication,
-    Row,
-    addressed,
-    prepare,
-    quoted,
-)
-from pipeline.sources.postgres.session import named_connections as named
+from pipeline.sources.postgres.replication import PUBLICATION, Replication, Row
+from pipeline.sources.postgres.replication import named_connections as named
+from pipeline.sources.postgres.session import PostgresSession, addressed, prepare, quoted
 from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
 from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
 from pipeline.sources.row_reader import replica_of

@@ -12,7 +12,7 @@ from pipeline.sources.postgres.facts import (
     description,
     is_told,
 )
-from pipeline.sources.postgres.session import Replication
+from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.source import LogBacklog
 
 T = Shard("shop", "public.t")

@@ -19,7 +19,7 @@ from pipeline.sources.postgres.facts import (
     PublishedFacts,
     SlotFacts,
 )
-from pipeline.sources.postgres.session import Replication
+from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.source import ExaminationScope, FoldedTable
 
 CONNECT = CollectorSettings("http://connect:8083", "shop-1")

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.postgres.session import Replication, replication
+from pipeline.sources.postgres.replication import Replication, replication
 
 
 def settings(name: str = "shop", **options: Any) -> SourceSettings:

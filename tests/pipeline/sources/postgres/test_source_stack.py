@@ -17,7 +17,8 @@ from pipeline.errors import ConfigError, ProofError, TooManyRowsError, Unreachab
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.postgres.position import POSITIONS
-from pipeline.sources.postgres.session import PostgresSession, Row
+from pipeline.sources.postgres.replication import Row
+from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.source import ExaminationScope, FoldedTable, Limits
 from tests.patience import SOON, answered

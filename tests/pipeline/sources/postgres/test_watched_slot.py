@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.model import Break, Head, ShardId
 from pipeline.sources.postgres.position import log_position
-from pipeline.sources.postgres.session import PostgresSession, Row
+from pipeline.sources.postgres.replication import Row
+from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
 
 SEEN = {

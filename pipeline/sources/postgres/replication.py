@@ -1,0 +1,62 @@
+"""Names the database, publication and slot by which a source is replicated.
+
+They come from the config of the source. Its collector is configured with the same names.
+Import no driver here: connectors of other servers are examined without one.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.errors import ConfigError
+from pipeline.settings import SourceSettings
+
+Row = Mapping[str, Any]
+"""A row of an answer: values by column."""
+
+Ask = Callable[..., list[Row]]
+"""Runs a statement with its arguments."""
+
+PUBLICATION = "sluice"
+LONGEST = 63  # bytes of a name; a longer one would be cut off in silence
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """A database of the server, the publication that names its tables, and the connector's slot."""
+
+    database: str
+    publication: str
+    slot: str
+
+
+def replication(settings: SourceSettings) -> Replication:
+    """The names that the *settings* of a source give in its options, or leave to us.
+
+    Raises:
+        ConfigError: no database is named, or the slot's name is none that Postgres takes.
+    """
+    told = {name: str(settings.options.get(name) or "") for name in ("database", "slot")}
+    if not told["database"]:
+        raise ConfigError("options.database: is required; one source is one database of a server")
+    publication = str(settings.options.get("publication") or PUBLICATION)
+    return named_connections(settings.name, told["database"], publication, told["slot"])
+
+
+def named_connections(source: str, database: str, publication: str, slot: str) -> Replication:
+    """The names of the *source* of that name; without a *slot* the usual one.
+
+    Raises:
+        ConfigError: the slot's name is none that Postgres takes.
+    """
+    slot = slot or usual_slot(source)
+    if not re.fullmatch(rf"[a-z0-9_]{{1,{LONGEST}}}", slot):
+        msg = f"options.slot: {slot!r} is no slot's name; write small letters, digits and _"
+        raise ConfigError(msg)
+    return Replication(database, publication, slot)
+
+
+def usual_slot(source: str) -> str:
+    """The slot of the *source* of that name, unless the config names another."""
+    return re.sub(r"[^a-z0-9_]", "_", f"sluice_{source.lower()}")[:LONGEST]
