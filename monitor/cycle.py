@@ -21,8 +21,7 @@ from monitor.board import (
 )
 from monitor.config.plans import CheckPlan
 from monitor.gate import OPEN
-from monitor.observe import system_checks as own
-from monitor.observe import system_checks as stalled
+from monitor.observe import system_checks
 from monitor.observe.assessor import Assessor, withheld
 from monitor.observe.progress import FirstLandings, by_table
 from monitor.observe.recorder import VerdictRecorder
@@ -89,7 +88,9 @@ class Cycle:
         self.states.begin({one.table: one.told for one in rereads})
         views = list(self._views(look, cut, now, parts, own_first))
         lives = self.states.settle(self._gone(look), now)
-        verdicts = [own.of_retentions(source, held, now) for source, held in retentions.items()]
+        verdicts = [
+            system_checks.of_retentions(source, held, now) for source, held in retentions.items()
+        ]
         verdicts += self._of_the_way(look, parts, firsts, now)
         verdicts += [verdict for _, found in views for verdict in found]
         news = self.recorder.news(verdicts)
@@ -128,13 +129,15 @@ class Cycle:
         now: datetime,
     ) -> Iterator[Verdict]:
         """Verdicts on what is no table's own."""
-        yield from (own.of_part(part, now, parts) for part in parts)
-        yield from own.of_first_landings(look.sources, firsts, parts, now)
+        yield from (system_checks.of_part(part, now, parts) for part in parts)
+        yield from system_checks.of_first_landings(look.sources, firsts, parts, now)
         landing = next((one.line for one in firsts if one.stuck is None), "")
-        yield from own.of_declared(self.roster.declared(), now, landing)
+        yield from system_checks.of_declared(self.roster.declared(), now, landing)
         if not isinstance(look.mark, Missing):
             again = look.mark.value.again
-            yield from (own.of_snapshots(name, again.get(name), now) for name in look.sources)
+            yield from (
+                system_checks.of_snapshots(name, again.get(name), now) for name in look.sources
+            )
 
     def _gone(self, look: Sampling) -> Mapping[str, Found]:
         """Tables that nothing is done for any more, with why."""
@@ -270,11 +273,13 @@ class Cycle:
         if down and first:
             first = replace(first, stuck=None)  # it moves on once they work
         stage = Stage.MIRROR if inputs.pause is None else Stage.LANDED
-        yield from own.of_table(table, inputs.lags, self.budget(table.tier), down, at, stage=stage)
-        yield own.of_pause(table.name, inputs.pause, self.kept, at)
+        yield from system_checks.of_table(
+            table, inputs.lags, self.budget(table.tier), down, at, stage=stage
+        )
+        yield system_checks.of_pause(table.name, inputs.pause, self.kept, at)
         why, landed = blocks(inputs, frozenset()), not isinstance(inputs.samples.mark, Missing)
-        yield from own.of_standstills(table.name, why, at, first, landed=landed)
-        yield own.of_disagreement(table.name, day.values(), at)
+        yield from system_checks.of_standstills(table.name, why, at, first, landed=landed)
+        yield system_checks.of_disagreement(table.name, day.values(), at)
         if (due := self.image_due(table.name)) is not None:
             yield of_image(inputs, day[Stage.IMAGE], due, started=self.started, at=at)
 
@@ -282,12 +287,20 @@ class Cycle:
         self, look: Sampling, parts: Sequence[Component], retentions: Iterable[str]
     ) -> Callable[[Member], bool]:
         """Whether somebody still rules on a member of an incident."""
-        others = {Member(own.retention_of(source), "headroom") for source in retentions}
-        others |= {Member(own.rule_of(rule), "collected") for rule in self.roster.declared()}
+        others = {Member(system_checks.retention_of(source), "headroom") for source in retentions}
+        others |= {
+            Member(system_checks.rule_of(rule), "collected") for rule in self.roster.declared()
+        }
         others |= {Member(part.name, part.check) for part in parts}
-        others.add(Member(stalled.SUBJECT, stalled.CHECK))
-        others |= {Member(own.source_of(source), own.FIRST_LANDING) for source in look.sources}
-        others |= {Member(own.snapshots_of(one), own.SNAPSHOT_AGAIN) for one in look.sources}
+        others.add(Member(system_checks.SUBJECT, system_checks.CHECK))
+        others |= {
+            Member(system_checks.source_of(source), system_checks.FIRST_LANDING)
+            for source in look.sources
+        }
+        others |= {
+            Member(system_checks.snapshots_of(one), system_checks.SNAPSHOT_AGAIN)
+            for one in look.sources
+        }
 
         def watched(member: Member) -> bool:
             if self.roster.table(member.table) is None:
@@ -296,7 +309,7 @@ class Cycle:
                 return bool(self.copies(member.table))
             if member.check == IMAGE:
                 return self.image_due(member.table) is not None
-            return member in others or member.check in own.CHECKS or self._probed(member)
+            return member in others or member.check in system_checks.CHECKS or self._probed(member)
 
         return watched
 
@@ -344,4 +357,4 @@ def _concerns(part: Component, table: Table) -> bool:
     kind, _, name = part.name.partition(":")
     if kind in ("source", "collector", "clock"):
         return name in table.sources
-    return kind in ("worker", own.KAFKA)
+    return kind in ("worker", system_checks.KAFKA)

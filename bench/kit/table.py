@@ -13,7 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME
-from pipeline.formats import json_text as key
+from pipeline.formats import json_text
 from pipeline.model import Op, Order, Origin
 from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -167,7 +167,7 @@ class Workload:
         texts = _value(self.columns[0], number).cast(pa.string())
         values = pc.binary_join_element_wise('["', texts, '"]', "")
         source, shard = pa.repeat(SOURCE, len(number)), pa.repeat(self.shard, len(number))
-        return key.column(values, source, shard, unique=pa.repeat(False, len(number)))
+        return json_text.column(values, source, shard, unique=pa.repeat(False, len(number)))
 
 
 def parsed(columns: Sequence[Column], image: SparkColumn) -> list[SparkColumn]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
-from pipeline.apply import fold as column_places
+from pipeline.apply import fold
 from pipeline.apply.decide import Found
 from pipeline.apply.fold import ColumnPlaces, Place
 from pipeline.apply.row_metadata import Integers, Mask, Owned, above, owned, plain, rank, same
@@ -62,7 +62,7 @@ class Completed:
             newer = {name for name in self.open if there.of(name) > self.places[name]}
             taken = self.missing | newer
             places = {**self.places, **{name: there.of(name) for name in taken}}
-        versions = Raw(column_places.told(self.own, places))
+        versions = Raw(fold.told(self.own, places))
         text = _text(_fields(self.text) | {COLUMN_VERSIONS: versions})
         return replace(self, text=text, missing=taken, places=places, open=frozenset())
 

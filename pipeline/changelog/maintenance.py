@@ -29,8 +29,7 @@ from pipeline.changelog.data_file import PARTITION, STORED, SortedFile, WrittenF
 from pipeline.changelog.scan import bounds, opened
 from pipeline.changelog.table import APPS, DROPPED, app
 from pipeline.checkpoint import Mark, is_there, living_shards, living_tables
-from pipeline.delta import maintenance as checkpoints
-from pipeline.delta import maintenance as vacuum
+from pipeline.delta import maintenance
 from pipeline.delta.actions import removed, with_properties
 from pipeline.delta.commit import commit
 from pipeline.delta.entries import Action
@@ -233,15 +232,15 @@ class LogUpkeep:
             made = join(store, self.changes.snapshot, files, self.clock())
             if not self._committed(made.actions, COMPACTS):
                 break
-        if checkpoints.overdue(self.changes.snapshot, self._checkpointed):
-            checkpoints.checkpoint(store)
+        if maintenance.overdue(self.changes.snapshot, self._checkpointed):
+            maintenance.checkpoint(store)
             self._checkpointed = self.changes.snapshot.version
         if self._cleaning.due("changes"):
             self._cleaning.cleaned("changes")
             self._drop(mark, applied)
-            vacuum.vacuum(store, _LEFT)
-            checkpoints.sweep(store, self.clock() - _LEFT)
-            checkpoints.clean(store)
+            maintenance.vacuum(store, _LEFT)
+            maintenance.sweep(store, self.clock() - _LEFT)
+            maintenance.clean(store)
 
     def _forget_marks(self) -> None:
         """Let go of markers that the newest full one tells again, as the log itself has it now.

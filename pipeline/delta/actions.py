@@ -17,7 +17,6 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from pipeline.delta import protocol, statistics
-from pipeline.delta import protocol as columns
 from pipeline.delta.entries import Action
 from pipeline.delta.log import ActiveFile, Metadata, Snapshot
 from pipeline.delta.types import delta_field, to_arrow
@@ -109,8 +108,8 @@ def altered(
     wanted = {**known, **properties}
     if not new and wanted == known and struct == json.loads(snapshot.metadata.schema_string):
         return ()
-    if columns.mapping_needed(schema):
-        wanted[columns.MODE] = "name"
+    if protocol.mapping_needed(schema):
+        wanted[protocol.MODE] = "name"
     return _described(there, schema, wanted)
 
 
@@ -129,7 +128,7 @@ def _names(struct: Mapping[str, Any]) -> set[str]:
 def _described(
     snapshot: Snapshot, new: pa.Schema, properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
-    text, told = columns.described(new, properties, snapshot.metadata.schema_string)
+    text, told = protocol.described(new, properties, snapshot.metadata.schema_string)
     described = {**snapshot.metadata.action, "schemaString": text, "configuration": told}
     wanted = protocol.ours(to_arrow(text), told)["protocol"]
     better = protocol.upgraded(snapshot.protocol, wanted)

@@ -16,9 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import entries, protocol
-from pipeline.delta import protocol as columns
+from pipeline.delta import deletion_vectors, entries, protocol
 from pipeline.delta.actions import milliseconds
 from pipeline.delta.entries import ENGINE, FOLDER, Action
 from pipeline.delta.log import ActiveFile, Snapshot, advanced, begin
@@ -46,7 +44,7 @@ def agree(snapshot: Snapshot, actions: Sequence[Action]) -> None:
             raise ValueError(f"remove of {path}, which is not in version {snapshot.version}")
         if active.vector != gone.get("deletionVector"):
             raise ValueError(f"remove of {path} with another vector than it has")
-    partitions = columns.partition_names(snapshot.metadata)
+    partitions = protocol.partition_names(snapshot.metadata)
     for path, new in adds.items():
         known = snapshot.files.get(path)
         if known is not None and path not in removes:
@@ -89,7 +87,7 @@ def files_there(store: Store, snapshot: Snapshot, actions: Iterable[Action]) -> 
     new = [file.vector for file in adds if file.vector is not None]
     ends: dict[str, int] = {}
     for descriptor in new:
-        if (name := vectors.file_name(descriptor)) is not None:
+        if (name := deletion_vectors.file_name(descriptor)) is not None:
             end = int(descriptor.get("offset") or 0) + int(descriptor["sizeInBytes"]) + 8
             ends[name] = max(end, ends.get(name, 0))
     for name, end in ends.items():
@@ -195,9 +193,9 @@ def create(
     if store.after(FOLDER, "0"):
         raise _exists(store.uri)
     asked = {protocol.VECTORS: "true", **(configuration or {})}
-    if columns.mapping_needed(schema):
-        asked[columns.MODE] = "name"
-    text, properties = columns.described(schema, asked)
+    if protocol.mapping_needed(schema):
+        asked[protocol.MODE] = "name"
+    text, properties = protocol.described(schema, asked)
     described = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},

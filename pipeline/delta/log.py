@@ -33,8 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import entries
+from pipeline.delta import deletion_vectors, entries
 from pipeline.delta.entries import FOLDER, Action, damaged, parse
 from pipeline.delta.store import Store
 from pipeline.delta.types import physical_name
@@ -318,7 +317,7 @@ class Snapshot:
     def vector_files(self) -> frozenset[str]:
         """Names of the vector files in use beside the table."""
         used = (file.vector for file in self.files.values())
-        names = (vectors.file_name(one) for one in used if one is not None)
+        names = (deletion_vectors.file_name(one) for one in used if one is not None)
         return frozenset(name for name in names if name is not None)
 
 
@@ -504,7 +503,7 @@ def _take(files: dict[str, ActiveFile], new: Action, uri: str) -> None:
 
 
 def _same(one: Action | None, other: Action | None) -> bool:
-    return vectors.identity(one) == vectors.identity(other)
+    return deletion_vectors.identity(one) == deletion_vectors.identity(other)
 
 
 def _last(actions: Sequence[Action], kind: str) -> Action | None:

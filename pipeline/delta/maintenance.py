@@ -18,9 +18,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import entries
-from pipeline.delta import log as checkpoint_reader
+from pipeline.delta import deletion_vectors, entries, log
 from pipeline.delta.entries import FOLDER
 from pipeline.delta.local import LEFTOVER
 from pipeline.delta.log import Snapshot, load
@@ -56,7 +54,7 @@ def checkpoint(store: Store) -> None:
             deltalake.DeltaTable(store.uri).create_checkpoint()
     except deltalake.exceptions.DeltaError as error:
         raise HeldError("log_damaged", f"{store.uri}: no checkpoint, {error}") from error
-    for made in checkpoint_reader.complete(store.after(FOLDER, ""))[:1]:
+    for made in log.complete(store.after(FOLDER, ""))[:1]:
         for name in (*made.names, _NEWEST):
             store.sync(f"{FOLDER}/{name}")
     # sums that Spark kept of what deltalake has just replaced: Spark would wait, then list all
@@ -72,9 +70,9 @@ def _without_torn(store: Store) -> bool:
     Only where the log says all without them; the hint is nothing but a short cut.
     """
     torn: list[str] = []
-    for one in checkpoint_reader.complete(store.after(FOLDER, "")):
+    for one in log.complete(store.after(FOLDER, "")):
         try:
-            checkpoint_reader.read(store, one)
+            log.read(store, one)
         except HeldError:
             torn += one.names
         except FileNotFoundError:
@@ -129,7 +127,7 @@ def vacuum(store: Store, kept: timedelta) -> int:
 
 def sweep_vectors(store: Store, snapshot: Snapshot, before: datetime) -> int:
     """Remove vector files older than *before* that no version since then names; how many."""
-    old = [one.name for one in store.names(vectors.PREFIX) if one.modified < before]
+    old = [one.name for one in store.names(deletion_vectors.PREFIX) if one.modified < before]
     if not old:
         return 0
     used = set(snapshot.vector_files) | set(_left_since(store, before))
@@ -145,7 +143,7 @@ def _left_since(store: Store, before: datetime) -> Iterator[str]:
     for gone in _removes(store):
         at, vector = gone.get("deletionTimestamp"), gone.get("deletionVector")
         if vector is not None and (at is None or int(at) >= stamp):
-            name = vectors.file_name(vector)
+            name = deletion_vectors.file_name(vector)
             if name is not None:
                 yield name
 
@@ -154,7 +152,7 @@ def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
     """All ``remove`` actions that the newest checkpoint and the entries after it still tell."""
     names = store.after(entries.FOLDER, "")
     first = 0
-    for checkpoint in checkpoint_reader.complete(names)[:1]:
+    for checkpoint in log.complete(names)[:1]:
         first = checkpoint.version + 1
         for name in checkpoint.names:
             yield from _told(store, f"{entries.FOLDER}/{name}")

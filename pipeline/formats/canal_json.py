@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
-from pipeline.formats import json_text as flat_rows
+from pipeline.formats import json_text
 from pipeline.formats.canal_types import column
 from pipeline.formats.format import Decoded, Format, Schemas, rows, told_before
 from pipeline.model import Op, Ordering, ShardId
@@ -138,7 +138,7 @@ def _statement(message: FlatMessage, value: bytes) -> Decoded:
 
 def _whole(op: Op, shard: str, raw: Raw, key: Sequence[str], at: datetime | None) -> Decoded:
     """A row that came, or one that went."""
-    text, values = flat_rows.row_text(raw), _key(_row(raw), key)
+    text, values = json_text.row_text(raw), _key(_row(raw), key)
     if op is Op.DELETE:
         return Decoded(op, shard, values, before=text, at=at)
     return Decoded(op, shard, values, after=text, at=at)
@@ -152,7 +152,7 @@ def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
         now = _row(after)
         was = now | _row(changed)
         before, new = _key(was, message.key), _key(now, message.key)
-        old_text, text, at = flat_rows.write_row(was), flat_rows.row_text(after), message.at
+        old_text, text, at = json_text.write_row(was), json_text.row_text(after), message.at
         if before == new:
             yield Decoded(Op.UPDATE, shard, new, before=old_text, after=text, at=at)
         else:
@@ -160,24 +160,24 @@ def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
             yield Decoded(Op.CREATE, shard, new, after=text, at=at)
 
 
-def _row(raw: Raw) -> flat_rows.Row:
+def _row(raw: Raw) -> json_text.Row:
     """Its columns' slices; each is a text, a number, a truth or null."""
     try:
         _SCALARS.decode(raw)
     except (ValueError, RecursionError) as error:
         raise FormatError(BAD_VALUE) from error
-    found = flat_rows.read_row(raw)
+    found = json_text.read_row(raw)
     if found is None:
         raise FormatError(BAD_VALUE)
     return found
 
 
-def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
+def _key(row: json_text.Row, names: Sequence[str]) -> str | None:
     """JSON array of the key's texts; None of a table without one."""
     if not names:
         return None
     try:
-        return flat_rows.key(row, names)
+        return json_text.key(row, names)
     except (KeyError, ValueError) as error:
         raise FormatError(NO_KEY) from error
 

@@ -30,8 +30,7 @@ from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
-from pipeline.formats import json_text as canonical
-from pipeline.formats import json_text as flat_rows
+from pipeline.formats import json_text
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.avro import AvroMessage
 from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas, rows
@@ -66,7 +65,7 @@ class EventMetadata(msgspec.Struct):
     """What stands beside each row; ``timestamp`` is in milliseconds."""
 
     ref_key: int
-    row_key: Raw = flat_rows.NULL
+    row_key: Raw = json_text.NULL
     changelog_columns: list[ChangedColumns] | None = None
     timestamp: int | None = None
     is_deleted: bool = False
@@ -106,10 +105,10 @@ def change(text: bytes, shape: EventShape) -> Decoded:
     Raises:
         FormatError: it makes no sense, or is not to be applied.
     """
-    row = flat_rows.read_row(Raw(text))
+    row = json_text.read_row(Raw(text))
     if row is None:
         raise FormatError(NO_ROW)
-    told = _metadata(row.get(shape.metadata, flat_rows.NULL))
+    told = _metadata(row.get(shape.metadata, json_text.NULL))
     if told.error_exception is not None:
         raise FormatError(f"{SENDER_SAYS}{told.error_exception}")
     if told.force_update:
@@ -120,10 +119,10 @@ def change(text: bytes, shape: EventShape) -> Decoded:
         raise FormatError(TAKEN)
     row, key = _keyed(row, told, shape)
     if told.is_deleted:
-        before = flat_rows.write_row({name: row[name] for name in shape.keyed_by})
+        before = json_text.write_row({name: row[name] for name in shape.keyed_by})
         return _placed(Op.DELETE, shape, key, told, before=before)
     if not told.changelog_columns:
-        return _placed(Op.UPDATE, shape, key, told, after=flat_rows.write_row(row))
+        return _placed(Op.UPDATE, shape, key, told, after=json_text.write_row(row))
     return _placed(Op.UPDATE, shape, key, told, **_some(row, told, shape))
 
 
@@ -136,26 +135,26 @@ def _metadata(raw: Raw) -> EventMetadata:
 
 def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
     """The *metadata* without what may be told otherwise when it is sent again."""
-    fields = flat_rows.read_row(metadata) or {}
+    fields = json_text.read_row(metadata) or {}
     kept = {name: one for name, one in fields.items() if name not in changing}
-    return Raw(flat_rows.write_row(kept).encode())
+    return Raw(json_text.write_row(kept).encode())
 
 
-def _keyed(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> tuple[flat_rows.Row, str]:
+def _keyed(row: json_text.Row, told: EventMetadata, shape: EventShape) -> tuple[json_text.Row, str]:
     """The row with its key's columns, and the key."""
     if not shape.key:
         row = row | {ROW_KEY: _row_key(told.row_key)}
     try:
-        return row, flat_rows.key(row, shape.keyed_by)
+        return row, json_text.key(row, shape.keyed_by)
     except (KeyError, ValueError) as error:
         raise FormatError(NO_KEY) from error
 
 
 def _row_key(raw: Raw) -> Raw:
     """As a text, whatever it was sent as."""
-    found = canonical.read_exactly('{"v":' + flat_rows.row_text(raw) + "}")
+    found = json_text.read_exactly('{"v":' + json_text.row_text(raw) + "}")
     try:
-        text = None if found is None else canonical.write(found.get("v"))
+        text = None if found is None else json_text.write(found.get("v"))
     except ValueError as error:
         raise FormatError(NO_KEY) from error
     if text is None:
@@ -163,7 +162,7 @@ def _row_key(raw: Raw) -> Raw:
     return Raw(quote(text).encode())
 
 
-def _some(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> dict[str, Any]:
+def _some(row: json_text.Row, told: EventMetadata, shape: EventShape) -> dict[str, Any]:
     """The columns that changed, and beside them the versions of those that are older."""
     versions = _versions(told, row)
     if any(one > told.ref_key for one in versions.values()):
@@ -174,7 +173,7 @@ def _some(row: flat_rows.Row, told: EventMetadata, shape: EventShape) -> dict[st
     if late:
         columns[COLUMN_VERSIONS] = Raw(msgspec.json.encode(late))
     others = tuple(name for name in row if name not in columns)
-    return {"after": flat_rows.write_row(columns), "changed": tuple(columns), "left_out": others}
+    return {"after": json_text.write_row(columns), "changed": tuple(columns), "left_out": others}
 
 
 def _versions(told: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:

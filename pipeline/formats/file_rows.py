@@ -27,7 +27,7 @@ from pipeline.files.content import (
     RowsHead,
     decoded,
 )
-from pipeline.formats import json_text as flat_rows
+from pipeline.formats import json_text
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.json_text import Row, quote
 from pipeline.model import Op, Ordering, ShardId
@@ -112,7 +112,7 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
     """None of a line without anything on it."""
     if not value.strip():
         return
-    row = flat_rows.read_row(msgspec.Raw(value.strip()))
+    row = json_text.read_row(msgspec.Raw(value.strip()))
     at = EPOCH + timedelta(microseconds=head.at)
     where = f"line {line + 1} of {head.file}"
     if row is None:
@@ -121,12 +121,12 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
         return
     whole = row | _place(head, line)
     try:
-        key = flat_rows.key(whole, head.key)
+        key = json_text.key(whole, head.key)
     except (KeyError, ValueError) as error:
         why = f"{where}: a column of the key {', '.join(head.key)} is absent or no value: {error}"
         yield Decoded(Op.ERROR, head.shard, error=why, raw=value, at=at)
         return
-    yield Decoded(Op.CREATE, head.shard, key, after=flat_rows.write_row(whole), at=at)
+    yield Decoded(Op.CREATE, head.shard, key, after=json_text.write_row(whole), at=at)
 
 
 def _place(head: RowsHead, line: int) -> Row:

@@ -26,7 +26,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
-from pipeline.formats import json_text as flat_rows
+from pipeline.formats import json_text
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, Origin, ShardId
 from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
@@ -66,8 +66,8 @@ class MaxwellMessage(msgspec.Struct):
     xoffset: int | None = None
     commit: bool = False
     position: str | None = None
-    data: Raw = flat_rows.NULL
-    old: Raw = flat_rows.NULL
+    data: Raw = json_text.NULL
+    old: Raw = json_text.NULL
     primary_key_columns: list[str] | None = None
     sql: str | None = None
 
@@ -136,22 +136,22 @@ def changes(
 
 def _rows(op: Op, message: MaxwellMessage, names: Sequence[str]) -> Sequence[Decoded]:
     shard, at = message.shard, message.at
-    now = flat_rows.read_row(message.data)
+    now = json_text.read_row(message.data)
     if now is None:
         raise FormatError(NO_DATA)
-    text, key = flat_rows.row_text(message.data), _key(now, names)
+    text, key = json_text.row_text(message.data), _key(now, names)
     if op is Op.DELETE:
         return (Decoded(op, shard, key, before=text, at=at),)
     if op is Op.READ:
         told = Decoded(op, shard, key, after=text, at=at)
         return (replace(told, snapshot="incremental", origin=Origin.SNAPSHOT),)
-    if op is Op.CREATE or flat_rows.is_null(message.old):
+    if op is Op.CREATE or json_text.is_null(message.old):
         return (Decoded(op, shard, key, after=text, at=at),)
-    changed = flat_rows.read_row(message.old)
+    changed = json_text.read_row(message.old)
     if changed is None:
         raise FormatError(BAD_VALUE)
     was = now | changed
-    old_text, old_key = flat_rows.write_row(was), _key(was, names)
+    old_text, old_key = json_text.write_row(was), _key(was, names)
     if old_key == key:
         return (Decoded(op, shard, key, before=old_text, after=text, at=at),)
     return (
@@ -178,14 +178,14 @@ def _names(message: MaxwellMessage, key: bytes | None) -> Sequence[str]:
     return [name for one in columns for name in one]
 
 
-def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
+def _key(row: json_text.Row, names: Sequence[str]) -> str | None:
     """JSON array of the key's texts; None of a table without one."""
     if not names:
         return None
     folded = {name.lower(): name for name in row}
     try:
         exact = [name if name in row else folded[name.lower()] for name in names]
-        return flat_rows.key(row, exact)
+        return json_text.key(row, exact)
     except (KeyError, ValueError) as error:
         raise FormatError(NO_KEY) from error
 

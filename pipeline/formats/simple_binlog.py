@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
-from pipeline.formats import json_text as flat_rows
+from pipeline.formats import json_text
 from pipeline.formats.canal_types import column, fault
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, Origin, ShardId
@@ -53,7 +53,7 @@ class SimpleMessage(msgspec.Struct, rename="camel"):
     schema_name: str | None = None
     table_name: str | None = None
     source: str = BINLOG
-    content: Raw = flat_rows.NULL
+    content: Raw = json_text.NULL
 
     @property
     def shard(self) -> str | None:
@@ -180,7 +180,7 @@ def _read(value: bytes | None) -> SimpleMessage:
 
 def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
     op, place, shard = OPS.get(message.event_type or ""), message.place, message.shard
-    row = flat_rows.read_row(_content(message.content))
+    row = json_text.read_row(_content(message.content))
     if op is None:
         raise FormatError(UNKNOWN_KIND)
     if message.source not in (BINLOG, MOCK):
@@ -191,7 +191,7 @@ def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
         raise FormatError(NO_OFFSET)
     if row is None:
         raise FormatError(NO_CONTENT)
-    text = flat_rows.row_text(_content(message.content))
+    text = json_text.row_text(_content(message.content))
     live = message.source == BINLOG
     return Decoded(
         op=op if live or op is Op.DELETE else Op.READ,
@@ -218,11 +218,11 @@ def _content(raw: Raw) -> Raw:
         raise FormatError(NO_CONTENT) from error
 
 
-def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
+def _key(row: json_text.Row, names: Sequence[str]) -> str | None:
     if not names:
         return None
     try:
-        return flat_rows.key(row, names)
+        return json_text.key(row, names)
     except (KeyError, ValueError) as error:
         raise FormatError(NO_KEY) from error
 

@@ -26,7 +26,7 @@ from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
 from pipeline.checkpoint import ToldSchema
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
-from pipeline.formats import json_text as key
+from pipeline.formats import json_text
 from pipeline.formats.format import RAW, Format, number_of
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.landing.batch_stats import RunTally, Unrepeated, tally
@@ -119,7 +119,7 @@ def shape(
         "source": source,
         "table": table,
         "op": op,
-        "key": key.column(_keys(decoded, routes), source, decoded["shard"], unique=unique),
+        "key": json_text.column(_keys(decoded, routes), source, decoded["shard"], unique=unique),
         "order": _order(decoded, placed, came),
         "received": pa.repeat(pa.scalar(stamp.received, TIME), count),
         "dt": pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), count),

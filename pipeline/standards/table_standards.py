@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from msgspec import Raw
 
 from pipeline.errors import ConfigError, FormatError, HeldError
-from pipeline.formats import json_text as flat_rows
+from pipeline.formats import json_text
 from pipeline.formats.format import DECODED, SENDER_SAYS
 from pipeline.formats.json_text import parse, quote
 from pipeline.model import Op, ShardId
@@ -127,7 +127,7 @@ class TableStandards:
                 it is no row.
         """
         found = {name: self._field(name, raw) for name, raw in _read(text).items()}
-        return flat_rows.write_row(found)
+        return json_text.write_row(found)
 
     def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
         """Refuse images of a row that lacks a column which this very table should have.
@@ -170,9 +170,9 @@ class TableStandards:
         Raises:
             FormatError: it is not.
         """
-        sent = flat_rows.read_row(Raw(row.encode()))
+        sent = json_text.read_row(Raw(row.encode()))
         try:
-            own = None if sent is None else parse(flat_rows.key(sent, self.key))
+            own = None if sent is None else parse(json_text.key(sent, self.key))
         except (KeyError, ValueError):
             own = None
         if own is None or own != parse(texts):
@@ -184,14 +184,14 @@ class TableStandards:
         return f"({', '.join(self.key)})"
 
     def _field(self, name: str, raw: Raw) -> Raw:
-        if self._decided(name) is None or flat_rows.is_null(raw):
+        if self._decided(name) is None or json_text.is_null(raw):
             return raw
         try:
-            text = flat_rows.text(raw)
+            text = json_text.text(raw)
         except ValueError as error:
             raise FormatError(f"column {name}: a list or an object has no standard") from error
         answer = self._answer(name, text)
-        return flat_rows.NULL if answer is None else Raw(msgspec.json.encode(answer))
+        return json_text.NULL if answer is None else Raw(msgspec.json.encode(answer))
 
     def _decided(self, name: str) -> Standard | None:
         """The standard of a column; None if its values may land as they are."""
@@ -283,8 +283,8 @@ def hides(standards: Iterable[tuple[str, Standard]]) -> bool:
     return any(one.hides for _, one in standards)
 
 
-def _read(text: str) -> flat_rows.Row:
-    sent = flat_rows.read_row(Raw(text.encode()))
+def _read(text: str) -> json_text.Row:
+    sent = json_text.read_row(Raw(text.encode()))
     if sent is None:
         raise FormatError("the row is no JSON object")
     return sent

@@ -12,7 +12,7 @@ import pytest
 from checks.model import Outcome, Ruling
 from monitor.gate import Decision
 from monitor.store.alerts import Waiver
-from monitor.web import deps as waiting_room
+from monitor.web import deps
 from pipeline.checkpoint import Quarantine
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Missing
@@ -431,7 +431,7 @@ def test_a_patient_caller_is_answered_once_nothing_blocks_any_more(
         assert len(seen) < 5
         return decision
 
-    monkeypatch.setattr(waiting_room, "AGAIN", 0.0)
+    monkeypatch.setattr(deps, "AGAIN", 0.0)
     monkeypatch.setattr(healthy.gate, "decide", decide)
     hasty, _ = healthy.ask(cut="2026-03-29T12:00:01Z", wait="290")
 
@@ -453,7 +453,7 @@ def test_a_caller_does_not_wait_on_for_a_clock_that_was_set_back(
         healthy.set_clock(-3600)
         return decision
 
-    monkeypatch.setattr(waiting_room, "AGAIN", 0.0)
+    monkeypatch.setattr(deps, "AGAIN", 0.0)
     monkeypatch.setattr(healthy.gate, "decide", decide)
 
     assert healthy.ask(cut=cut, wait="290")[0] == 404
@@ -466,7 +466,7 @@ def test_a_caller_who_gets_no_further_answer_in_time_is_told_the_one_there_is(
     async def none(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(waiting_room.WaitingRoom, "next", none)
+    monkeypatch.setattr(deps.WaitingRoom, "next", none)
 
     status, answer = healthy.ask(cut=(healthy.now + timedelta(hours=9)).isoformat(), wait="290")
 
@@ -660,7 +660,7 @@ def test_clients_that_have_gone_keep_no_place(
     healthy: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A place ends with its connection, which the next job then gets."""
-    monkeypatch.setattr(waiting_room, "SEEN", 0.01)
+    monkeypatch.setattr(deps, "SEEN", 0.01)
     app = healthy.api()
     app.state.room.most = 1
     later = (healthy.now + timedelta(hours=9)).isoformat()

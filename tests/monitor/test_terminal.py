@@ -11,10 +11,10 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import runtime as logs
+from monitor import runtime
 from monitor.terminal import say, visible, visible_in
 
-MONITOR = Path(logs.__file__).parent
+MONITOR = Path(runtime.__file__).parent
 EVIL = "\x1b]0;owned\x07shop.\u202eredro\x9b2J"
 SHOWN = "\\x1b]0;owned\\x07shop.\\u202eredro\\x9b2J"
 
@@ -23,7 +23,7 @@ SHOWN = "\\x1b]0;owned\\x07shop.\\u202eredro\\x9b2J"
 def console() -> Iterator[StringIO]:
     root, stream = logging.getLogger(), StringIO()
     before, level = root.handlers[:], root.level
-    logs.configure(json=False, stream=stream)
+    runtime.configure(json=False, stream=stream)
     yield stream
     root.handlers[:] = before
     root.setLevel(level)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from fastapi import FastAPI
 
-from monitor import __main__ as program
+from monitor import __main__
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.serving import serving
@@ -59,7 +59,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
     """The exit status; anything but an exit would be a traceback, and fails the test."""
     monkeypatch.setattr(sys, "argv", ["sluice", *words])
     with pytest.raises(SystemExit) as ended:
-        program.main()
+        __main__.main()
     return ended.value.code
 
 
@@ -221,7 +221,7 @@ def test_f51_every_verb_is_asked() -> None:
     (marks,) = [mark.args[1] for mark in function.pytestmark]  # type: ignore[attr-defined]
     asked = {case.values[0][0] for case in marks}
 
-    verbs = program.Verbs().list_commands(click.Context(program.sluice))
+    verbs = __main__.Verbs().list_commands(click.Context(__main__.sluice))
     assert set(verbs) - asked == set()
 
 
@@ -256,7 +256,7 @@ def test_f51_another_service_that_answers_there_is_told_as_such(
     ],
 )
 def test_a_verb_that_is_none_is_told_with_those_there_are(words: list[str], said: str) -> None:
-    result = CliRunner().invoke(program.sluice, words, prog_name="sluice")
+    result = CliRunner().invoke(__main__.sluice, words, prog_name="sluice")
 
     assert result.exit_code == 2
     assert said in result.output
@@ -291,7 +291,7 @@ def test_a_cut_that_is_none_is_wrong_usage_though_no_service_answers(
     monkeypatch.setattr(sys, "argv", words)
 
     with pytest.raises(SystemExit) as end:
-        program.main()
+        __main__.main()
 
     assert end.value.code == 2
     assert "bad cut 'tomorrow': give a date" in capsys.readouterr().err
@@ -303,7 +303,7 @@ def test_a_server_that_no_machine_can_be_is_wrong_usage(
     monkeypatch.setattr(sys, "argv", ["sluice", "status", "--server", "http://a..b:1"])
 
     with pytest.raises(SystemExit) as end:
-        program.main()
+        __main__.main()
 
     assert end.value.code == 2
     assert "no machine can be called so; write http://host:port" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from demo.postgres import Postgres
 from demo.servers import Servers
-from pipeline.landing import gaps as collector_lists
+from pipeline.landing import gaps
 from tests.pipeline.live import Pipe
 from tests.pipeline.postgres_live import PostgresPipe
 from tests.pipeline.registry_server import Answers, registry_server
@@ -51,7 +51,7 @@ def postgres_pipe(
 @pytest.fixture
 def lists_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists of a collector count one second after they were seen first, not thirty."""
-    monkeypatch.setattr(collector_lists, "GRACE", timedelta(seconds=1))
+    monkeypatch.setattr(gaps, "GRACE", timedelta(seconds=1))
 
 
 @pytest.fixture

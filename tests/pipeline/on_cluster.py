@@ -26,7 +26,7 @@ from demo.beside import beside
 from demo.processes import wait_until
 from demo.servers import Servers
 from demo.spark_cluster import DRIVER, SparkCluster
-from pipeline.apply import merge_job as spread_turns
+from pipeline.apply import merge_job
 from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import WishedReread
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -98,7 +98,7 @@ def _tasks(session: SparkSession, what: str) -> int:
 
 def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
     """Play it, and print what came of it."""
-    spread_turns.HERE = -1  # a pass is a job, however small
+    merge_job.HERE = -1  # a pass is a job, however small
     cluster = SparkCluster(home / "spark")
     cluster.start()
     tuning = {"master": cluster.url, "small_batch_rows": 0, "merge_workers": 2, "spark": DRIVER}

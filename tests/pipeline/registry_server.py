@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
 
-from pipeline.formats import schema_registry as registry
+from pipeline.formats import schema_registry
 
 NOT_THERE = json.dumps({"error_code": 40403, "message": "Schema not found"})
 
@@ -56,5 +56,5 @@ def registry_server() -> Iterator[Answers]:
         yield answers
         answers.released.set()
         server.shutdown()
-    for one in [one for one in registry._known if one[0] == answers.url]:
-        del registry._known[one]  # the next server may get the same port
+    for one in [one for one in schema_registry._known if one[0] == answers.url]:
+        del schema_registry._known[one]  # the next server may get the same port

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline.delta import maintenance as checkpoints
-from pipeline.delta import maintenance as vacuum
+from pipeline.delta import maintenance
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, UnreachableError
 from tests.pipeline.lake.disk import Disk
@@ -24,9 +23,9 @@ __all__ = ["services"]
 def cleans(beside: Beside) -> None:
     """A checkpoint, log cleaning and a full vacuum of both tables, by deltalake alone."""
     for uri in (beside.desk.settings.changes, beside.desk.settings.mirror(TABLE)):
-        checkpoints.checkpoint(open_store(uri))
-        checkpoints.clean(open_store(uri))
-        vacuum.vacuum(open_store(uri), timedelta(days=7))
+        maintenance.checkpoint(open_store(uri))
+        maintenance.clean(open_store(uri))
+        maintenance.vacuum(open_store(uri), timedelta(days=7))
 
 
 LONG = pytest.mark.long

@@ -16,8 +16,7 @@ from pipeline.apply.maintenance import Upkeep
 from pipeline.apply.merge_job import Group, TurnOutcome, run
 from pipeline.apply.merge_run import Passes
 from pipeline.backfill.runner import Rereading
-from pipeline.changelog import maintenance as compaction
-from pipeline.changelog import scan
+from pipeline.changelog import maintenance, scan
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import Store
 from pipeline.lane import Lane
@@ -217,7 +216,7 @@ def test_merging_while_landing_goes_on_reads_every_change_once(beside: Beside) -
 def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "TOGETHER", 8)
+    monkeypatch.setattr(maintenance, "TOGETHER", 8)
     monkeypatch.setattr("pipeline.tables.delta.rewrite.TOGETHER", 3)
     ended = threading.Event()
 

@@ -16,8 +16,7 @@ from checks.model import Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.verdicts import Rulings
 from pipeline.checkpoint import Mark
-from pipeline.landing import gaps as untold_losses
-from pipeline.landing import loop
+from pipeline.landing import gaps, loop
 from pipeline.model import Stage
 from tests.proof.model import TABLE, Model
 from tests.proof.tally import MODEL, judged
@@ -140,8 +139,8 @@ def _forget(_: Rulings, __: Any) -> None:
 
 WAIVERS_OF = blocks.waivers_of
 WORLDS: Mapping[Callable[[Script], None], tuple[Any, str, Callable[..., Any]]] = {
-    skipped_heartbeats: (untold_losses, "with_missing_heartbeats", _no_gap),
-    failover_without_gtids: (untold_losses, "with_parted", _no_gap),
+    skipped_heartbeats: (gaps, "with_missing_heartbeats", _no_gap),
+    failover_without_gtids: (gaps, "with_parted", _no_gap),
     dropped_by_tolerance: (loop, "with_hazards", _no_gap),
     waived_in_part: (blocks, "waivers_of", _all_of_it),
     restarted_after_a_fail: (Rulings, "load", _forget),

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope, postgres
-from pipeline.formats.debezium import envelope as keys
 from pipeline.formats.debezium.postgres import Partial, Placeholder
 from pipeline.formats.debezium.schema_changes import told_with
 from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, TIME, Decoded, Tx, rows
@@ -428,7 +427,7 @@ def decode(batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS) 
         ValueError: the batch holds more text than one column can.
     """
     _refuse_too_much(batch)
-    found = keys.column(batch.column("key"))
+    found = envelope.column(batch.column("key"))
     value = batch.column("value")
     numbers = np.flatnonzero(found.known & framed(value))
     whole = len(numbers) == batch.num_rows

@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.formats import json_text
-from pipeline.formats import json_text as canonical
 from pipeline.formats.debezium import postgres
 from pipeline.formats.debezium.postgres import Placeholder
 from pipeline.formats.format import AROUND, INCREMENTAL, Decoded, Tx
@@ -42,7 +41,7 @@ SPACE = r"[ \t\r\n]*"
 PAIR = rf"{SPACE}{NAME}{SPACE}:{SPACE}{VALUE}{SPACE}"
 FLAT_WITH_SPACE = rf"\A{SPACE}\{{{PAIR}(?:,{PAIR})*\}}{SPACE}\z"
 TEXT_OR_SPACE = r'("[^"]*")|[ \t\r\n]+'
-LONGEST = canonical.LONGEST_NUMBER  # bytes of a key that cannot hold a number too long
+LONGEST = json_text.LONGEST_NUMBER  # bytes of a key that cannot hold a number too long
 NOTHING = pa.scalar(None, pa.string())
 PAYLOAD = b'"payload":{'
 BEFORE_PAYLOAD = re.compile(rb'.*"payload"[ \t\r\n]*:[ \t\r\n]*(?=\{)', re.DOTALL)
@@ -65,7 +64,7 @@ def read(key: bytes | None) -> Fields | None:
         return ()
     if json_text.read(key) is None:
         return None
-    found = canonical.read_exactly(key.decode("utf-8"))
+    found = json_text.read_exactly(key.decode("utf-8"))
     try:
         return None if found is None else _texts(_unwrapped(found))
     except ValueError:
@@ -74,7 +73,7 @@ def read(key: bytes | None) -> Fields | None:
 
 def values(fields: Fields) -> str | None:
     """JSON array of the texts; None without fields."""
-    texts = ("null" if text is None else canonical.quote(text) for _, text in fields)
+    texts = ("null" if text is None else json_text.quote(text) for _, text in fields)
     return f"[{','.join(texts)}]" if fields else None
 
 
@@ -105,7 +104,7 @@ def _unwrapped(key: Object) -> Object:
 
 
 def _texts(key: Object) -> Fields:
-    return tuple((name, canonical.write(value)) for name, value in key.fields)
+    return tuple((name, json_text.write(value)) for name, value in key.fields)
 
 
 def _texts_or_null(keys: pa.BinaryArray) -> pa.StringArray:
@@ -195,7 +194,7 @@ def _payload(key: bytes | None, judged: Callable[[bytes], bool]) -> bytes | None
     start = key.rfind(PAYLOAD) + len(PAYLOAD) - 1
     if key.endswith(b"}}") and judged(key[:start]):
         return key[start:-1]
-    key = key.rstrip(canonical.BLANKS.encode())
+    key = key.rstrip(json_text.BLANKS.encode())
     before = BEFORE_PAYLOAD.match(key)
     fits = before is not None and key.endswith(b"}") and judged(before[0])
     return key[before.end() : -1] if before is not None and fits else None

@@ -24,13 +24,8 @@ from pipeline.schema.model import (
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
+from pipeline.sources.mysql import ddl_effects, ddl_parser, types, values
 from pipeline.sources.mysql import ddl_effects as differences
-from pipeline.sources.mysql import ddl_effects as effects
-from pipeline.sources.mysql import ddl_effects as evolution
-from pipeline.sources.mysql import ddl_effects as moves
-from pipeline.sources.mysql import ddl_parser as ddl
-from pipeline.sources.mysql import types as labels
-from pipeline.sources.mysql import values
 from pipeline.sources.mysql.ddl_effects import default_scalar
 from pipeline.sources.mysql.ddl_parser import DatabaseDropped, read
 from pipeline.sources.mysql.types import WHOLE, MySqlColumn, columns, lake_type
@@ -48,9 +43,9 @@ class MySqlDialect:
         name, length, scale = told.name, told.length, told.scale
         nullable = told.nullable
         if told.notation is Notation.PLAIN and statement:
-            nullable = nullable or ddl.may_be_null(statement, name)
+            nullable = nullable or ddl_parser.may_be_null(statement, name)
             if length is None:
-                length, scale = ddl.sizes(statement, name)
+                length, scale = ddl_parser.sizes(statement, name)
         return MySqlColumn(
             name=name,
             type=told.type,
@@ -59,7 +54,8 @@ class MySqlDialect:
             nullable=nullable,
             default=told.default,
             has_default=told.default is not None or nullable,
-            generated=ddl.generated(statement, name) or ddl.computed_default(statement, name),
+            generated=ddl_parser.generated(statement, name)
+            or ddl_parser.computed_default(statement, name),
             position=told.position,
             values=told.values,
             notation=told.notation,
@@ -67,17 +63,17 @@ class MySqlDialect:
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         """See :mod:`pipeline.sources.mysql.ddl_parser`."""
-        return ddl.renamed_from(statement, shard)
+        return ddl_parser.renamed_from(statement, shard)
 
     def follow(
         self, told: Sequence[Told], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return effects.follow(told, known)
+        return ddl_effects.follow(told, known)
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return moves.makes_anew(read(statement), there=there)
+        return ddl_effects.makes_anew(read(statement), there=there)
 
     def database_dropped(self, statement: str) -> str | None:
         """By its very letters: in others it may be another one, and its tables are in doubt."""
@@ -88,7 +84,7 @@ class MySqlDialect:
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return evolution.compare(old, new)
+        return ddl_effects.compare(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
         """What only the statement that made them tells: which are computed, and some sizes."""
@@ -101,7 +97,7 @@ class MySqlDialect:
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return evolution.merge(schemas)
+        return ddl_effects.merge(schemas)
 
     def lake_type(self, column: Column) -> str:
         """See :mod:`pipeline.sources.mysql.types`."""
@@ -128,7 +124,7 @@ class MySqlDialect:
     def spelled_alike(self, column: Column) -> bool:
         """Neither JSON, nor a FLOAT, of which a snapshot has six digits; see also `labels`."""
         own = _own(column)
-        return own.kind not in ("JSON", "FLOAT") and labels.spelled_alike(own)
+        return own.kind not in ("JSON", "FLOAT") and types.spelled_alike(own)
 
     def sent(self, column: Column) -> SentAs:
         """See :mod:`pipeline.sources.mysql.values`."""

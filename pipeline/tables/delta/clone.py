@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.apply.merge import TurnTask
-from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import deletion_vectors
 from pipeline.delta.actions import milliseconds
 from pipeline.delta.commit import copied
 from pipeline.delta.log import ActiveFile, Metadata, Snapshot, advanced
@@ -99,7 +99,7 @@ def _abroad(file: ActiveFile, address: str, base: Snapshot) -> ActiveFile:
 
 
 def _vector_abroad(vector: Mapping[str, Any], address: str, base: Snapshot) -> Mapping[str, Any]:
-    name = vectors.file_name(vector)
+    name = deletion_vectors.file_name(vector)
     if name is None or name not in base.vector_files:
         return vector
     return {**vector, "storageType": "p", "pathOrInlineDv": f"{address}/{name}"}

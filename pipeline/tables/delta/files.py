@@ -33,7 +33,7 @@ from pipeline.apply.row_metadata import (
     Mask,
     Owned,
 )
-from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import deletion_vectors
 from pipeline.delta.log import ActiveFile, Metadata
 from pipeline.delta.protocol import file_schema
 from pipeline.delta.statistics import footer_fits
@@ -259,7 +259,7 @@ def opened(store: Store, file: ActiveFile, footers: Footers) -> Iterator[DataFil
         HeldError: ``file_damaged``, ``vector_damaged``, ``file_format``.
     """
     footer = footers.of(store, file)
-    gone = vectors.read(store, file.vector) if file.vector else BitMap64()
+    gone = deletion_vectors.read(store, file.vector) if file.vector else BitMap64()
     with _readable(file.path):
         source = store.source(file.path)
     with source:

@@ -19,8 +19,7 @@ from pyroaring import BitMap64
 
 from pipeline.apply.mirror import RowChanges, RowPart
 from pipeline.apply.row_metadata import SLUICE
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import entries
+from pipeline.delta import deletion_vectors, entries
 from pipeline.delta.entries import Action
 from pipeline.delta.log import ActiveFile, Snapshot
 from pipeline.delta.protocol import partition_keys
@@ -93,7 +92,7 @@ class MirrorRows:
         return tuple(came), tuple(went)
 
     def _gone(self, file: ActiveFile) -> BitMap64:
-        return vectors.read(self.store, file.vector) if file.vector else BitMap64()
+        return deletion_vectors.read(self.store, file.vector) if file.vector else BitMap64()
 
     def _alive(self, file: ActiveFile, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         return self._at(file, None, names)

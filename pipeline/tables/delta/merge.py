@@ -32,8 +32,7 @@ from pipeline.apply.invariants import Occurrences, Search
 from pipeline.apply.merge import Counts, TurnTask, Written, account_of, counts_of, decided
 from pipeline.apply.mirror import Commit, FileState, keeps_archived
 from pipeline.apply.row_metadata import Adoption, Owned
-from pipeline.delta import actions
-from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import actions, deletion_vectors
 from pipeline.delta.deletion_vectors import VectorFile
 from pipeline.delta.entries import Action
 from pipeline.delta.log import Metadata, Snapshot, advanced, shape_of
@@ -86,7 +85,7 @@ def _number(told: object) -> int:
 
 
 def _state(file: Action) -> FileState:
-    return unquote(str(file.get("path", ""))), vectors.identity(file.get("deletionVector"))
+    return unquote(str(file.get("path", ""))), deletion_vectors.identity(file.get("deletionVector"))
 
 
 def _note(text: str | None) -> Any:
@@ -147,7 +146,7 @@ def without(
     for number, positions in gone.items():
         file = mirror.files[number]
         records = int(mirror.footers.of(mirror.store, file).metadata.num_rows)
-        old = vectors.read(mirror.store, file.vector) if file.vector else BitMap64()
+        old = deletion_vectors.read(mirror.store, file.vector) if file.vector else BitMap64()
         all_gone = old | positions
         yield actions.removed(file, at=at)
         if len(all_gone) < records:

@@ -36,7 +36,6 @@ from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, Owned, sa
 from pipeline.apply.schema_evolution import Growth, Shape
 from pipeline.changelog.table import app
 from pipeline.delta import protocol
-from pipeline.delta import protocol as columns
 from pipeline.delta.log import Snapshot, load
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
@@ -462,8 +461,8 @@ def _find(look: KeyLookup, keys: pa.Table, owners: Owned | None) -> Found:
 
 def _features(snapshot: Snapshot, schema: pa.Schema) -> dict[str, str]:
     """Properties that switch on what the names and types of *schema* ask for."""
-    mapped = columns.mapping_needed(schema)
-    found = {columns.MODE: "name"} if mapped and columns.MODE not in _known(snapshot) else {}
+    mapped = protocol.mapping_needed(schema)
+    found = {protocol.MODE: "name"} if mapped and protocol.MODE not in _known(snapshot) else {}
     asked = protocol.ours(schema, {})["protocol"].get("readerFeatures", ())
     listed = snapshot.protocol.get("readerFeatures") or ()
     return found | {f"delta.feature.{name}": "supported" for name in asked if name not in listed}

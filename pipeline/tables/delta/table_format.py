@@ -26,9 +26,7 @@ from pipeline.apply.row_metadata import SLUICE
 from pipeline.apply.schema_evolution import Shape
 from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.changelog.table import app
-from pipeline.delta import entries
-from pipeline.delta import maintenance as checkpoints
-from pipeline.delta import maintenance as vacuum
+from pipeline.delta import entries, maintenance
 from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit
 from pipeline.delta.entries import Action
@@ -64,7 +62,7 @@ class MirrorUpkeep:
 
     def overdue(self, snapshot: Snapshot) -> bool:
         """Whether its log wants a checkpoint."""
-        return checkpoints.overdue(snapshot, self._checkpointed.get(snapshot.uri, -1))
+        return maintenance.overdue(snapshot, self._checkpointed.get(snapshot.uri, -1))
 
     def kept(self, store: Store, snapshot: Snapshot, chores: Chores) -> Snapshot:
         """Do what is due.
@@ -77,15 +75,15 @@ class MirrorUpkeep:
         if files := self.worn(snapshot):
             snapshot = self._compacted(store, snapshot, files, chores)
         if self.overdue(snapshot):
-            checkpoints.checkpoint(store)
+            maintenance.checkpoint(store)
             self._checkpointed[snapshot.uri] = snapshot.version
         if chores.keep is not None:
             snapshot = _remembering(store, snapshot, chores.keep, chores.stamp)
             since = chores.stamp.at - chores.keep
-            vacuum.vacuum(store, chores.keep)
-            vacuum.sweep_vectors(store, snapshot, since)
-            checkpoints.sweep(store, since)
-            checkpoints.clean(store)
+            maintenance.vacuum(store, chores.keep)
+            maintenance.sweep_vectors(store, snapshot, since)
+            maintenance.sweep(store, since)
+            maintenance.clean(store)
         return snapshot
 
     def _compacted(

@@ -9,9 +9,7 @@ import pytest
 
 from checks import blocks
 from checks.model import Outcome
-from monitor.observe import probing
-from monitor.observe import system_checks as own
-from monitor.observe import system_checks as stalled
+from monitor.observe import probing, system_checks
 from monitor.observe.service_state import ServiceState
 from monitor.observe.system_checks import Component, of_part
 from pipeline.model import Order, SnapshotAgain
@@ -75,8 +73,14 @@ def test_a_disk_that_is_full_is_not_blamed_on_the_brokers() -> None:
 def test_every_part_that_is_blamed_is_known_by_its_name_to_who_names_tables() -> None:
     """Whatever is called so must be no table, or their incidents would be one."""
     router = Router((TableRule(r"x\.(.*)", r"\1"),))
-    blamed = [*_parts(), own.MERGING, blocks.LAKE, own.source_of("shop"), own.rule_of("a.b")]
-    blamed += [own.retention_of("shop"), probing.JOB, stalled.SUBJECT]
+    blamed = [
+        *_parts(),
+        system_checks.MERGING,
+        blocks.LAKE,
+        system_checks.source_of("shop"),
+        system_checks.rule_of("a.b"),
+    ]
+    blamed += [system_checks.retention_of("shop"), probing.JOB, system_checks.SUBJECT]
 
     assert [name for name in blamed if router.table(f"x.{name}") == name] == []
 
@@ -115,7 +119,7 @@ def _parts() -> list[str]:
 def test_a_collector_that_began_anew_is_told_for_a_day(
     again: SnapshotAgain | None, outcome: Outcome
 ) -> None:
-    verdict = own.of_snapshots("shop", again, NOON)
+    verdict = system_checks.of_snapshots("shop", again, NOON)
 
     assert (verdict.table, verdict.check) == ("snapshots:shop", "snapshot_again")
     assert verdict.ruling.outcome is outcome

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, insert
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.store import history as thin
+from monitor.store import history
 from monitor.store.history import paced
 from monitor.store.schema import ticks
 from monitor.store.store import ServiceStore
@@ -25,8 +25,8 @@ def test_f44_a_day_of_verdicts_goes_by_many_short_transactions(store: ServiceSto
     gone = store.verdicts.prune(NOW + timedelta(days=2))
 
     assert gone == 998  # the first stays, and the newest
-    assert max(rows) <= thin.AT_ONCE
-    assert len(rows) > gone / thin.AT_ONCE
+    assert max(rows) <= history.AT_ONCE
+    assert len(rows) > gone / history.AT_ONCE
 
 
 def test_old_ticks_go_by_many_short_transactions(store: ServiceStore) -> None:
@@ -42,7 +42,7 @@ def test_old_ticks_go_by_many_short_transactions(store: ServiceStore) -> None:
     )
 
     assert store.ticks.prune(NOW + 60 * DAY) == 999  # all but the newest of its job
-    assert max(gone) <= thin.AT_ONCE
+    assert max(gone) <= history.AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_all_that_is_old_goes_where_each_transaction_takes_long(
 ) -> None:
     seconds = [NOW + timedelta(seconds=second) for second in range(100)]
     store.verdicts.add([Verdict("t", "lag", Ruling(Outcome.PASS, ""), at) for at in seconds])
-    monkeypatch.setattr(thin, "AT_ONCE", 20)
-    monkeypatch.setattr(thin, "LONG", 0.0)
+    monkeypatch.setattr(history, "AT_ONCE", 20)
+    monkeypatch.setattr(history, "LONG", 0.0)
 
     gone = store.verdicts.prune(NOW + timedelta(days=60))
 

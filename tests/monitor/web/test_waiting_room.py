@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from monitor.priority import RightOfWay
-from monitor.web import deps as waiting_room
+from monitor.web import deps
 from monitor.web.deps import RoomFullError, WaitingRoom
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns follow each other."""
-    monkeypatch.setattr(waiting_room, "AGAIN", 0.0)
+    monkeypatch.setattr(deps, "AGAIN", 0.0)
 
 
 class Gate:
@@ -100,8 +100,8 @@ def due(own: WaitingRoom[str, int], waiting: str, asked: str = "") -> list[str]:
 @pytest.fixture
 def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """One question is asked a turn whatever it hopes for, and two of those that hope."""
-    monkeypatch.setattr(waiting_room, "FEWEST", 1)
-    monkeypatch.setattr(waiting_room, "MOST", 2)
+    monkeypatch.setattr(deps, "FEWEST", 1)
+    monkeypatch.setattr(deps, "MOST", 2)
 
 
 def _broken(_: Sequence[str]) -> Sequence[str]:
@@ -145,8 +145,8 @@ def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
 
 def test_whose_time_is_over_is_answered_in_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
-    monkeypatch.setattr(waiting_room, "AGAIN", 3600.0)
-    monkeypatch.setattr(waiting_room, "GRACE", 3600.0)
+    monkeypatch.setattr(deps, "AGAIN", 3600.0)
+    monkeypatch.setattr(deps, "GRACE", 3600.0)
     own = room(gate)
 
     async def twice() -> list[int | None]:
@@ -159,7 +159,7 @@ def test_whose_time_is_over_is_answered_in_no_turn(monkeypatch: pytest.MonkeyPat
 def test_whose_time_is_over_waits_no_longer_for_an_answer_that_does_not_come(
     monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
-    monkeypatch.setattr(waiting_room, "GRACE", 0.0)
+    monkeypatch.setattr(deps, "GRACE", 0.0)
     gate, free, forgotten = Gate(), threading.Event(), list[object]()
 
     def ask(asked: str) -> int:
@@ -205,8 +205,8 @@ def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
 
 
 def test_who_has_gone_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_room, "AGAIN", 3600.0)
-    monkeypatch.setattr(waiting_room, "SEEN", 0.01)
+    monkeypatch.setattr(deps, "AGAIN", 3600.0)
+    monkeypatch.setattr(deps, "SEEN", 0.01)
     own = WaitingRoom(Gate().ask, RightOfWay(), most=1)
 
     async def gone() -> bool:

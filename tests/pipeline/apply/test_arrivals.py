@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.apply import merge_plan as arrivals
+from pipeline.apply import merge_plan
 from tests.pipeline.apply.renames import SHADOW, C, Renames
 from tests.pipeline.hand_lake import row
 
@@ -16,7 +16,7 @@ def test_a_table_that_waits_for_a_silent_collector_says_so(tmp_path: Path) -> No
     lake.swap()
     lake.sent(100)
     lake.lake.land(row(C, 111, 5, "five"))
-    short = arrivals.PATIENCE - timedelta(minutes=10, seconds=1)
+    short = merge_plan.PATIENCE - timedelta(minutes=10, seconds=1)
 
     at_first = [turn.hold for turn in lake.lake.run() if turn.table == "db.t"]
     lake.lake.now += short

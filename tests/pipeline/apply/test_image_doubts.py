@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply import merge_plan as turn_jobs
+from pipeline.apply import merge_plan
 from pipeline.backfill_state import Reread
 from pipeline.checkpoint import Mark, Quarantine
 from pipeline.image import DueCut, lacking
@@ -173,7 +173,7 @@ def test_an_image_that_is_refused_is_waited_for_as_long_as_any(tmp_path: Path) -
 def test_what_is_too_much_for_one_turn_makes_no_image(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 5)
+    monkeypatch.setattr(merge_plan, "MOST_ROWS", 5)
     for batch in range(4):
         first = 20 + 4 * batch
         lake.land(*(row(Op.CREATE, pos, pos, "x") for pos in range(first, first + 4)))
@@ -189,7 +189,7 @@ def test_all_that_one_turn_may_read_makes_one(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where other tables' rows lie beside."""
-    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 5)
+    monkeypatch.setattr(merge_plan, "MOST_ROWS", 5)
     other = {"table": "db.u", "shard": "db.u"}
     lake.land(*(row(Op.CREATE, pos, pos, "x", **other) for pos in range(20, 30)))
     lake.land(row(Op.CREATE, 31, 2, "x"))

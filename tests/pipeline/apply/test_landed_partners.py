@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.apply import archive_evidence as landed_partners
+from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveMarker, ArchiveRule
 from pipeline.changelog.scan import placed_parts, scan
 from pipeline.model import Op, Order
@@ -82,7 +82,7 @@ def test_files_of_other_orders_are_not_read(
         read.append(len(files))
         return scan(store, files, **more)
 
-    monkeypatch.setattr(landed_partners, "scan", counted)
+    monkeypatch.setattr(archive_evidence, "scan", counted)
     lake, _ = purged(tmp_path, DELETE)
     for pos in range(30, 36):
         lake.play([row(C, pos, pos, NEW)])

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.apply import merge_job as mirror_job
+from pipeline.apply import merge_job
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge import TurnTask, Written
 from pipeline.apply.merge_job import Group, MirrorJob, grouped, run
@@ -142,7 +142,7 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
 
     def noted(group: Group) -> dict[str, Any]:
         found.append(group)
-        return {one.table.name: mirror_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
+        return {one.table.name: merge_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.apply.merge_job.run", noted)
@@ -185,13 +185,13 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
     lake.run()
     land(lake, 40, 8)
     (one,) = [e for e in jobs(lake, monkeypatch).jobs if e.table.name == "db.t"]
-    deletes = mirror_job.LandedDeletes(lake.settings.changes, one.deletes, "db.t", 1)
+    deletes = merge_job.LandedDeletes(lake.settings.changes, one.deletes, "db.t", 1)
     keys = ['["s","db.t","1"]', '["s","db.t","2"]', '["s","db.t","9"]']
 
     found = deletes(pa.array(keys))
 
     assert [(r["key"], r["order"]["pos"]) for r in found.to_pylist()] == [(keys[0], 20)]
-    assert found.column_names == list(mirror_job.DELETE_COLUMNS)
+    assert found.column_names == list(merge_job.DELETE_COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_a_group_holds_no_more_rows_at_once_than_memory_has(
         asked.append({*wanted})
         return read(store, files, wanted, **more)
 
-    monkeypatch.setattr(mirror_job, "TOGETHER", together)
-    monkeypatch.setattr(mirror_job, "read", told)
+    monkeypatch.setattr(merge_job, "TOGETHER", together)
+    monkeypatch.setattr(merge_job, "read", told)
 
     lake.run()
 

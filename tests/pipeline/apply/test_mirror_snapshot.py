@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.apply import mirror as mirror_snapshot
+from pipeline.apply import mirror
 from pipeline.apply.mirror import images_of
 from pipeline.image import Image, told_images
 
@@ -34,9 +34,9 @@ def test_images_are_read_once_for_each_text() -> None:
 
 
 def test_what_a_mirror_remembered_before_is_not_kept() -> None:
-    kept = len(mirror_snapshot._images)
+    kept = len(mirror._images)
 
     for version in range(100):
         images_of(seen("of many days", version))
 
-    assert len(mirror_snapshot._images) == kept + 1
+    assert len(mirror._images) == kept + 1

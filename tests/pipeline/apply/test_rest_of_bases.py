@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply import merge_plan as turn_jobs
+from pipeline.apply import merge_plan
 from pipeline.invariants.not_null import NotNull
 from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
@@ -21,7 +21,7 @@ AT = Order(1, 1, 9)  # of the base
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row is as much as a turn may read."""
-    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 1)
+    monkeypatch.setattr(merge_plan, "MOST_ROWS", 1)
 
 
 def _without_a_name(pos: int) -> dict[str, object]:
@@ -90,7 +90,7 @@ def test_what_a_person_lets_through_does_not_end_before_the_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rule is broken by a row beside the one that came without its name."""
-    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 2_000_000)
+    monkeypatch.setattr(merge_plan, "MOST_ROWS", 2_000_000)
     named = InvariantRule("db.t", (("not_null", NotNull(("name",))),))
     lake = HandLake(tmp_path, invariants=(named,))
     lake.play([row(Op.CREATE, 2, 1, "Ada")])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply import merge_job as spread_turns
+from pipeline.apply import merge_job
 from pipeline.apply.merge_job import Group, Outcomes, run
-from pipeline.changelog import data_file as sorted_file
+from pipeline.changelog import data_file
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
 from pipeline.reports import Hold
@@ -31,8 +31,8 @@ class Workers:
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
-    monkeypatch.setattr(spread_turns, "HERE", -1)
-    monkeypatch.setattr(spread_turns, "GROUPS", 1)
+    monkeypatch.setattr(merge_job, "HERE", -1)
+    monkeypatch.setattr(merge_job, "GROUPS", 1)
     return HandLake(tmp_path, others=NAMES[1:])
 
 
@@ -72,8 +72,8 @@ def test_workers_that_die_over_all_of_them_are_nobodys_fault(lake: HandLake) -> 
 def test_the_rows_of_other_tables_send_no_turn_to_a_worker(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spread_turns, "HERE", 10)
-    monkeypatch.setattr(sorted_file, "GROUP", 4)
+    monkeypatch.setattr(merge_job, "HERE", 10)
+    monkeypatch.setattr(data_file, "GROUP", 4)
     other = {"table": "db.w", "shard": "db.w", "topic": "s.db.w"}
     lake.land(row(Op.CREATE, 1, 1, "x"), *(row(Op.CREATE, n, n) | other for n in range(1, 30)))
     lake.passes.ours.spread = workers = Workers()
@@ -91,8 +91,8 @@ def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """What is small is committed before the large one's turn is begun."""
-    monkeypatch.setattr(spread_turns, "HERE", 10)
-    monkeypatch.setattr(sorted_file, "GROUP", 1)
+    monkeypatch.setattr(merge_job, "HERE", 10)
+    monkeypatch.setattr(data_file, "GROUP", 1)
     more = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
     small = (row(Op.CREATE, 100, 100, "x") | more[name] for name in NAMES[:3])
     lake.land(*small, *(row(Op.CREATE, n, n, "x") | more["db.w"] for n in range(1, rows)))
@@ -116,8 +116,8 @@ def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
 def test_a_large_table_that_cannot_be_run_takes_no_other_turn_back(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spread_turns, "HERE", 10)
-    monkeypatch.setattr(sorted_file, "GROUP", 1)
+    monkeypatch.setattr(merge_job, "HERE", 10)
+    monkeypatch.setattr(data_file, "GROUP", 1)
     other = {"table": "db.w", "shard": "db.w", "topic": "s.db.w"}
     lake.land(row(Op.CREATE, 100, 1, "x"), *(row(Op.CREATE, n, n) | other for n in range(1, 30)))
     lake.passes.ours.spread = Workers("db.w")
@@ -133,8 +133,8 @@ def test_all_others_that_cannot_be_run_take_no_turn_from_a_large_table(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a worker that dies over the only other mirror nobody knows yet whose fault it is."""
-    monkeypatch.setattr(spread_turns, "HERE", 10)
-    monkeypatch.setattr(sorted_file, "GROUP", 1)
+    monkeypatch.setattr(merge_job, "HERE", 10)
+    monkeypatch.setattr(data_file, "GROUP", 1)
     of = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
     some = (row(Op.CREATE, n, n, "x") | of["db.u"] for n in range(1, 16))
     lake.land(*some, *(row(Op.CREATE, n, n, "x") | of["db.w"] for n in range(1, 91)))

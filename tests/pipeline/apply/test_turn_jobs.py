@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply import merge_plan as turn_jobs
-from pipeline.apply import merge_run as passes
+from pipeline.apply import merge_plan, merge_run
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
@@ -44,7 +43,7 @@ def told(kind: str, pos: int) -> tuple[str, SchemaChange]:
 def test_tables_that_always_have_something_to_apply_keep_no_other_from_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr(passes, limit, most)
+    monkeypatch.setattr(merge_run, limit, most)
     lake = HandLake(tmp_path, others=OTHERS)
     had: set[str] = set()
 
@@ -58,7 +57,7 @@ def test_tables_that_always_have_something_to_apply_keep_no_other_from_its_turn(
 def test_a_low_tier_has_a_turn_in_each_pass_however_much_waits_of_higher_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "PASS_ROWS", 1)
+    monkeypatch.setattr(merge_run, "PASS_ROWS", 1)
     rules = (TableRule("db.[tu]", tier=1), TableRule("db.[vw]", tier=5))
     lake = HandLake(tmp_path, others=OTHERS, rules=rules)
     turned: list[list[str]] = []
@@ -80,7 +79,7 @@ def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
     lake.land(row(R, 50, 1, "read"), row(S, 50, None))
     lake.catalog.learn([told("drop", 40), told("create", 40)])
     lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 50)})
-    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 4)
+    monkeypatch.setattr(merge_plan, "MOST_ROWS", 4)
 
     turns = [turn for _ in range(8) for turn in lake.run()]
 

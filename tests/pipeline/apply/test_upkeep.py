@@ -21,7 +21,7 @@ from pipeline.delta.log import load
 from pipeline.delta.store import open_store
 from pipeline.errors import LostRaceError
 from pipeline.settings import UpkeepSettings
-from pipeline.tables.delta import table_format as mirror_upkeep
+from pipeline.tables.delta import table_format
 from pipeline.tables.delta.rewrite import TOGETHER, rewrite
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.keeping import (
@@ -93,7 +93,7 @@ def test_files_that_writing_anew_makes_no_larger_are_written_once(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of wide rows, of which memory holds too few at once."""
-    monkeypatch.setattr(mirror_upkeep, "rewrite", partial(rewrite, window=1))
+    monkeypatch.setattr(table_format, "rewrite", partial(rewrite, window=1))
     keeping = Keeping(lake)
     keeping.run()
     anew = DeltaTable(mirror(lake)).version()

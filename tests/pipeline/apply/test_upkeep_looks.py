@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply.maintenance import Upkeep
-from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import maintenance
 from pipeline.delta.log import Snapshot, load
 from pipeline.delta.store import Store
 from pipeline.model import Op
@@ -112,7 +112,7 @@ def test_a_mirror_that_is_held_is_asked_about_until_it_is_not(lake: HandLake) ->
 
 
 def test_a_restart_is_no_reason_for_a_checkpoint(lake: HandLake) -> None:
-    for key in range(2, 2 + checkpoints.EVERY):
+    for key in range(2, 2 + maintenance.EVERY):
         lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
         lake.run()
     kept(lake, upkeep(lake))

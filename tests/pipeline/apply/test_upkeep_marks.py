@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.changelog import maintenance as compaction
+from pipeline.changelog import maintenance
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Mark
@@ -78,7 +78,7 @@ def test_markers_that_were_joined_before_go_as_well(
         patched.setattr("pipeline.changelog.maintenance.superseded", lambda *_: ())
         Keeping(lake)
     assert batches(lake, "mark") == [*range(21)]
-    for batch in range(21, 26 + compaction.TOGETHER):
+    for batch in range(21, 26 + maintenance.TOGETHER):
         lake.land(row(C, 10 + batch, batch, "a"))
 
     Keeping(lake)
@@ -115,7 +115,7 @@ def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake:
         log.know(made)
 
     Keeping(lake)
-    for batch in range(21, 21 + compaction.TOGETHER):
+    for batch in range(21, 21 + maintenance.TOGETHER):
         lake.land(row(C, 10 + batch, batch, "a"))
     Keeping(lake)
 

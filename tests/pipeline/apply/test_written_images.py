@@ -17,7 +17,7 @@ import pytest
 from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
 
-from pipeline.apply import image_export as written_images
+from pipeline.apply import image_export
 from pipeline.apply.image_export import MANIFEST, ImageWriting, Manifest, read, readable, write
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
@@ -223,8 +223,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def test_a_large_image_is_several_parts_of_several_groups(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(written_images, "_GROUP", 1_000)
-    monkeypatch.setattr(written_images, "_FILE", 3_000)
+    monkeypatch.setattr(image_export, "_GROUP", 1_000)
+    monkeypatch.setattr(image_export, "_FILE", 3_000)
     batches = (batch(100, start) for start in range(0, 2_000, 100))
 
     made = write(store, "db/t/dt=x", batches, TOLD)
@@ -308,8 +308,8 @@ def test_what_was_killed_while_it_wrote_leaves_nothing_that_anybody_reads(store:
 def test_an_image_that_cannot_be_written_leaves_no_part(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(written_images, "_GROUP", 100)
-    monkeypatch.setattr(written_images, "_FILE", 100)
+    monkeypatch.setattr(image_export, "_GROUP", 100)
+    monkeypatch.setattr(image_export, "_FILE", 100)
     staged = uuid.UUID(int=1)
     monkeypatch.setattr(uuid, "uuid4", lambda: staged)
 
@@ -339,7 +339,7 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as dying_now, suppress(Killed):
         dying_now.setattr(Path, "rename", dies)
         dying_now.setattr(folder, "exchanged", lambda *_: False)
-        dying_now.setattr(written_images, "_forsake", lambda *_: None)
+        dying_now.setattr(image_export, "_forsake", lambda *_: None)
         write(open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.changelog import maintenance as compaction
+from pipeline.changelog import maintenance
 from pipeline.changelog.scan import WantedBatches, parts, read
 from pipeline.delta.commit import commit
 from pipeline.delta.log import ActiveFile, Snapshot, begin
@@ -34,7 +34,7 @@ def joined(lake: HandLake) -> int:
     """Compact once; the number of files that came."""
     lake.log.look()
     store, snapshot = lake.log.store, lake.log.snapshot
-    made = compaction.join(store, snapshot, compaction.joinable(snapshot), NOW)
+    made = maintenance.join(store, snapshot, maintenance.joinable(snapshot), NOW)
     commit(store, snapshot, made.actions, operation="OPTIMIZE", clock=NOW)
     lake.log.look()
     return len(made.files)
@@ -85,7 +85,7 @@ def test_few_files_are_left_as_they_are(tmp_path: Path) -> None:
         lake.land(row(C, batch, batch))
     lake.log.look()
 
-    assert compaction.joinable(lake.log.snapshot) == ()
+    assert maintenance.joinable(lake.log.snapshot) == ()
 
 
 def test_a_mirror_is_applied_alike_before_and_after(lake: HandLake) -> None:
@@ -131,14 +131,14 @@ def made_of(files: Mapping[str, ActiveFile]) -> Snapshot:
 def test_files_of_a_day_are_joined_by_size(sizes: list[int], expected: int) -> None:
     snapshot = made_of(sized(*sizes))
 
-    assert len(compaction.joinable(snapshot)) == expected
+    assert len(maintenance.joinable(snapshot)) == expected
 
 
 def test_the_oldest_files_of_the_oldest_day_come_first() -> None:
     young = sized(*[100] * 20, day="2026-01-03")
     old = sized(*[100] * 600)
 
-    found = compaction.joinable(made_of(young | old))
+    found = maintenance.joinable(made_of(young | old))
 
     assert [file.path for file in found] == list(old)[:500]
 
@@ -150,10 +150,10 @@ def test_no_day_keeps_a_later_one_from_being_joined(sizes: list[int], count: int
     first, later = sized(*sizes), sized(*[100] * count, day="2026-01-03")
     snapshot = made_of(first | later)
     rounds = 0
-    while taken := compaction.joinable(snapshot):
+    while taken := maintenance.joinable(snapshot):
         rounds += 1
         assert len(taken) > 1
-        assert sum(file.size for file in taken) <= compaction.AT_ONCE
+        assert sum(file.size for file in taken) <= maintenance.AT_ONCE
         day = str(taken[0].partition["dt"])
         made = sized(sum(file.size for file in taken), day=day, first=1000 + rounds)
         files = {path: file for path, file in snapshot.files.items() if file not in taken}

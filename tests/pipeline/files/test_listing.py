@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UnreachableError
-from pipeline.files import sweep as listing
+from pipeline.files import sweep
 from pipeline.files.layout import UNFINISHED, HourPartition
 from pipeline.files.sweep import NO_TEXT, files, folders, footprint
 
@@ -92,7 +92,7 @@ def test_many_files_are_digested_with_pauses(
     for number in range(5):
         (hour / f"{number}.json").touch()
     whole = digest(tmp_path)
-    monkeypatch.setattr(listing, "PAUSE", 2)
+    monkeypatch.setattr(sweep, "PAUSE", 2)
 
     assert len(list(footprint(tmp_path, PART, UNFINISHED))) == 2
     assert digest(tmp_path) == whole

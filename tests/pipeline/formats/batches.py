@@ -6,8 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.formats.debezium import envelope
-from pipeline.formats.debezium import schema_changes as row_schemas
+from pipeline.formats.debezium import envelope, schema_changes
 from pipeline.formats.debezium.schema_changes import schema_row
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, RAW, Decoded, rows
@@ -37,7 +36,7 @@ def _each(messages: Sequence[Raw]) -> Iterator[tuple[int, Decoded]]:
     last: dict[str | None, str] = {}
     for number, (key, value, topic) in enumerate(messages):
         row = envelope.decode(key, value, topic)
-        text = None if row.op is Op.ERROR else row_schemas.told_by(key, value)
+        text = None if row.op is Op.ERROR else schema_changes.told_by(key, value)
         if text is not None and last.get(row.shard) != text:
             last[row.shard] = text
             yield number, schema_row(asdict(row), text)

@@ -10,7 +10,6 @@ import pytest
 
 from pipeline.formats.debezium import batch as messages_of_a_batch
 from pipeline.formats.debezium import envelope
-from pipeline.formats.debezium import envelope as keys
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, rows
 from pipeline.model import Op, Ordering
@@ -267,8 +266,8 @@ def test_table_changes_of_a_wrong_kind_are_an_error(changes: str) -> None:
 def test_key_values_are_texts(key: str, values: str | None) -> None:
     found = one(change(), key.encode())["key_values"]
 
-    assert found == values or (values is None and keys.read(key.encode()))
-    assert found == keys.values(keys.read(key.encode()) or ())
+    assert found == values or (values is None and envelope.read(key.encode()))
+    assert found == envelope.values(envelope.read(key.encode()) or ())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats.debezium import envelope as keys
+from pipeline.formats.debezium import envelope
 from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium_json import FORMAT
 from tests.example_count import examples
@@ -176,12 +176,12 @@ def test_a_batch_says_what_its_messages_say_alone(together: list[Raw]) -> None:
 
 @given(st.lists(KEYS | WRAPPED_KEYS | CUT_KEYS, max_size=6))
 def test_f145_a_column_of_keys_knows_every_valid_key_and_no_other(spellings: list[str]) -> None:
-    exact = [keys.read(one.encode()) for one in spellings]
+    exact = [envelope.read(one.encode()) for one in spellings]
 
-    found = keys.column(pa.array([one.encode() for one in spellings], pa.binary()))
+    found = envelope.column(pa.array([one.encode() for one in spellings], pa.binary()))
 
     assert found.known.tolist() == [one is not None for one in exact]
-    assert found.values.to_pylist() == [keys.values(one or ()) for one in exact]
+    assert found.values.to_pylist() == [envelope.values(one or ()) for one in exact]
 
 
 @given(st.dictionaries(st.text(max_size=4), PLAIN, min_size=1, max_size=3), st.data())
@@ -203,7 +203,7 @@ def test_f145_every_spelling_of_one_key_has_the_same_text(
     plain = json.dumps(key, ensure_ascii=False, separators=(",", ":"))
     wrapped = [f'{{"schema":{{}},"payload":{one}}}' for one in spellings]
 
-    found = keys.column(pa.array([one.encode() for one in (plain, *spellings, *wrapped)]))
+    found = envelope.column(pa.array([one.encode() for one in (plain, *spellings, *wrapped)]))
 
     assert found.known.all()
     assert len(set(found.values.to_pylist())) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from checks.blocks import waivable
 from pipeline.aggregates import TalliedField, TimeSpan
-from pipeline.apply import archive_evidence as landed_day
+from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.changelog.scan import Part, scan
 from pipeline.errors import ConfigError
@@ -156,7 +156,7 @@ def test_what_is_usual_costs_a_slice_no_look_at_the_whole_log(
         read.extend(part.path for part in files)
         return scan(store, files, **more)
 
-    monkeypatch.setattr(landed_day, "scan", counted)
+    monkeypatch.setattr(archive_evidence, "scan", counted)
     costs = []
     for first in (3, 5):
         read.clear()

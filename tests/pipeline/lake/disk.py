@@ -18,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from pipeline.delta import local as folder
+from pipeline.delta import local
 
 
 class KilledError(BaseException):
@@ -66,10 +66,10 @@ class Disk:
     def mounted(self) -> Iterator[Self]:
         """Let the product's folders lie on it."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(folder, "os", _System(self))
-            patch.setattr(folder, "Path", _path_on(self))
+            patch.setattr(local, "os", _System(self))
+            patch.setattr(local, "Path", _path_on(self))
             opened = SimpleNamespace(OSFile=lambda name, mode: _opened(self, name, mode))
-            patch.setattr(folder, "pa", opened)
+            patch.setattr(local, "pa", opened)
             yield self
 
 

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.delta import actions, statistics
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import protocol as columns
+from pipeline.delta import actions, deletion_vectors, protocol, statistics
 from pipeline.delta.commit import commit, create
 from pipeline.delta.entries import Action
 from pipeline.delta.log import ActiveFile, Snapshot, load
@@ -48,7 +46,7 @@ class Writer:
         """Write a file; its ``add``."""
         name = f"{folder}part-{uuid.uuid4()}.parquet"
         with self.store.sink(name) as sink:
-            pq.write_table(columns.fitted(rows, self.snapshot.metadata), sink, store_schema=False)
+            pq.write_table(protocol.fitted(rows, self.snapshot.metadata), sink, store_schema=False)
         stats = statistics.of(rows, self.snapshot.metadata)
         size = self.store.size(name)
         return actions.added(name, size=size, at=NOW, stats=stats, partition=partition)
@@ -66,8 +64,8 @@ class Writer:
 
     def without(self, file: ActiveFile, gone: Sequence[int], records: int) -> list[Action]:
         """Actions that take rows out of a file, by their positions; its vector is written."""
-        old = BitMap64() if file.vector is None else vectors.read(self.store, file.vector)
-        vector_file = vectors.VectorFile()
+        old = BitMap64() if file.vector is None else deletion_vectors.read(self.store, file.vector)
+        vector_file = deletion_vectors.VectorFile()
         descriptor = vector_file.add(old | BitMap64(gone))
         vector_file.save(self.store)
         marked = actions.marked(file, descriptor, records=records)

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from demo.s3 import BUCKET, S3, SECRET
-from pipeline.delta import object_store as bucket
+from pipeline.delta import object_store
 from pipeline.delta.commit import create
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
@@ -38,8 +38,8 @@ def writer(uri: str) -> Writer:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of stores that are opened from now on: an answer may take its time, a second one may not."""
-    monkeypatch.setattr(bucket, "ANSWERED", timedelta(seconds=4))
-    monkeypatch.setattr(bucket, "TRIED", timedelta(seconds=0.6))
+    monkeypatch.setattr(object_store, "ANSWERED", timedelta(seconds=4))
+    monkeypatch.setattr(object_store, "TRIED", timedelta(seconds=0.6))
 
 
 def test_of_many_writers_of_one_name_one_wins(uri: str) -> None:

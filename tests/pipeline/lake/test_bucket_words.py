@@ -10,7 +10,7 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import MemoryStore
 
-from pipeline.delta import object_store as module
+from pipeline.delta import object_store
 from pipeline.delta.object_store import Bucket, _Ranges, open_bucket
 from pipeline.errors import ConfigError, UnreachableError
 
@@ -146,7 +146,7 @@ def test_a_bucket_is_opened_with_limits_and_in_clear_text_only_if_told(
         asked.append((address, options))
         return MemoryStore()
 
-    monkeypatch.setattr(module, "from_url", opened)
+    monkeypatch.setattr(object_store, "from_url", opened)
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
     if plain is not None:
         monkeypatch.setenv("AWS_ALLOW_HTTP", plain)

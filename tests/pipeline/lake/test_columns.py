@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.delta import protocol as columns
-from pipeline.delta import types as delta_types
+from pipeline.delta import protocol, types
 from pipeline.delta.log import Metadata
 from pipeline.delta.types import to_arrow
 from pipeline.errors import HeldError
@@ -35,7 +34,7 @@ EVERY = pa.schema(
 
 
 def metadata(schema: pa.Schema, **configuration: str) -> Metadata:
-    text, told = columns.described(
+    text, told = protocol.described(
         schema, {k.replace("_", "."): v for k, v in configuration.items()}
     )
     return Metadata.of({"id": "x", "schemaString": text, "configuration": told})
@@ -69,9 +68,9 @@ def test_columns_that_differ_in_case_only_are_refused() -> None:
 def test_f58_a_name_that_parquet_readers_do_not_take_is_mapped(name: str) -> None:
     inner = pa.schema([("a", pa.struct([(f"x{name}y", pa.int64())]))])
 
-    assert columns.mapping_needed(pa.schema([(f"x{name}y", pa.int64())]))
-    assert columns.mapping_needed(inner)
-    assert not columns.mapping_needed(pa.schema([("Order.Id`'\"é-/", pa.int64())]))
+    assert protocol.mapping_needed(pa.schema([(f"x{name}y", pa.int64())]))
+    assert protocol.mapping_needed(inner)
+    assert not protocol.mapping_needed(pa.schema([("Order.Id`'\"é-/", pa.int64())]))
 
 
 def test_rule_22_a_file_has_the_tables_names_types_and_ids(tmp_path: Path) -> None:
@@ -92,8 +91,8 @@ def test_rule_22_a_file_has_the_tables_names_types_and_ids(tmp_path: Path) -> No
     file = pq.ParquetFile(tmp_path / "t" / path)
     written = file.schema_arrow
 
-    fields = columns.fields_in_files(writer.snapshot.metadata)
-    names = {one["name"]: delta_types.physical_name(one) for one in fields}
+    fields = protocol.fields_in_files(writer.snapshot.metadata)
+    names = {one["name"]: types.physical_name(one) for one in fields}
     assert written.names == [names["id"], names["a b"], names["s"]] == ["id", names["a b"], "s"]
     assert names["a b"].startswith("col-")
     assert written.field("id").type == pa.int32()
@@ -127,12 +126,12 @@ def test_rule_22_rows_that_do_not_fit_the_table_are_not_written(
     table = metadata(pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string())]))
 
     with pytest.raises(HeldError, match=says):
-        columns.fitted(pa.table(rows), table)
+        protocol.fitted(pa.table(rows), table)
 
 
 def test_partition_columns_are_not_in_files() -> None:
     schema = pa.schema([("id", pa.int64()), ("dt", pa.date32())])
     action = {"id": "x", "schemaString": to_delta(schema), "partitionColumns": ["dt"]}
 
-    assert columns.file_schema(Metadata.of(action)).names == ["id"]
-    assert columns.partition_names(Metadata.of(action)) == {"dt"}
+    assert protocol.file_schema(Metadata.of(action)).names == ["id"]
+    assert protocol.partition_names(Metadata.of(action)) == {"dt"}

@@ -15,10 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
-from pipeline.delta import actions, entries
-from pipeline.delta import actions as alterations
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import actions, deletion_vectors, entries, maintenance
 from pipeline.delta.commit import create
 from pipeline.delta.entries import Action
 from pipeline.delta.local import LEFTOVER, Folder
@@ -93,7 +90,7 @@ def test_rule_13_an_entry_begins_with_who_wrote_it_in_flat_texts(writer: Writer)
 def test_actions_stand_in_the_order_of_their_kinds(writer: Writer) -> None:
     path = writer.append(numbers(0, 5))
     gone = writer.without(writer.snapshot.files[path], [1], 5)
-    new = alterations.altered(writer.snapshot, pa.schema([("a b", pa.timestamp("us"))]), {})
+    new = actions.altered(writer.snapshot, pa.schema([("a b", pa.timestamp("us"))]), {})
 
     writer.commit([*reversed(gone), *reversed(new)], txn=("a", 1))
 
@@ -176,7 +173,7 @@ def test_rule_4_a_table_is_not_made_where_one_is_or_was(writer: Writer, tmp_path
     with pytest.raises(HeldError, match="table_exists"):
         create(writer.store, PLAIN, clock=NOW)
     writer.append(numbers(0, 1))
-    checkpoints.checkpoint(writer.store)
+    maintenance.checkpoint(writer.store)
     for path in (tmp_path / "t" / "_delta_log").glob("*.json"):
         path.unlink()
     with pytest.raises(HeldError, match="table_exists"):
@@ -191,7 +188,7 @@ def test_rule_6_no_vector_goes_into_a_table_whose_readers_pass_over_it(tmp_path:
     with pytest.raises(HeldError, match="deletion vectors are not switched on"):
         writer.delete(path, [1])
     on = {"delta.enableDeletionVectors": "true"}
-    writer.commit(alterations.with_properties(writer.snapshot, on))
+    writer.commit(actions.with_properties(writer.snapshot, on))
     writer.delete(path, [1])
 
     assert queried(tmp_path / "t", "select count(*) n from t") == [{"n": 4}]
@@ -319,7 +316,7 @@ def test_a_file_that_was_vacuumed_or_cut_meanwhile_is_not_committed(
 def test_rule_23_a_vector_whose_file_is_gone_is_not_committed(writer: Writer) -> None:
     path = writer.append(numbers(0, 5))
     what = writer.without(writer.snapshot.files[path], [1], 5)
-    writer.store.remove(str(vectors.file_name(what[1]["add"]["deletionVector"])))
+    writer.store.remove(str(deletion_vectors.file_name(what[1]["add"]["deletionVector"])))
 
     with pytest.raises(HeldError, match="missing_file"):
         writer.commit(what)
@@ -375,8 +372,8 @@ def test_what_a_killed_writer_leaves_disturbs_nobody_and_is_swept(
 
     assert found(writer.store) == writer.snapshot
     assert queried(tmp_path / "t", "select count(*) n from t") == [{"n": 4}]
-    assert checkpoints.sweep(writer.store, datetime.now(UTC) - timedelta(hours=1)) == 0
-    assert checkpoints.sweep(writer.store, datetime.now(UTC) + timedelta(hours=1)) == 1
+    assert maintenance.sweep(writer.store, datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert maintenance.sweep(writer.store, datetime.now(UTC) + timedelta(hours=1)) == 1
     assert not log_files(tmp_path / "t") & set(left)
 
 
@@ -386,7 +383,7 @@ def test_rule_14_sums_of_what_a_checkpoint_replaced_go(writer: Writer, tmp_path:
     for name in ("._last_checkpoint.crc", f".{1:020d}.checkpoint.parquet.crc", ".other.crc"):
         (log / name).write_bytes(b"stale")
 
-    checkpoints.checkpoint(writer.store)
+    maintenance.checkpoint(writer.store)
 
     assert {name for name in log_files(tmp_path / "t") if name.startswith(".")} == {".other.crc"}
 
@@ -394,8 +391,8 @@ def test_rule_14_sums_of_what_a_checkpoint_replaced_go(writer: Writer, tmp_path:
 def test_a_checkpoint_is_due_fifteen_versions_after_the_one_before() -> None:
     then = replace(begin("t"), version=40, checkpoint=20)
 
-    assert [known for known in (-1, 25, 26) if checkpoints.overdue(then, known)] == [-1, 25]
-    assert not checkpoints.overdue(replace(then, checkpoint=26), -1)
+    assert [known for known in (-1, 25, 26) if maintenance.overdue(then, known)] == [-1, 25]
+    assert not maintenance.overdue(replace(then, checkpoint=26), -1)
 
 
 def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(
@@ -408,9 +405,9 @@ def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(
     for name in log_files(tmp_path / "t"):
         old = datetime.now(UTC).timestamp() - 3 * 86_400
         os.utime(tmp_path / "t" / "_delta_log" / name, (old, old))
-    checkpoints.checkpoint(writer.store)
+    maintenance.checkpoint(writer.store)
 
-    checkpoints.clean(writer.store)
+    maintenance.clean(writer.store)
 
     assert f"{0:020d}.json" not in log_files(tmp_path / "t")
     assert replace(found(writer.store), files={}) == replace(writer.snapshot, files={})
@@ -421,7 +418,7 @@ def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(
 
 def test_a_table_that_deltalake_cannot_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(HeldError, match="no checkpoint"):
-        checkpoints.checkpoint(Folder(str(tmp_path)))
+        maintenance.checkpoint(Folder(str(tmp_path)))
 
 
 def test_writing_loads_neither_deltalake_nor_obstore() -> None:

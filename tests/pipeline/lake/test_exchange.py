@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.delta import local as exchange
+from pipeline.delta import local
 
 
 def test_two_folders_change_places(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_two_folders_change_places(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / folder.name).touch()
 
-    assert exchange.exchanged(str(one), str(other))
+    assert local.exchanged(str(one), str(other))
 
     assert [each.name for each in one.iterdir()] == ["other"]
     assert [each.name for each in other.iterdir()] == ["one"]
@@ -22,7 +22,7 @@ def test_two_folders_change_places(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        exchange.exchanged(str(tmp_path / "one"), str(tmp_path / "other"))
+        local.exchanged(str(tmp_path / "one"), str(tmp_path / "other"))
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_where_nobody_knows_how_nothing_moves(
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: library)
     monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EINVAL)
 
-    assert not exchange.exchanged(str(tmp_path), str(tmp_path / "other"))
+    assert not local.exchanged(str(tmp_path), str(tmp_path / "other"))

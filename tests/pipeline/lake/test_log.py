@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline.delta import actions, entries
-from pipeline.delta import maintenance as checkpoints
+from pipeline.delta import actions, entries, maintenance
 from pipeline.delta.log import ActiveFile, load
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
@@ -103,11 +102,11 @@ def test_rule_10_only_names_of_twenty_digits_are_entries(writer: Writer) -> None
 
 def test_rule_10_the_newest_checkpoint_is_found_without_last_checkpoint(writer: Writer) -> None:
     fill(writer, 3)
-    checkpoints.checkpoint(writer.store)
+    maintenance.checkpoint(writer.store)
     old = (log(writer) / "_last_checkpoint").read_text()
     removed = actions.removed(found(writer.store).files["f0"], at=NOW)
     foreign(writer, dict(removed))
-    checkpoints.checkpoint(writer.store)
+    maintenance.checkpoint(writer.store)
     foreign(writer, {"txn": {"appId": "a", "version": 3}})
     for version in range(5):
         entry(writer, version).unlink()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.changelog import transactions as log_memory
+from pipeline.changelog import transactions
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.transactions import Ended, LogMemory, TransactionEnd
 from pipeline.delta.reader import PinnedTable, open_table
@@ -159,7 +159,7 @@ def test_what_is_known_is_of_one_log_that_grows(log: str, until: int, known: boo
 
 
 def test_of_more_ends_than_are_kept_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_memory, "MOST_ENDS", 5)
+    monkeypatch.setattr(transactions, "MOST_ENDS", 5)
     memory, asked_for = LogMemory(), list[range]()
 
     def read(batches: range) -> Iterator[Ended]:

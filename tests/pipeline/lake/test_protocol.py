@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.delta import actions as alterations
-from pipeline.delta import protocol
-from pipeline.delta import statistics as footers
+from pipeline.delta import protocol, statistics
 from pipeline.delta.log import Metadata, Snapshot
 from pipeline.errors import HeldError
 from tests.pipeline.lake.tables import PLAIN, Writer, numbers, queried
@@ -268,8 +267,8 @@ def test_rule_21_a_file_with_int96_or_the_legacy_calendar_is_refused(tmp_path: P
     pq.write_table(times.replace_schema_metadata(key), tmp_path / "legacy")
     pq.write_table(times, tmp_path / "good")
 
-    footers.footer_fits(pq.read_metadata(tmp_path / "good"), "good")
+    statistics.footer_fits(pq.read_metadata(tmp_path / "good"), "good")
     with pytest.raises(HeldError, match="int96: column t holds INT96 times"):
-        footers.footer_fits(pq.read_metadata(tmp_path / "int96"), "int96")
+        statistics.footer_fits(pq.read_metadata(tmp_path / "int96"), "int96")
     with pytest.raises(HeldError, match="legacy calendar"):
-        footers.footer_fits(pq.read_metadata(tmp_path / "legacy"), "legacy")
+        statistics.footer_fits(pq.read_metadata(tmp_path / "legacy"), "legacy")

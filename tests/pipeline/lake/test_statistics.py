@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.delta import maintenance as checkpoints
-from pipeline.delta import statistics
+from pipeline.delta import maintenance, statistics
 from pipeline.delta.log import Metadata, load
 from tests.pipeline.lake.tables import Writer, queried, to_delta
 
@@ -215,7 +214,7 @@ def test_rule_17_no_value_is_passed_over_by_deltalake(column: str, tmp_path: Pat
     for value in values:  # a file each, so that a wrong bound hides its value
         writer.append(pa.table({"c": pa.array([value], kind)}))
 
-    checkpoints.checkpoint(writer.store)  # deltalake's own copy of the bounds
+    maintenance.checkpoint(writer.store)  # deltalake's own copy of the bounds
 
     for value in values:
         text = format(value, "f") if isinstance(value, Decimal) else value

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.changelog import transactions as log_memory
+from pipeline.changelog import transactions
 from pipeline.changelog.transactions import LOOK_BACK, BatchSpan, LogMemory, TransactionReader
 from pipeline.delta.reader import PinnedTable, open_table
 from pipeline.model import Op, Order, Shard, Table
@@ -217,10 +217,10 @@ def test_the_epochs_of_a_batch_are_read_once_for_all_tables(
 def test_of_more_batches_than_are_kept_the_spans_of_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_memory, "MOST_SPANS", 2)
+    monkeypatch.setattr(transactions, "MOST_SPANS", 2)
     memory, asked = LogMemory(), list[list[int]]()
 
-    def spans(batches: Sequence[int]) -> dict[int, log_memory.Spans]:
+    def spans(batches: Sequence[int]) -> dict[int, transactions.Spans]:
         asked.append([*batches])
         return {}
 

@@ -12,12 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.delta import actions as alterations
-from pipeline.delta import deletion_vectors as vectors
-from pipeline.delta import entries, protocol
-from pipeline.delta import maintenance as checkpoints
-from pipeline.delta import protocol as columns
-from pipeline.delta import statistics as footers
+from pipeline.delta import actions, deletion_vectors, entries, maintenance, protocol, statistics
 from pipeline.delta.log import load
 from pipeline.errors import HeldError
 from tests.pipeline.lake.tables import Writer, found, log_files, numbers, queried
@@ -130,7 +125,7 @@ def test_spark_writes_on_in_our_table_and_we_in_what_it_made_of_it(
     assert snapshot is not None
     file = snapshot.files[path]
     assert file.vector is not None
-    assert list(vectors.read(writer.store, file.vector)) == list(range(7, 1_000, 100))
+    assert list(deletion_vectors.read(writer.store, file.vector)) == list(range(7, 1_000, 100))
     protocol.refuse(snapshot)
     writer.snapshot = snapshot
     writer.delete(path, range(0, 1_000, 2))
@@ -185,7 +180,7 @@ def test_a_name_in_mapped_partitions_is_the_one_in_files(
 ) -> None:
     schema = pa.schema([("a b", pa.int64()), ("the day", pa.date32())])
     writer = Writer.make(tmp_path / "t", schema, partition_columns=("the day",))
-    (name,) = columns.partition_names(writer.snapshot.metadata)
+    (name,) = protocol.partition_names(writer.snapshot.metadata)
     writer.append(pa.table({"a b": [1]}), partition={name: "2026-11-01"})
 
     wanted = [{"a b": 1, "the day": date(2026, 11, 1)}]
@@ -205,7 +200,7 @@ def test_a_checkpoint_of_deltalake_is_read_by_spark_and_no_stale_sum_stays(
     writer.snapshot = found(writer.store)
     writer.delete(path, [3])
 
-    checkpoints.checkpoint(writer.store)
+    maintenance.checkpoint(writer.store)
     writer.append(numbers(20, 25))
 
     assert [name for name in log_files(folder) if name.startswith("._last")] == []
@@ -286,8 +281,8 @@ def test_columns_and_properties_that_we_add_are_seen_by_both(
     writer = Writer.make(folder)
     writer.append(numbers(0, 2))
     new = pa.schema([("a b", pa.timestamp("us")), ("plain", pa.decimal128(20, 0))])
-    altered = alterations.altered(writer.snapshot, new, {})
-    altered_too = alterations.with_properties(writer.snapshot, {"delta.checkpointInterval": "20"})
+    altered = actions.altered(writer.snapshot, new, {})
+    altered_too = actions.with_properties(writer.snapshot, {"delta.checkpointInterval": "20"})
 
     writer.commit([*altered], operation="ADD COLUMNS")
     at = datetime(2026, 1, 1)  # noqa: DTZ001
@@ -311,4 +306,4 @@ def test_files_of_legacy_spark_are_refused(spark: SparkSession, tmp_path: Path) 
         (file,) = (tmp_path / kind).glob("*.parquet")
 
         with pytest.raises(HeldError, match=r"legacy calendar|column t holds INT96"):
-            footers.footer_fits(pq.read_metadata(file), file.name)
+            statistics.footer_fits(pq.read_metadata(file), file.name)

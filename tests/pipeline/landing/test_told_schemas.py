@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.changelog.table import CHANGES
 from pipeline.checkpoint import ToldSchema
-from pipeline.landing import plan as division
+from pipeline.landing import plan
 from pipeline.landing.batch_stats import Unrepeated, after, newest, unrepeated
 from pipeline.model import Op, Order
 from pipeline.schema.history import History
@@ -131,7 +131,7 @@ def test_in_whichever_order_tasks_tell_columns_are_in_force_from_where_they_came
 def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(division, "LEAST", 1)
+    monkeypatch.setattr(plan, "LEAST", 1)
     desk = Desk(tmp_path, names="a", dialect=POSTGRES)
     topic = desk.topics.held.setdefault("a.public.t", [message("t", 100, 1)])
     desk.land()

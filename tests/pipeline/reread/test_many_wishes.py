@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.backfill import runner as beginnings
-from pipeline.backfill import runner as rounds
+from pipeline.backfill import runner
 from pipeline.backfill_state import WishedReread
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
@@ -38,15 +37,15 @@ def test_the_mark_remembers_few_at_a_time_and_the_others_wait_for_their_turn(
 ) -> None:
     begun = [turn(beside) for _ in range(3)][-1]
 
-    waiting = [one for one in beside.states() if one.why == rounds.QUEUED]
-    assert begun == [f"a/{name}" for name in TABLES[: rounds.OPEN]]
-    assert len(waiting) == len(TABLES) - rounds.OPEN
+    waiting = [one for one in beside.states() if one.why == runner.QUEUED]
+    assert begun == [f"a/{name}" for name in TABLES[: runner.OPEN]]
+    assert len(waiting) == len(TABLES) - runner.OPEN
 
 
 def test_a_round_ends_in_time_and_the_next_begins_with_who_had_no_turn(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "ROUND", -1.0)
+    monkeypatch.setattr(runner, "ROUND", -1.0)
 
     counts = [len(turn(beside)) for _ in range(4)]
 
@@ -89,12 +88,12 @@ def test_rows_are_not_read_again_where_they_cannot_be_put_among_changes(
 def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Path) -> None:
     beside = Beside(begun(tmp_path), Rows(50))
 
-    for _ in range(6 * beginnings.ANEW):
+    for _ in range(6 * runner.ANEW):
         beside.rows.end += 20
         beside.desk.topics.alter("a", beside.rows.end, "name", "note")
         state = beside.round()
         if state.refused:
             break
 
-    assert f"db.t was begun {beginnings.ANEW} times and never ended" in state.why
+    assert f"db.t was begun {runner.ANEW} times and never ended" in state.why
     assert "a statement came" in state.why

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
-from pipeline.transports import topics as records
+from pipeline.transports import topics
 from pipeline.transports.topics import LastRecord, Spans, drain, newest
 
 SOON = timedelta(seconds=5)
@@ -111,7 +111,7 @@ def test_a_span_that_is_never_reached_ends_at_the_deadline() -> None:
 def test_more_bytes_than_one_process_should_hold_are_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(records, "MOST", 10)
+    monkeypatch.setattr(topics, "MOST", 10)
     consumer = FakeConsumer({ONE: set(range(40))}, 40)
 
     with pytest.raises(UnreachableError, match="more than 10 bytes"):

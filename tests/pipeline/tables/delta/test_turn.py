@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pipeline.apply.decide import AppliedBefore, Fill
 from pipeline.apply.merge import TurnTask
-from pipeline.delta import actions as alterations
+from pipeline.delta import actions
 from pipeline.delta.commit import commit
 from pipeline.delta.log import load
 from pipeline.errors import HeldError, LostRaceError
@@ -296,7 +296,7 @@ def test_a_turn_needs_neither_spark_nor_deltalake() -> None:
 def test_a_column_that_was_added_is_filled_in_changes_older_than_it(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     more = Column("more", "INT")
-    adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int32())]), {})
+    adding = actions.altered(bench.snapshot, pa.schema([("more", pa.int32())]), {})
     bench.snapshot = commit(bench.store, bench.snapshot, adding, operation="ADD", clock=NOW)
     rows = table(change(U, 20, 1, after='{"id":1,"name":"b","more":7}'), change(C, 15, 2, "old"))
     fill = Fill("more", A, order(18), pa.scalar(3, pa.int32()))

@@ -18,7 +18,7 @@ from pipeline.delta.log import ActiveFile, Metadata, Snapshot
 from pipeline.delta.protocol import described
 from pipeline.errors import HeldError
 from pipeline.model import Op, Shard
-from pipeline.tables.delta import merge as writing
+from pipeline.tables.delta import merge
 from pipeline.tables.delta.files import Footers, Layout, MirrorFiles
 from pipeline.tables.delta.merge import Target, without, write
 from pipeline.tables.delta.rewrite import rewrite
@@ -64,8 +64,8 @@ def test_a_new_file_is_sorted_by_key_and_has_exactly_the_tables_columns(bench: T
 def test_row_groups_are_of_one_size_whatever_the_rows(
     bench: TurnBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "GROUP_ROWS", 4)
-    monkeypatch.setattr(writing, "_LARGE", 100)  # as if they were a gigabyte
+    monkeypatch.setattr(merge, "GROUP_ROWS", 4)
+    monkeypatch.setattr(merge, "_LARGE", 100)  # as if they were a gigabyte
 
     add = write(rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
 

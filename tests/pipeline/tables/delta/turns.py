@@ -14,8 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pipeline.apply.decide import AppliedBefore, Floors
 from pipeline.apply.merge import TurnTask, Written
 from pipeline.apply.row_metadata import META, ORDER, SLUICE
-from pipeline.delta import commit
-from pipeline.delta import deletion_vectors as vectors
+from pipeline.delta import commit, deletion_vectors
 from pipeline.delta.log import ActiveFile, Snapshot
 from pipeline.delta.store import Store, open_store
 from pipeline.model import Op, Order, Origin, Shard, Table
@@ -149,7 +148,7 @@ class TurnBench:
         parts = []
         for file in self.files:
             rows = pq.read_table(self.folder / file.path, partitioning=None)
-            gone = vectors.read(self.store, file.vector) if file.vector else ()
+            gone = deletion_vectors.read(self.store, file.vector) if file.vector else ()
             parts.append(rows.take([at for at in range(len(rows)) if at not in gone]))
         return pa.concat_tables([mirror_schema(self.columns).empty_table(), *parts])
 
