@@ -586,6 +586,7 @@ def _of_samples(family: Any) -> list[str]:
 def api_page() -> str:
     """Every operation of the API."""
     document = openapi_document()
+    common = _common(document)
     parts = [
         "# HTTP API",
         NOTE,
@@ -594,13 +595,13 @@ def api_page() -> str:
         "With [`http.auth`](config.md#httpauth) every POST and DELETE needs the token as"
         " `Authorization: Bearer`; so does reading, on an address that other machines reach.",
         "## Errors of every operation",
-        drawn(("status", "when"), _common(document)),
+        drawn(("status", "when"), common),
         "An error's body is a problem document (RFC 9457), in which `detail` says what is wrong"
         " and how to fix it.",
     ]
     for path, methods in sorted(document["paths"].items()):
         for method, operation in methods.items():
-            parts += _operation(f"{method.upper()} {path}", operation, document)
+            parts += _operation(f"{method.upper()} {path}", operation, document, common)
     return joined(*parts)
 
 
@@ -617,7 +618,10 @@ def _common(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _operation(
-    title: str, operation: Mapping[str, Any], document: Mapping[str, Any]
+    title: str,
+    operation: Mapping[str, Any],
+    document: Mapping[str, Any],
+    common: Sequence[tuple[str, str]],
 ) -> Iterator[str]:
     yield f"## {title}"
     yield prose_blocks(operation.get("description", operation.get("summary", "")))
@@ -634,7 +638,6 @@ def _operation(
     if body:
         rows += _body(body["schema"], document)
     yield drawn(("parameter", "where", "type", "what it is"), rows)
-    common = _common(document)
     answers = [
         (status, one["description"], _content(one, document))
         for status, one in operation["responses"].items()
