@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from alerts.model import Acknowledgement
+from checks.model import Outcome, Ruling, Verdict
 from monitor.board import Board
 from monitor.web.status_page import status_page
 from tests.monitor.boards import (
@@ -108,6 +109,15 @@ def test_the_page_says(shown: Board, said: list[str]) -> None:
     text = _text(status_page(shown, NOW))
 
     assert [words for words in said if words not in text] == []
+
+
+def test_why_checks_are_unknown_is_said_once_for_all_of_one_reason() -> None:
+    unable = Ruling(Outcome.UNKNOWN, "the key is not one integer column", "unsupported")
+    verdicts = tuple(Verdict("shop.users", one, unable, NOW) for one in ("max_id", "range_counts"))
+
+    text = _text(status_page(board(replace(READY, verdicts=verdicts)), NOW))
+
+    assert text.count("max_id, range_counts: the key is not one integer column") == 1
 
 
 def test_f54_a_healthy_page_tells_of_no_tick_that_was_missed_long_ago() -> None:
