@@ -107,12 +107,13 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         source = source_of(name)
         orders, began = told.get(source, frozenset()), read.get(source)
         snap = _newest(one, orders, began, batch)
-        none = _is_part(snap, mark, name)
-        none = none or _is_outlived(snap, existing.get(name), created.get(name))
+        over = _is_part(snap, mark, name) or _is_outlived(
+            snap, existing.get(name), created.get(name)
+        )
         whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in mark.bases)
-        if not none and whole and _complete(snap, live.get(source)):
+        if not over and whole and _complete(snap, live.get(source)):
             settled[name] = Settled(name, snap.order, snap.batch)
-        elif not none and (whole or not _has_landed(mark, name, snap)):
+        elif not over and (whole or not _has_landed(mark, name, snap)):
             left[name] = snap
             continue
         if snap.described is not None:

@@ -19,6 +19,7 @@ from tests.docs.markdown import PAGES, ROOT, anchors, first_cells, links, name
 DOCS = ROOT / "docs"
 GUIDES = sorted((DOCS / "guides").glob("*.md"))
 CONCEPTS = sorted((DOCS / "concepts").glob("*.md"))
+START = sorted((DOCS / "start").glob("*.md"))
 LONGEST = 150
 BOUNDS = {"README.md": 150, "CONTRIBUTING.md": 120, "CHANGELOG.md": 80}
 
@@ -35,8 +36,8 @@ def test_every_link_leads_to_something(page: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("page", [*GUIDES, *CONCEPTS], ids=name)
-def test_a_guide_or_concept_is_short(page: Path) -> None:
+@pytest.mark.parametrize("page", [*GUIDES, *CONCEPTS, *START], ids=name)
+def test_a_guide_concept_or_first_page_is_short(page: Path) -> None:
     assert len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
 
 

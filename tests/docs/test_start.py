@@ -1,4 +1,4 @@
-"""The first pages of a reader are short, and what they show is true."""
+"""What the first pages of a reader show is true."""
 
 import ast
 from pathlib import Path
@@ -9,18 +9,11 @@ from demo.story.play import ACTS
 from monitor.config.file import parse
 from tests.docs.markdown import ROOT, blocks
 
-PAGES = sorted((ROOT / "docs" / "start").glob("*.md"))
-LONGEST = 150
 EXAMPLES = ROOT / "examples"
 
 
 def read(name: str) -> str:
     return (ROOT / "docs" / "start" / name).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_first_page_is_short(page: Path) -> None:
-    assert len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
 
 
 @pytest.mark.parametrize(
@@ -65,7 +58,7 @@ def _sensors(code: str) -> list[str]:
 
 
 def test_the_grants_are_those_of_the_guides() -> None:
-    guides = [page for page in (ROOT / "docs").rglob("*.md") if page not in PAGES]
+    guides = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "start"]
     known = " ".join(" ".join(page.read_text(encoding="utf-8").split()) for page in guides)
     for name in ("mysql.md", "postgres.md"):
         (code,) = blocks(ROOT / "docs" / "start" / name, "sql")
