@@ -39,7 +39,7 @@ from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.source import Heart
+from pipeline.sources.source import HeartbeatTable
 from pipeline.spark import jars
 from pipeline.start import open_lane
 
@@ -59,7 +59,7 @@ class Race:
     orders: Orders
     folder: Path
     lane: Lane
-    heart: Heart
+    heart: HeartbeatTable
     done: dict[str, str] = field(default_factory=dict)
     based: list[float] = field(default_factory=list)
     cpu: dict[str, list[float]] = field(default_factory=dict)
@@ -240,7 +240,7 @@ def opened(servers: Servers, orders: Orders, folder: Path) -> Race:
     )
     server = MySqlSource(source)
     server.prepare_heartbeat()
-    heart = Heart(server)
+    heart = HeartbeatTable(server)
     heart.beat(_now)
     config = mysql_connector(
         servers.mysql,

@@ -21,7 +21,7 @@ from pipeline.errors import SluiceError
 from pipeline.lags.samples import spaced
 from pipeline.model import Fence
 from pipeline.settings import SourceSettings
-from pipeline.sources.source import Heart, Source
+from pipeline.sources.source import HeartbeatTable, Source
 
 FOLLOW = timedelta(seconds=10)
 MICROSECOND = timedelta(microseconds=1)
@@ -155,7 +155,7 @@ class HeartbeatWriter:
     compared: Callable[[timedelta, datetime], object]
     ailment: str = ""
     _server: Source | None = None
-    _heart: Heart | None = None
+    _heart: HeartbeatTable | None = None
     _address: tuple[str, int] | None = None
     _asked: datetime | None = field(default=None)
 
@@ -184,7 +184,7 @@ class HeartbeatWriter:
         if self._server is not None:
             self._server.close()
 
-    def _ready(self) -> Heart:
+    def _ready(self) -> HeartbeatTable:
         address = self._where()
         if self._heart is None or address != self._address:
             self.close()
@@ -193,7 +193,7 @@ class HeartbeatWriter:
             server.prepare_heartbeat()
             known = self.fences.of(self.settings.name)
             highest = max(self.newest(), known[-1].number if known else -1)
-            self._server, self._heart = server, Heart(server, highest)
+            self._server, self._heart = server, HeartbeatTable(server, highest)
             self._address = address
             log.info("heartbeats go to", source=self.settings.name, host=host, port=port)
         return self._heart

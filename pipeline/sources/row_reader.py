@@ -144,7 +144,7 @@ class RowReader(Protocol):
         ...
 
 
-class Beaten(Protocol):
+class HeartbeatSource(Protocol):
     """A server that has the heartbeats of its primary, or is that."""
 
     @property
@@ -157,7 +157,7 @@ class Beaten(Protocol):
         ...
 
 
-def refuse_lagging(primary: Beaten, read: Beaten, limits: Limits) -> None:
+def refuse_lagging(primary: HeartbeatSource, read: HeartbeatSource, limits: Limits) -> None:
     """Read nothing of a replica that is far behind: what it catches up with comes first.
 
     Both times are of heartbeats, so no clock is compared with another.

@@ -105,7 +105,7 @@ class SourceDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A heartbeat that is committed: its ``number``, and a ``head`` that was read after that.
 
     ``told`` is what the source's own clock said before the commit: aware, and never ours.
@@ -135,7 +135,7 @@ class Source(Protocol):
         """Make sure the heartbeat's table is there."""
         ...
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
         A row of the heartbeat's table that arrives as a change has ``source``, this one's name,
@@ -422,7 +422,7 @@ def naming_heartbeat(table: str) -> Iterator[None]:
 
 
 @dataclass(eq=False)
-class Heart:
+class HeartbeatTable:
     """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none.
 
     ``reading`` is what both clocks showed at the last beat.

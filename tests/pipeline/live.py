@@ -23,7 +23,7 @@ from pipeline.model import Fence
 from pipeline.reports import Applied, Landed
 from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings, TableRule
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.source import Heart
+from pipeline.sources.source import HeartbeatTable
 from pipeline.start import open_lane
 
 PATIENCE = timedelta(minutes=5)
@@ -73,7 +73,7 @@ class Pipe:
         """Write a first heartbeat, register the connector, open the lane."""
         server = MySqlSource(self.source())
         server.prepare_heartbeat()
-        self.heart = Heart(server)
+        self.heart = HeartbeatTable(server)
         self.fence = self.heart.beat(now)
         self.register()
         self.open()

@@ -8,7 +8,7 @@ from pipeline.build import collection_scope, open_source
 from pipeline.collectors.connect.config import wanted
 from pipeline.model import Fence
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
-from pipeline.sources.source import Heart
+from pipeline.sources.source import HeartbeatTable
 from tests.pipeline.live import Pipe, now
 
 
@@ -59,7 +59,7 @@ class PostgresPipe(Pipe):
         """Write a first heartbeat."""
         made = open_source(self.source())
         made.prepare_heartbeat()
-        self.heart = Heart(made)
+        self.heart = HeartbeatTable(made)
         self.fence = self.heart.beat(now)
 
     def register(self) -> None:

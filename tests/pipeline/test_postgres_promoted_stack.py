@@ -12,7 +12,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import open_source
 from pipeline.reports import read_gap
-from pipeline.sources.source import Heart
+from pipeline.sources.source import HeartbeatTable
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 
@@ -62,7 +62,7 @@ def follow(p: PostgresPipe, replica: Postgres) -> None:
     p.heart.source.close()
     p.server = replica
     p.sql("UPDATE t SET name = 'third' WHERE id = 1", "INSERT INTO t VALUES (50, 'new')")
-    p.heart = Heart(open_source(p.source()))
+    p.heart = HeartbeatTable(open_source(p.source()))
 
 
 def take_all(p: PostgresPipe, replica: Postgres) -> None:

@@ -14,7 +14,7 @@ from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.source import Beat, ExaminationScope, Range, Source, SourceDescription
+from pipeline.sources.source import ExaminationScope, Heartbeat, Range, Source, SourceDescription
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
 from tests.toy.position import EntryNumbers, entry
@@ -41,11 +41,11 @@ class ToySource:
         if table not in database.definitions():
             database.define(table, {"id": "number", "source": "word", "n": "number"}, "id")
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         database, table, told = self._database(), self.settings.heartbeat, datetime.now(UTC)
         number = max(database.rows(table).get(1, {"n": -1})["n"] + 1, at_least)
         database.put(table, {"id": 1, "source": self.name, "n": number})
-        return Beat(number, self.head(), told)
+        return Heartbeat(number, self.head(), told)
 
     def newest_heartbeat(self) -> int:
         return int(self._database().rows(self.settings.heartbeat).get(1, {"n": -1})["n"])

@@ -24,7 +24,7 @@ from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings, without_login
 from pipeline.sources.files.types import FILES, FileColumn
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.source import Beat, ExaminationScope, Range, Source, SourceDescription
+from pipeline.sources.source import ExaminationScope, Heartbeat, Range, Source, SourceDescription
 
 
 def ledger_path(settings: SourceSettings) -> str:
@@ -131,11 +131,11 @@ class FilesSource:
     def prepare_heartbeat(self) -> None:
         """The ledger has a place for it."""
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Ask for the next; the folder's server has no clock that is asked, so ours is told."""
         told = datetime.now(UTC)
         number = self._ledger.beat(at_least, self.settings.heartbeat, self.name)
-        return Beat(number, self.head(), told)
+        return Heartbeat(number, self.head(), told)
 
     def newest_heartbeat(self) -> int:
         """The last that was asked for."""

@@ -39,8 +39,8 @@ from pipeline.sources.mysql.types import MySqlColumn, described
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.source import (
-    Beat,
     ExaminationScope,
+    Heartbeat,
     Limits,
     Source,
     SourceDescription,
@@ -141,7 +141,7 @@ class MySqlSource:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
         prepare(self._session.ask, self.settings.heartbeat, self.name)
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
         The number is the row's plus one, so an answer that was lost leaves no hole.  The server's
@@ -160,7 +160,7 @@ class MySqlSource:
                 self.name,
             )
             ask("COMMIT")
-            return Beat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
+            return Heartbeat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
 
     def newest_heartbeat(self) -> int:
         """The highest number of its own that is committed now; -1 before there is one."""

@@ -43,8 +43,8 @@ from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
 from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.source import (
-    Beat,
     ExaminationScope,
+    Heartbeat,
     Limits,
     Source,
     SourceDescription,
@@ -175,7 +175,7 @@ class PostgresSource:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
         prepare(self._session.ask, self.settings.heartbeat, self.name)
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
         The number is the row's plus one, so an answer that was lost leaves no hole.
@@ -194,7 +194,7 @@ class PostgresSource:
                 *(self.name, at_least, at),
             )
             told: datetime = row["told"]
-            return Beat(int(row["n"]), self.head(), told.astimezone(UTC))
+            return Heartbeat(int(row["n"]), self.head(), told.astimezone(UTC))
 
     def newest_heartbeat(self) -> int:
         """The highest number of its own that is committed now; -1 before there is one."""

@@ -16,7 +16,7 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.source import Beat, Source
+from pipeline.sources.source import Heartbeat, Source
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SETTINGS = SourceSettings(
@@ -39,13 +39,13 @@ class FakeServer:
         """The source's."""
         return self.settings.name
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """The next number."""
         if self.down:
             raise UnreachableError("down: connection refused")
         self.number = max(self.number + 1, at_least)
         head = Head(self.settings.host, binlog_position(1, self.number))
-        return Beat(self.number, head, at + self.fast)
+        return Heartbeat(self.number, head, at + self.fast)
 
     def prepare_heartbeat(self) -> None:
         """Nothing to do."""

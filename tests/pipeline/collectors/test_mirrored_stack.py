@@ -21,7 +21,7 @@ from pipeline.model import Acknowledged, Fence, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import place
-from pipeline.sources.source import Heart
+from pipeline.sources.source import HeartbeatTable
 from pipeline.transports.kafka import KafkaTransport
 from tests.mirror_maker import mirroring
 from tests.patience import SOON, answered
@@ -40,7 +40,7 @@ class Crossing:
     maker: Connect
     here: KafkaTransport
     source: SourceSettings
-    heart: Heart
+    heart: HeartbeatTable
 
     def __post_init__(self) -> None:
         """Ask both ends of the way."""
@@ -96,7 +96,7 @@ def crossing(servers: Servers, server_folder: Path) -> Iterator[Crossing]:
         collect(servers)
         mirror(servers, maker, kafka)
         with KafkaTransport(kafka.bootstrap) as here:
-            yield Crossing(servers, maker, here, source, Heart(server))
+            yield Crossing(servers, maker, here, source, HeartbeatTable(server))
     finally:
         server.close()
         maker.stop()

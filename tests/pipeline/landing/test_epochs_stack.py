@@ -15,7 +15,7 @@ from demo.servers import Servers
 from pipeline.model import Shard, Table
 from pipeline.reports import read_gap
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.source import Heart
+from pipeline.sources.source import HeartbeatTable
 from tests.checks.test_readiness import inputs
 from tests.pipeline.live import PATIENCE, Pipe, now
 from tests.pipeline.reread.live_rereads import bootstrap
@@ -52,7 +52,7 @@ def test_a_fail_over_begins_an_epoch_and_no_row_goes_back(
     servers.mysql.kill()
     heir.execute("STOP SLAVE")
     pipe.mysql = heir
-    pipe.heart = Heart(MySqlSource(pipe.source()))
+    pipe.heart = HeartbeatTable(MySqlSource(pipe.source()))
     pipe.register()
     pipe.sql("UPDATE DB.t SET name = 'third' WHERE id = 1", "INSERT INTO DB.t VALUES (50, 'new')")
 
@@ -173,7 +173,7 @@ def test_f101_another_server_without_gtids_at_the_same_file_and_offset_is_a_gap(
     old.kill()
     end_at(heir, offset["file"], offset["pos"])
     made.mysql = heir
-    made.heart = Heart(MySqlSource(made.source()))
+    made.heart = HeartbeatTable(MySqlSource(made.source()))
     config = connect.config(made.name) | {"database.port": str(heir.port)}
     connect.configure(made.name, config)
     connect.resume(made.name)

@@ -13,7 +13,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Head
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.session import Row, prepare
-from pipeline.sources.source import Beat, Heart, Source, naming_heartbeat
+from pipeline.sources.source import Heartbeat, HeartbeatTable, Source, naming_heartbeat
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -28,17 +28,17 @@ class FakeSource:
     told: datetime = NOON
     name: str = "shop"
 
-    def beat(self, at_least: int, at: datetime) -> Beat:
+    def beat(self, at_least: int, at: datetime) -> Heartbeat:
         assert at == NOON
         self.row = at_least if self.row is None else max(self.row + 1, at_least)
         self.pos += 100
         if self.lost:
             raise UnreachableError("gone after the commit")
-        return Beat(self.row, Head("server", binlog_position(1, self.pos)), self.told)
+        return Heartbeat(self.row, Head("server", binlog_position(1, self.pos)), self.told)
 
 
-def heart_of(source: FakeSource, known: int = -1) -> Heart:
-    return Heart(cast(Source, source), known)
+def heart_of(source: FakeSource, known: int = -1) -> HeartbeatTable:
+    return HeartbeatTable(cast(Source, source), known)
 
 
 def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> None:

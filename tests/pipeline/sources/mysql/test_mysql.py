@@ -21,7 +21,7 @@ from pipeline.sources.mysql.facts import server_facts
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
-from pipeline.sources.source import Heart, Limits
+from pipeline.sources.source import HeartbeatTable, Limits
 from tests.patience import SOON, answered
 from tests.pipeline.sources.patience import PATIENT
 
@@ -91,7 +91,7 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mys
     with source(mysql) as shop:
         shop.prepare_heartbeat()
         shop.prepare_heartbeat()
-        first, second = (Heart(shop, known=41).beat(lambda: NOON) for _ in range(2))
+        first, second = (HeartbeatTable(shop, known=41).beat(lambda: NOON) for _ in range(2))
         head = shop.head()
 
     assert (first.number, second.number, second.head) == (42, 43, head)
@@ -105,7 +105,7 @@ def test_f01_its_own_clock_is_told_in_utc_whatever_its_time_zone(mysql: MySQL) -
     try:
         with source(mysql) as shop:
             shop.prepare_heartbeat()
-            heart = Heart(shop)
+            heart = HeartbeatTable(shop)
             heart.beat(lambda: datetime.now(UTC))
     finally:
         mysql.execute("SET GLOBAL time_zone = 'SYSTEM'")
@@ -307,7 +307,7 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
     assert process is not None
     with source(mysql, replace(PATIENT, statement=timedelta(seconds=3))) as shop:
         answered(shop.prepare_heartbeat)
-        first = answered(lambda: Heart(shop).beat(lambda: NOON))
+        first = answered(lambda: HeartbeatTable(shop).beat(lambda: NOON))
         os.kill(process.pid, signal.SIGSTOP)
         wait_until(lambda: held(process.pid), SOON, "a standstill")
         with pytest.raises(UnreachableError, match="source:shop: slow"):
@@ -320,4 +320,6 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
             shop.head()
         mysql.start()
         answered(shop.head)
-        assert Heart(shop, known=first.number).beat(lambda: NOON).number == first.number + 1
+        assert (
+            HeartbeatTable(shop, known=first.number).beat(lambda: NOON).number == first.number + 1
+        )
