@@ -7,7 +7,7 @@ CHECKS = "tests/checks"
 LANDING = "tests/pipeline/landing"
 APPLY = "tests/pipeline/apply"
 LAGS = "tests/pipeline/lags"
-REREAD = "tests/pipeline/reread"
+REREAD = "tests/pipeline/backfill"
 OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
@@ -88,12 +88,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
         *MARKS,
     ),
     "pipeline/changelog/transactions.py": (
-        "tests/pipeline/lake/test_sent_transactions.py",
-        "tests/pipeline/lake/test_transactions.py",
-        "tests/pipeline/lake/test_resumed.py",
+        "tests/pipeline/delta/test_sent_transactions.py",
+        "tests/pipeline/delta/test_transactions.py",
+        "tests/pipeline/delta/test_resumed.py",
     ),
     "pipeline/delta/object_store.py": tuple(
-        f"tests/pipeline/lake/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
+        f"tests/pipeline/delta/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
     ),
     "pipeline/apply/row_metadata.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),

@@ -30,8 +30,8 @@ from pipeline.apply import merge_job
 from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import WishedReread
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.pipeline.backfill.live_rereads import finished, wish
 from tests.pipeline.live import Pipe
-from tests.pipeline.reread.live_rereads import finished, wish
 
 TABLES = ("t0", "t1")
 ROWS = {"MERGE": 1 << 9}  # of each table when it begins; each job doubles them

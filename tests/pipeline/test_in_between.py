@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.delta import maintenance
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, UnreachableError
-from tests.pipeline.lake.disk import Disk
+from tests.pipeline.delta.disk import Disk
 from tests.pipeline.test_killed import TABLE, Services, Work, apply, land, services, sure, upkeep
 from tests.pipeline.test_lane import Beside
 

@@ -11,8 +11,8 @@ import pytest
 from pipeline.changelog import maintenance as compaction
 from pipeline.delta import maintenance as checkpoints
 from pipeline.errors import UnreachableError
-from tests.pipeline.lake.disk import Cache, Disk, KilledError
-from tests.pipeline.lake.replayed import Replayed
+from tests.pipeline.delta.disk import Cache, Disk, KilledError
+from tests.pipeline.delta.replayed import Replayed
 from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.test_lane import Beside
 

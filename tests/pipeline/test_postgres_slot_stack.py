@@ -7,9 +7,9 @@ import pytest
 
 from demo.processes import wait_until
 from pipeline.reports import read_gap
+from tests.pipeline.backfill.live_rereads import bootstrap
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
-from tests.pipeline.reread.live_rereads import bootstrap
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.long]
 TRUSTING = {"snapshot.mode": "initial", "offset.mismatch.strategy": "trust_slot"}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pipeline.model import Op
 from tests.example_count import examples
 from tests.pipeline.apply.keeping import Keeping
+from tests.pipeline.delta.replayed import Replayed
 from tests.pipeline.hand_lake import HandLake, row
-from tests.pipeline.lake.replayed import Replayed
 
 ACTS = st.tuples(
     st.sampled_from([Op.CREATE, Op.UPDATE, Op.UPDATE, Op.DELETE, Op.DELETE, Op.TRUNCATE]),

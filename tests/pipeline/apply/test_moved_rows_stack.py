@@ -22,8 +22,8 @@ import pytest
 from demo.beside import beside
 from demo.processes import wait_until
 from pipeline.reports import Hold
+from tests.pipeline.backfill.live_rereads import bootstrap
 from tests.pipeline.live import PATIENCE, Pipe
-from tests.pipeline.reread.live_rereads import bootstrap
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

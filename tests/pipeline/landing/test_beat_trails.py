@@ -1,4 +1,4 @@
-"""What is looked at of a batch's heartbeats?  The rest: tests/pipeline/reread."""
+"""What is looked at of a batch's heartbeats?  The rest: tests/pipeline/backfill."""
 
 from collections import UserDict
 from collections.abc import ItemsView, Iterable, Mapping
@@ -19,8 +19,8 @@ from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPar
 from pipeline.reports import read_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.transport import OffsetRange
+from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.landing.desk import Desk, Server, Topics
-from tests.pipeline.reread.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.test_beats import beat
 
 SOURCES = tuple(f"s{n}" for n in range(9))

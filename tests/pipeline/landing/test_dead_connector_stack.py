@@ -13,8 +13,8 @@ from demo.servers import Servers
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.reports import read_gap
 from tests.patience import SOON
+from tests.pipeline.backfill.live_rereads import bootstrap
 from tests.pipeline.live import Pipe, now
-from tests.pipeline.reread.live_rereads import bootstrap
 from tests.topic_records import records
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

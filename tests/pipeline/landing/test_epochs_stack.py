@@ -17,8 +17,8 @@ from pipeline.reports import read_gap
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.source import HeartbeatTable
 from tests.checks.test_readiness import inputs
+from tests.pipeline.backfill.live_rereads import bootstrap
 from tests.pipeline.live import PATIENCE, Pipe, now
-from tests.pipeline.reread.live_rereads import bootstrap
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 NO_GTIDS = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}

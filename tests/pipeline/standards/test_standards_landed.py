@@ -20,9 +20,9 @@ from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping
 from pipeline.standards.table_standards import Standards
+from tests.pipeline.backfill.test_bases_without_places import TABLE, CanalDesk
+from tests.pipeline.backfill.test_bootstrap import NAME, Beside, Rows
 from tests.pipeline.landing.desk import Desk
-from tests.pipeline.reread.test_bases_without_places import TABLE, CanalDesk
-from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows
 
 SECRET = "0123456789abcdef"
 HASH = KeyedHash(("name",), SECRET)

@@ -13,8 +13,8 @@ from pipeline.apply.mirror import batch_of, floors_of, life_of
 from pipeline.changelog.table import app
 from pipeline.model import Op, Order, Shard
 from tests.pipeline.apply.two_writers import C, D, U, mirror_of, writers_of
+from tests.pipeline.delta.disk import KilledError
 from tests.pipeline.hand_lake import HandLake, row
-from tests.pipeline.lake.disk import KilledError
 
 pytestmark = pytest.mark.spark
 FORGET, MERGE = "UNSET TBLPROPERTIES", "MERGE INTO"

@@ -18,7 +18,7 @@ from pipeline.changelog.transactions import (
 from pipeline.delta.reader import PinnedTable
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
-from tests.pipeline.lake.test_transactions import (
+from tests.pipeline.delta.test_transactions import (
     OLD,
     TABLE,
     A,

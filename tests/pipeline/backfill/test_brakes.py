@@ -11,7 +11,7 @@ from pipeline.backfill.task import ReadLimits, RereadDone, RereadFailed, RereadT
 from pipeline.backfill_state import RereadState
 from pipeline.errors import SparedError
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
-from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows, begun
+from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, begun
 
 RATE, ROUNDS = 200, 40
 

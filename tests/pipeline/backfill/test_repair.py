@@ -19,7 +19,7 @@ from pipeline.errors import ConfigError
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.sources.condition import Compared
 from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
-from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows, begun
+from tests.pipeline.backfill.test_bootstrap import NAME, Beside, Rows, begun
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.backfill.task import ReadLimits
 from pipeline.model import Origin
+from tests.pipeline.backfill.live_rereads import bootstrap, finished, origins, part, wish, writing
 from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
 from tests.pipeline.postgres_live import PostgresPipe
-from tests.pipeline.reread.live_rereads import bootstrap, finished, origins, part, wish, writing
 
 pytestmark = [
     *(pytest.mark.stack, pytest.mark.spark),

@@ -22,7 +22,7 @@ from pipeline.delta.local import LEFTOVER, Folder
 from pipeline.delta.log import begin, load
 from pipeline.delta.object_store import Bucket
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, log_files, numbers, queried
+from tests.pipeline.delta.tables import NOW, PLAIN, Writer, found, log_files, numbers, queried
 
 
 @pytest.fixture
@@ -359,7 +359,7 @@ def test_what_a_killed_writer_leaves_disturbs_nobody_and_is_swept(
 ) -> None:
     path = writer.append(numbers(0, 5))
     code = (
-        "import os, sys\nfrom tests.pipeline.lake.tables import Writer, numbers\n"
+        "import os, sys\nfrom tests.pipeline.delta.tables import Writer, numbers\n"
         "from pathlib import Path\nw = Writer.open(Path(sys.argv[1]))\n"
         "os.link = lambda *_: os._exit(9)\nw.append(numbers(5, 9))"
     )

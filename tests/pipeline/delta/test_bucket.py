@@ -16,8 +16,8 @@ from pipeline.delta import object_store
 from pipeline.delta.commit import create
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
-from tests.pipeline.lake.racer import races
-from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, numbers
+from tests.pipeline.delta.racer import races
+from tests.pipeline.delta.tables import NOW, PLAIN, Writer, found, numbers
 
 pytestmark = pytest.mark.stack
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.delta import maintenance, statistics
 from pipeline.delta.log import Metadata, load
-from tests.pipeline.lake.tables import Writer, queried, to_delta
+from tests.pipeline.delta.tables import Writer, queried, to_delta
 
 DEC = pa.decimal128(38, 10)
 INSTANT = pa.timestamp("us", "UTC")

@@ -15,7 +15,7 @@ from obstore.store import MemoryStore
 from pipeline.delta.commit import create
 from pipeline.delta.object_store import Bucket
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
-from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, numbers
+from tests.pipeline.delta.tables import NOW, PLAIN, Writer, found, numbers
 
 ENTRY = "_delta_log/00000000000000000001.json"
 

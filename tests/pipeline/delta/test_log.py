@@ -14,7 +14,7 @@ from pipeline.delta import actions, entries, maintenance
 from pipeline.delta.log import ActiveFile, load
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
-from tests.pipeline.lake.tables import NOW, Writer, found, numbers
+from tests.pipeline.delta.tables import NOW, Writer, found, numbers
 
 ADD = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x" * 20, "sizeInBytes": 1, "cardinality": 1}

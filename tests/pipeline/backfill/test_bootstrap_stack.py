@@ -10,8 +10,8 @@ import pytest
 from pipeline.backfill.task import ReadLimits
 from pipeline.model import Origin
 from tests.pipeline import every_type
+from tests.pipeline.backfill.live_rereads import bootstrap, finished, origins, part, wish, writing
 from tests.pipeline.live import Pipe
-from tests.pipeline.reread.live_rereads import bootstrap, finished, origins, part, wish, writing
 
 pytestmark = [
     *(pytest.mark.stack, pytest.mark.spark),

@@ -10,7 +10,7 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Shard
-from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows, begun
+from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, begun
 
 TABLES = tuple(f"db.t{number:03}" for number in range(40))
 

@@ -31,10 +31,10 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
+from tests.pipeline.backfill.test_bootstrap import Beside
+from tests.pipeline.backfill.test_repair import HeldIds, SomeRows, make, repair
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
-from tests.pipeline.reread.test_bootstrap import Beside
-from tests.pipeline.reread.test_repair import HeldIds, SomeRows, make, repair
 from tests.pipeline.schema_messages import described, message
 
 AT = Order(1, 7, 500)

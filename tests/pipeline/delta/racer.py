@@ -7,9 +7,9 @@ from typing import Any
 
 from pipeline.delta.log import load
 from pipeline.errors import LostRaceError
-from tests.pipeline.lake.tables import Writer, numbers
+from tests.pipeline.delta.tables import Writer, numbers
 
-RACER = "from tests.pipeline.lake.racer import race; race()"
+RACER = "from tests.pipeline.delta.racer import race; race()"
 
 
 def races(table: str, racers: int, rounds: int) -> list[dict[str, Any]]:

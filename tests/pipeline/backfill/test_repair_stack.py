@@ -14,8 +14,8 @@ from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRa
 from pipeline.model import Origin
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.row_reader import MySqlRowReader
+from tests.pipeline.backfill.live_rereads import again, finished, part, wish, writing
 from tests.pipeline.live import Pipe
-from tests.pipeline.reread.live_rereads import again, finished, part, wish, writing
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 T = "CREATE TABLE DB.t (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(80))"

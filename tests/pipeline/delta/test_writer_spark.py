@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pipeline.delta import actions, deletion_vectors, entries, maintenance, protocol, statistics
 from pipeline.delta.log import load
 from pipeline.errors import HeldError
-from tests.pipeline.lake.tables import Writer, found, log_files, numbers, queried
-from tests.pipeline.lake.test_statistics import EXTREMES
+from tests.pipeline.delta.tables import Writer, found, log_files, numbers, queried
+from tests.pipeline.delta.test_statistics import EXTREMES
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ from pipeline.delta import maintenance
 from pipeline.delta.entries import FOLDER
 from pipeline.delta.local import Folder
 from pipeline.errors import HeldError, UnreachableError
-from tests.pipeline.lake.disk import Cache, Disk
-from tests.pipeline.lake.tables import Writer, found, log_files, numbers, queried
+from tests.pipeline.delta.disk import Cache, Disk
+from tests.pipeline.delta.tables import Writer, found, log_files, numbers, queried
 
 
 @pytest.fixture

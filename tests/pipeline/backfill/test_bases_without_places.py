@@ -17,9 +17,9 @@ from pipeline.landing.heartbeats import with_beats
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.schema.model import Notation, TableTold
+from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.landing.desk import Desk, Server, Topics
-from tests.pipeline.reread.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.test_beats import beat
 
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))

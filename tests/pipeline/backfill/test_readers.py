@@ -23,9 +23,9 @@ from pipeline.schema.model import ColumnTold, Notation, TableSchema, TableTold
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence
+from tests.pipeline.backfill.test_bootstrap import Rows
 from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.reading import readings
-from tests.pipeline.reread.test_bootstrap import Rows
 from tests.pipeline.schema_messages import described, message
 
 SHARD, OTHER = Shard("a", "db.t"), Shard("b", "db.t")

@@ -11,7 +11,7 @@ from pipeline.delta import actions as alterations
 from pipeline.delta import protocol, statistics
 from pipeline.delta.log import Metadata, Snapshot
 from pipeline.errors import HeldError
-from tests.pipeline.lake.tables import PLAIN, Writer, numbers, queried
+from tests.pipeline.delta.tables import PLAIN, Writer, numbers, queried
 
 VECTORS = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
 

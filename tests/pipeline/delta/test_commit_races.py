@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.delta.log import load
-from tests.pipeline.lake.racer import races
-from tests.pipeline.lake.tables import Writer, found, queried
+from tests.pipeline.delta.racer import races
+from tests.pipeline.delta.tables import Writer, found, queried
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pipeline.delta import protocol, types
 from pipeline.delta.log import Metadata
 from pipeline.delta.types import to_arrow
 from pipeline.errors import HeldError
-from tests.pipeline.lake.tables import Writer, to_delta
+from tests.pipeline.delta.tables import Writer, to_delta
 
 EVERY = pa.schema(
     [
