@@ -1,4 +1,4 @@
-"""Defines the protocol of a source, its limits, shared doctor findings and the heartbeat.
+"""Defines the protocol of a source, its limits and the heartbeat.
 
 A source is built from its settings and connects on first use. Every method may raise three
 errors: UnreachableError (no answer, or the server is loaded), ConfigError (the user is missing
@@ -17,7 +17,6 @@ a right) and ProofError (it answered, but the question is undecidable).
 
 import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.clocks import ClockReading
 from pipeline.durations import with_durations
 from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
-from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
+from pipeline.finding import Finding
 from pipeline.model import Capture, Fence, Head, LogKeeper, Missing, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
@@ -280,74 +279,6 @@ class Limits:
 def limits_of(options: Mapping[str, Any]) -> Limits:
     """Those that a source's *options* set, which are checked where the source is made."""
     return with_durations(TypeAdapter[Limits](Limits).validate_python, options.get("limits", {}))
-
-
-SHARD = "<shard>"  # stands in a fix until all shards that need it are known
-
-Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
-
-
-def of_tables(told: Iterable[tuple[str, str, Told]]) -> list[Finding]:
-    """Findings of (table, shard, what was found); what shards of one table share is told once."""
-    names: dict[tuple[str, Told], list[str]] = defaultdict(list)
-    for table, shard, one in told:
-        names[table, one].append(shard)
-    return [
-        Finding(
-            severity, code, f"table {table}", f"{_few(shards, table)}{what}", _spelled(fix, shards)
-        )
-        for (table, (severity, code, what, fix)), shards in names.items()
-    ]
-
-
-def no_key() -> list[Told]:
-    """Of a table without a key, if no rule names one."""
-    what = "no primary key and no unique, not-null index: landed, but its mirror is HELD(no_key)"
-    fix = (
-        f"ALTER TABLE {SHARD} ADD PRIMARY KEY (...), or name a unique, not-null set"
-        " of columns as key: under tables"
-    )
-    return [(WARN, "no_key", what, fix)]
-
-
-def of_named_key(
-    key: Sequence[str], not_null: Collection[str], unique: Iterable[Sequence[str]]
-) -> list[Told]:
-    """Of a *key* that a rule names: all of *not_null*, and some *unique* index within it."""
-    wrong = [name for name in key if name not in not_null]
-    if wrong:
-        what = f"key: names {', '.join(wrong)}, which is no column of it or may be NULL"
-        return [(REFUSE, "key", what, "name columns that are NOT NULL as key: under tables")]
-    if any(set(one) <= set(key) for one in unique):
-        return []
-    what = f"key: {', '.join(key)} is no unique index, so two rows may share it: one would be lost"
-    return [(WARN, "key", what, f"ALTER TABLE {SHARD} ADD UNIQUE ({', '.join(key)})")]
-
-
-def of_clock(ahead: timedelta, where: str, limit: timedelta) -> list[Finding]:
-    """Of a server's clock that is *ahead* of ours, or behind it, by more than *limit*."""
-    if abs(ahead) <= limit:
-        return []
-    way = "ahead of" if ahead > timedelta() else "behind"
-    what = (
-        f"its clock is {abs(ahead).total_seconds():.0f} s {way} ours,"
-        f" more than readiness.clock_skew ({limit.total_seconds():.0f} s): no cut can be proven"
-    )
-    fix = "set both clocks by one time server (chronyc tracking tells which one is wrong)"
-    return [Finding(WARN, "clock", where, what, fix)]
-
-
-def _spelled(fix: str, names: Sequence[str]) -> str:
-    more = f" (and the same for {len(names) - 1} more)" if len(names) > 1 and SHARD in fix else ""
-    return fix.replace(SHARD, names[0]) + more
-
-
-def _few(names: Sequence[str], table: str) -> str:
-    """Name the shards, unless the table is its only shard."""
-    if list(names) == [table]:
-        return ""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}: "
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Cannot detect: sessions that set `sql_log_bin` or `binlog_format` for themselves
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from shlex import quote
@@ -15,6 +15,16 @@ from shlex import quote
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.model import ShardId
 from pipeline.settings import SourceSettings
+from pipeline.sources.doctor import (
+    NOT_COMPARED,
+    SHARD,
+    TableFinding,
+    check_clock,
+    check_key,
+    find_in_tables,
+    name_few,
+    report_unverifiable,
+)
 from pipeline.sources.mysql.facts import (
     LINE,
     Grant,
@@ -28,16 +38,7 @@ from pipeline.sources.mysql.facts import (
 )
 from pipeline.sources.mysql.session import creation
 from pipeline.sources.mysql.types import rounded, unverifiable
-from pipeline.sources.source import (
-    SHARD,
-    ExaminationScope,
-    FoldedTable,
-    Told,
-    no_key,
-    of_clock,
-    of_named_key,
-    of_tables,
-)
+from pipeline.sources.source import ExaminationScope, FoldedTable
 
 WATCH = ("REPLICATION CLIENT", "BINLOG MONITOR", "SUPER")  # the second is MariaDB's new name
 BEAT = ("SELECT", "INSERT", "UPDATE")
@@ -70,7 +71,7 @@ def grant_findings(
         name for name, own in owns.items() if not may(grants, "SELECT", own.database, own.relation)
     ]
     if hidden:
-        what = f"{user} may not read {_few(hidden)}"
+        what = f"{user} may not read {name_few(hidden)}"
         fix = "; ".join(
             f"GRANT SELECT ON `{database}`.* TO {user}"
             for database in sorted({owns[name].database for name in hidden})
@@ -99,10 +100,6 @@ def _heartbeat(
 def _user(lines: Iterable[str]) -> str:
     users = [match[4] for line in lines if (match := LINE.fullmatch(line))]
     return users[0].partition(" IDENTIFIED")[0] if users else "the user"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 RELAYING = ("log_replica_updates", "log_slave_updates")
@@ -214,7 +211,7 @@ def server_findings(
         *_relayed(facts, where),
         *_replicating(facts, where),
         *_short(facts, where, scope.outage),
-        *of_clock(facts.ahead, where, scope.clock_skew),
+        *check_clock(facts.ahead, where, scope.clock_skew),
     ]
 
 
@@ -296,21 +293,21 @@ def table_findings(
     topic_keys: bool = False,
     largest: int | None = None,
 ) -> list[Finding]:
-    """Findings of all shards; what shards of one table share is told once.
+    """Rule on all shards; equal findings of the shards of one table become one.
 
-    *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
-    of its own, so tables without one may have got one.  *largest*: bytes of a record that gets
-    through.
+    *fold* returns None for a shard that the config ignores.  *topic_keys*: the connector names
+    keys of its own.  *largest*: size in bytes of the largest record that gets through.
     """
-    return of_tables(
-        (into.table, shard.shard.name, one)
-        for shard in shards
-        if (into := fold(shard.shard.name)) is not None
-        for one in (
-            *_shard(shard, server, into, topic_keys=topic_keys),
-            *_too_large(shard, server, largest),
-        )
-    )
+
+    def rules(shard: ShardFacts, into: FoldedTable) -> Iterator[TableFinding]:
+        yield from _key(shard, into, topic_keys=topic_keys)
+        yield from _cascades(shard, server, into.table)
+        yield from _engine(shard)
+        yield from _columns(shard, server)
+        yield from _rounded(shard)
+        yield from _too_large(shard, server, largest)
+
+    return find_in_tables(shards, fold, rules)
 
 
 def zero_dates(server: ServerFacts) -> bool:
@@ -321,29 +318,13 @@ def zero_dates(server: ServerFacts) -> bool:
     return "NO_ZERO_DATE" not in modes or not modes & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
 
 
-def _shard(
-    shard: ShardFacts, server: ServerFacts, into: FoldedTable, *, topic_keys: bool
-) -> list[Told]:
-    return [
-        *_key(shard, into, topic_keys=topic_keys),
-        *_cascades(shard, server, into.table),
-        *_engine(shard),
-        *_columns(shard, server),
-        *_rounded(shard),
-    ]
+def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[TableFinding]:
+    not_null = {column.name for column in shard.columns if not column.nullable}
+    found = check_key(into.key, shard.unique, not_null, topic_keys=topic_keys)
+    return found if topic_keys or not into.key else [*_key_sent(shard, into.key), *found]
 
 
-def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
-    if into.key:
-        not_null = {column.name for column in shard.columns if not column.nullable}
-        named = of_named_key(into.key, not_null, shard.unique)
-        return named if topic_keys else [*_key_sent(shard, into.key), *named]
-    if shard.unique or topic_keys:
-        return []
-    return no_key()
-
-
-def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
+def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[TableFinding]:
     """What a collector sends as a row's key is the primary key, unless it is told otherwise."""
     sent = shard.unique[0] if shard.primary else ()
     if set(sent) == set(key):
@@ -353,7 +334,7 @@ def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
     return [(REFUSE, "key_sent", what, fix)]
 
 
-def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
+def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[TableFinding]:
     if not shard.cascades or not cascades_unlogged(server):
         return []
     fix = (
@@ -364,28 +345,26 @@ def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
     return [(WARN, "unproven", cascading(shard), fix)]
 
 
-def _engine(shard: ShardFacts) -> list[Told]:
+def _engine(shard: ShardFacts) -> list[TableFinding]:
     if shard.engine.lower() in TRANSACTIONAL:
         return []
     what = f"engine {shard.engine} knows no transactions: its snapshot stands at no position"
     return [(WARN, "engine", what, f"ALTER TABLE {SHARD} ENGINE=InnoDB")]
 
 
-def _columns(shard: ShardFacts, server: ServerFacts) -> list[Told]:
+def _columns(shard: ShardFacts, server: ServerFacts) -> list[TableFinding]:
     zero = zero_dates(server)
     whys = [why for c in shard.columns if (why := unverifiable(c, zero_dates=zero))]
-    if not whys:
-        return []
     avoidable = zero and any("0000-00-00" in why for why in whys)
     fix = (
         "sql_mode with STRICT_TRANS_TABLES and NO_ZERO_DATE, once no row holds one"
         if avoidable
-        else "none: these columns are mirrored, but not compared"
+        else NOT_COMPARED
     )
-    return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
+    return report_unverifiable(whys, fix)
 
 
-def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[Told]:
+def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[TableFinding]:
     """One row that is too large stops the connector, and with it the whole source."""
     if largest is None:
         return []
@@ -406,7 +385,7 @@ def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> l
     return [(WARN, "too_large", what, fix)]
 
 
-def _rounded(shard: ShardFacts) -> list[Told]:
+def _rounded(shard: ShardFacts) -> list[TableFinding]:
     names = [column.name for column in shard.columns if rounded(column)]
     if not names:
         return []

@@ -11,8 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from re import escape
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, FindingSeverity, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
 from pipeline.settings import SourceSettings
+from pipeline.sources.doctor import (
+    SHARD,
+    TableFinding,
+    check_clock,
+    check_key,
+    find_in_tables,
+    name_few,
+    report_unverifiable,
+)
 from pipeline.sources.postgres.facts import (
     INDEX,
     NOTHING,
@@ -29,16 +38,7 @@ from pipeline.sources.postgres.facts import (
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.session import ELSEWHERE, creation, named, spelled
 from pipeline.sources.postgres.types import unverifiable
-from pipeline.sources.source import (
-    SHARD,
-    ExaminationScope,
-    FoldedTable,
-    Told,
-    no_key,
-    of_clock,
-    of_named_key,
-    of_tables,
-)
+from pipeline.sources.source import ExaminationScope, FoldedTable
 
 RESTART = "ALTER SYSTEM SET {name} = '{value}', and a restart of the server"
 DEMANDS = (
@@ -70,7 +70,7 @@ def server_findings(
         *_room(facts, where),
         *_idle(facts, where, scope.outage),
         *_publication(facts, where, names),
-        *of_clock(facts.ahead, where, scope.clock_skew),
+        *check_clock(facts.ahead, where, scope.clock_skew),
     ]
 
 
@@ -81,9 +81,9 @@ def grant_findings(
     user = spelled(facts.user)
     found = _heartbeat(facts, where, heartbeat, user)
     if hidden:
-        few = ", ".join(hidden[:3]) + (f" and {len(hidden) - 3} more" if len(hidden) > 3 else "")
         fix = f"GRANT pg_read_all_data TO {user}, or USAGE on the schemas and SELECT on the tables"
-        found.append(Finding(REFUSE, "grant_select", where, f"{user} may not read {few}", fix))
+        what = f"{user} may not read {name_few(hidden)}"
+        found.append(Finding(REFUSE, "grant_select", where, what, fix))
     if not facts.monitor:
         what = f"{user} may not see whether the server is loaded, so it is asked whatever it does"
         found.append(Finding(WARN, "grant_monitor", where, what, f"GRANT pg_monitor TO {user}"))
@@ -151,8 +151,6 @@ def _heartbeat(facts: PostgresFacts, where: str, heartbeat: str, user: str) -> l
     return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]
 
 
-SlotTold = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
-
 UNLIMITED = "-1"
 PLUGIN = "pgoutput"
 
@@ -165,7 +163,7 @@ def slot_findings(facts: PostgresFacts, where: str, names: Replication) -> list[
     ]
 
 
-def _told(facts: PostgresFacts, names: Replication) -> Iterator[SlotTold]:
+def _told(facts: PostgresFacts, names: Replication) -> Iterator[TableFinding]:
     slot = facts.slot
     if slot is None:
         what = f"there is no slot {names.slot}: until the connector has made it, nothing is kept"
@@ -182,7 +180,7 @@ def _told(facts: PostgresFacts, names: Replication) -> Iterator[SlotTold]:
         yield NOTE, KEPT, what, fix
 
 
-def _wrong(slot: SlotFacts, names: Replication) -> Iterator[SlotTold]:
+def _wrong(slot: SlotFacts, names: Replication) -> Iterator[TableFinding]:
     drop = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
     if slot.plugin != PLUGIN:
         what = f"slot {slot.name} is of plugin {slot.plugin or 'none'}, not {PLUGIN}"
@@ -192,7 +190,7 @@ def _wrong(slot: SlotFacts, names: Replication) -> Iterator[SlotTold]:
         yield REFUSE, "slot", what, "name a slot of its own under sources: options"
 
 
-def _losing(slot: SlotFacts) -> Iterator[SlotTold]:
+def _losing(slot: SlotFacts) -> Iterator[TableFinding]:
     if slot.status == "lost":
         what = f"slot {slot.name} is lost: the server has removed log that was not read"
         fix = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
@@ -237,7 +235,7 @@ NO_IDENTITY = Demand(
 )
 TABLE_DEMANDS = (ROWS, COLUMNS, OTHER_INDEX, NO_IDENTITY)
 FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
-Harm = tuple[Demand, Told]
+Harm = tuple[Demand, TableFinding]
 
 
 def hazards(
@@ -275,27 +273,25 @@ def table_findings(
     *,
     topic_keys: bool = False,
 ) -> list[Finding]:
-    """Findings of all shards; what shards of one table share is told once.
+    """Rule on all shards; equal findings of the shards of one table become one.
 
-    *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
-    of its own, so tables without one may have got one.
+    *fold* returns None for a shard that the config ignores.  *topic_keys*: the connector names
+    keys of its own.
     """
-    return of_tables(
-        (into.table, shard.shard.name, one)
-        for shard in shards
-        if (into := fold(shard.shard.name)) is not None
-        for one in (
-            *_sent(shard, publication, names),
-            *_key(shard, into, topic_keys=topic_keys),
-            *_identity(shard, into),
-            *_columns(shard),
-        )
-    )
+
+    def rules(shard: PostgresShardFacts, into: FoldedTable) -> Iterator[TableFinding]:
+        not_null = {*shard.columns} - {*shard.nullable}
+        yield from _sent(shard, publication, names)
+        yield from check_key(into.key, shard.unique, not_null, topic_keys=topic_keys)
+        yield from _identity(shard, into)
+        yield from report_unverifiable([why for c in shard.typed if (why := unverifiable(c))])
+
+    return find_in_tables(shards, fold, rules)
 
 
 def _sent(
     shard: PostgresShardFacts, publication: PublicationFacts | None, names: Replication
-) -> list[Told]:
+) -> list[TableFinding]:
     """What all tables share, no publication or one that leaves out operations, is told once."""
     if publication is None:
         return []
@@ -323,15 +319,7 @@ def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
         yield COLUMNS, (COLUMNS.severity, "columns_unpublished", what, again)
 
 
-def _key(shard: PostgresShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
-    if into.key:
-        return of_named_key(into.key, {*shard.columns} - {*shard.nullable}, shard.unique)
-    if shard.unique or topic_keys:
-        return []
-    return no_key()
-
-
-def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
+def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:
     """An old row is sent as far as its replica identity goes, and its key must be in that."""
     if shard.identity == WHOLE or shard.published is None:
         return []
@@ -349,25 +337,17 @@ def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator
         yield from ((OTHER_INDEX, told) for told in _without(shard, key))
 
 
-def _refusing() -> Told:
+def _refusing() -> TableFinding:
     what = "it has no replica identity: the server refuses each UPDATE and DELETE of it"
     return NO_IDENTITY.severity, "replica_identity", what, FULL
 
 
-def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[Told]:
+def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[TableFinding]:
     absent = unidentified(shard, key)
     if not absent:
         return []
     what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
     return [(OTHER_INDEX.severity, "replica_identity", what, FULL)]
-
-
-def _columns(shard: PostgresShardFacts) -> list[Told]:
-    whys = [why for column in shard.typed if (why := unverifiable(column))]
-    if not whys:
-        return []
-    fix = "none: these columns are mirrored, but not compared"
-    return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
 
 
 def findings(
