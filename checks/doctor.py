@@ -16,7 +16,7 @@ from pipeline.transports.topics import COMPACTED, UNCLEAN, TopicFacts
 CODE = "weak_order"
 
 
-def order_findings(one: SourceOrdering, partitions: int, where: str) -> list[Finding]:
+def check_order(one: SourceOrdering, partitions: int, where: str) -> list[Finding]:
     """None of places in the log; *partitions* is how many the source's changes come through."""
     found = list[Finding]()
     if one.ordering is Ordering.LOG:
@@ -66,7 +66,7 @@ class TopicRule:
         return [Finding(self.severity, self.code, where, what, fix)]
 
 
-def topic_findings(
+def check_topics(
     topics: Sequence[TopicFacts], where: str, *, prefix: str, history: str, outage: timedelta
 ) -> list[Finding]:
     """Rule on one source's topics; a finding names all topics that it is about.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from shlex import quote
 
-from checks.doctor import order_findings, topic_findings
+from checks.doctor import check_order, check_topics
 from monitor.clients import orderings
 from monitor.config.model import Config
 from monitor.config.plans import CopyPlan
@@ -236,7 +236,7 @@ class Examination:
         with self._asking(part), closing(transport):
             also = f"|{re.escape(history)}" if history else ""
             found = tuple(transport.settings(every_topic(source) + also))
-            self.findings += topic_findings(
+            self.findings += check_topics(
                 found, part.where, prefix=source.prefix, history=history, outage=self.outage
             )
             self._order(source, transport, [topic.name for topic in found])
@@ -250,7 +250,7 @@ class Examination:
         """Rule on what the order of its changes proves; partitions are counted if that matters."""
         own = orderings([source], {})[source.name]
         count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
-        self.findings += order_findings(own, count, f"source:{source.name}")
+        self.findings += check_order(own, count, f"source:{source.name}")
 
     def _source(
         self, collected: CollectedSource, topics: frozenset[str], largest: int | None

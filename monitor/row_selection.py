@@ -19,7 +19,7 @@ from pipeline.errors import ConfigError
 from pipeline.formats.json_text import canonical
 from pipeline.model import Shard, Table
 from pipeline.schema.model import Column
-from pipeline.sources.condition import Condition, require_known, values_in
+from pipeline.sources.condition import Condition, list_values, require_known
 
 NAMING = ("range_counts", "max_id", "offset_keys")
 """Checks that name the rows which they found wrong."""
@@ -131,7 +131,7 @@ def require_condition(table: Table, condition: Condition, columns: Sequence[Colu
     if not known:
         return
     require_known(condition, table.name, known)
-    for name, value in values_in(condition):
+    for name, value in list_values(condition):
         column = known[name]
         if isinstance(value, str) and not _fits(column, value):
             raise ConfigError(

@@ -28,17 +28,17 @@ from pipeline.heartbeats import BeatTrail
 from pipeline.model import (
     Acknowledged,
     Fence,
-    LogKeeper,
     Order,
     Ordering,
     PartitionEnd,
     Position,
+    RetainedLog,
     Shard,
     SnapshotAgain,
     TopicPartition,
 )
 from pipeline.settings import Router
-from pipeline.sources.positions import place, reaches
+from pipeline.sources.positions import has_reached, locate_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class Mark:
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     orderings: Mapping[str, Ordering] = field(default_factory=dict)
-    keepers: Mapping[str, LogKeeper] = field(default_factory=dict)
+    keepers: Mapping[str, RetainedLog] = field(default_factory=dict)
     again: Mapping[str, SnapshotAgain] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
     hazards: Mapping[str, ToldHazard] = field(default_factory=dict)
@@ -345,7 +345,7 @@ class Mark:
         known, epoch = self.acknowledged.get(source), self.epochs.get(source)
         if known is None or known.snapshot or epoch is None:
             return None
-        return epoch.number, *place(known.position)
+        return epoch.number, *locate_position(known.position)
 
     def passed(self, source: str, order: Order) -> bool:
         """Whether everything of *source* below *order*, and at it, is landed."""
@@ -368,7 +368,7 @@ class Mark:
             return False  # positions of two servers are never compared
         if self.heartbeats.get(fence.source, -1) < fence.number:
             return False
-        return reaches(known.position, fence.head.position)
+        return has_reached(known.position, fence.head.position)
 
 
 _NAMES = tuple(each.name for each in fields(Mark) if each.name not in _PLAIN)

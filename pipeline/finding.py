@@ -72,7 +72,7 @@ class Finding:
 
 
 @lru_cache(maxsize=64)
-def alternatives(shards: str) -> frozenset[str]:
+def split_alternatives(shards: str) -> frozenset[str]:
     """Split `Finding.shards` into expressions that match the same tables together.
 
     An expression with parentheses is not split.  Empty text is `EVERY`.
@@ -82,14 +82,14 @@ def alternatives(shards: str) -> frozenset[str]:
     return frozenset(shards.split("|"))
 
 
-def joined(parts: Collection[str]) -> str:
+def join_alternatives(parts: Collection[str]) -> str:
     """Make `Finding.shards` of *parts*, the inverse of `alternatives`; `EVERY` alone is empty."""
     return "" if set(parts) == {EVERY} else "|".join(sorted(parts))
 
 
 def _matches(shards: str, shard: str) -> bool:
     """Match without trying thousands of alternatives, one for each table, for every table."""
-    parts = alternatives(shards)
+    parts = split_alternatives(shards)
     if len(parts) > 1 and shard.isascii():
         plain, others = _by_letters(shards)
         parts = frozenset({*plain.get(_letters(shard), ()), *others})
@@ -99,7 +99,7 @@ def _matches(shards: str, shard: str) -> bool:
 @lru_cache(maxsize=16)
 def _by_letters(shards: str) -> tuple[Mapping[str, Collection[str]], Collection[str]]:
     plain, others = dict[str, list[str]](), list[str]()
-    for part in alternatives(shards):
+    for part in split_alternatives(shards):
         if _PLAIN.fullmatch(part):
             plain.setdefault(_letters(part.replace("[^A-Za-z0-9.-]", "")), []).append(part)
         else:
@@ -141,7 +141,7 @@ class Demand:
         return small not in self.bad if self.bad else small in good
 
 
-def unmet(
+def find_unmet(
     demands: Iterable[Demand], settings: Mapping[str, str], where: str, *, remedy: str
 ) -> list[Finding]:
     """Findings for the demands that *settings* do not meet, in the demands' order.

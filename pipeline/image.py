@@ -14,7 +14,7 @@ import msgspec
 
 from pipeline.checkpoint import Mark
 from pipeline.model import Fence, Order, Shard, Table
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 
 IMAGES = "sluice.images"  # name of the text that a mirror remembers
 
@@ -114,7 +114,7 @@ def positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, O
             return None
         if fence.number <= mark.epochs[source].heartbeat:
             return None  # it had landed before this epoch began
-        found[source] = Order(mark.epochs[source].number, *place(fence.head.position))
+        found[source] = Order(mark.epochs[source].number, *locate_position(fence.head.position))
     return found
 
 

@@ -310,7 +310,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class LogKeeper:
+class RetainedLog:
     """What keeps a source's log for its collector: nothing of it below ``begins``.
 
     Its own ``kind`` knows it again by its ``words``, and nobody else reads them.
@@ -469,7 +469,7 @@ class Capture:
     said_by: str = "the collector's lists"
     replaced: Mapping[ShardId, float] = field(default_factory=dict)
     broken: Break | None = None
-    keeper: LogKeeper | None = None
+    keeper: RetainedLog | None = None
     alters: Callable[[str], str] | None = None
     remembered: Mapping[str, str] = field(default_factory=dict)
     differs: Callable[[Mapping[str, str]], frozenset[ShardId]] = lambda _: frozenset()

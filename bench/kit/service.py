@@ -32,7 +32,7 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.schema.model import Column
-from pipeline.sources.mysql.facts import ServerFacts, ShardFacts, description
+from pipeline.sources.mysql.facts import ServerFacts, ShardFacts, describe_source
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import SourceDescription
@@ -311,4 +311,6 @@ def _source(name: str) -> str:
 
 def _described(settings: Any, shards: Sequence[str]) -> SourceDescription:
     server = ServerFacts((8, 0), mariadb=False, grants=(), variables={})
-    return description(server, [ShardFacts(Shard(settings.name, one)) for one in shards], shards)
+    return describe_source(
+        server, [ShardFacts(Shard(settings.name, one)) for one in shards], shards
+    )

@@ -43,7 +43,7 @@ from pipeline.settings import (
     is_loopback,
     without_login,
 )
-from pipeline.sources.source import limits_of
+from pipeline.sources.source import read_limits
 from pipeline.tls import tls_faults
 from pipeline.transports.security import contradictions
 
@@ -241,7 +241,7 @@ def _of_servers(config: Config) -> Iterator[str]:
 def _of_limits(config: Config) -> Iterator[str]:
     for i, source in enumerate(config.sources):
         try:
-            limits = limits_of(source.options)
+            limits = read_limits(source.options)
         except ValidationError:  # told where the source is made, which knows its options
             continue
         if limits.call < limits.statement:

@@ -36,7 +36,7 @@ from pipeline.lags.samples import (
 from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.parallel import Answer, SideBySide
 from pipeline.settings import SourceSettings
-from pipeline.sources.positions import reaches
+from pipeline.sources.positions import has_reached
 
 FEWEST = 500  # mirrors at rest that a round looks at
 ROUNDS = 4  # in which all of them are looked at
@@ -368,7 +368,7 @@ def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | No
     """The newest of *fences*, ascending, of the server written to now, at or below *arrived*."""
     for fence in reversed(fences):
         same = fence.head.identity == fences[-1].head.identity
-        if same and reaches(arrived.position, fence.head.position):
+        if same and has_reached(arrived.position, fence.head.position):
             return fence
     return None
 

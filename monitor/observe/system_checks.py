@@ -50,7 +50,7 @@ from pipeline.lags.lag import Lags
 from pipeline.lags.retention import Retention
 from pipeline.lags.samples import Samples
 from pipeline.model import Hop, Missing, Order, SnapshotAgain, Stage, Table
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 
 GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
 STANDSTILLS: Mapping[str, str] = {
@@ -430,7 +430,7 @@ def _based(table: Table, cut: datetime, samples: Samples, mark: Mark) -> bool:
         base, epoch = mark.bases.get(str(shard)), mark.epochs.get(shard.source)
         if fence is None or base is None or epoch is None:
             return False
-        if base >= Order(epoch.number, *place(fence.head.position)):
+        if base >= Order(epoch.number, *locate_position(fence.head.position)):
             return False
     return True
 

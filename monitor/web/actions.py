@@ -49,7 +49,7 @@ from pipeline.archive import ArchiveWindow, RegisteredWindow
 from pipeline.backfill_state import Preview, RowsWished
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Shard, Table
-from pipeline.sources.condition import parsed
+from pipeline.sources.condition import parse_condition
 
 REREAD_ROUTES = APIRouter(prefix="/v1")
 
@@ -273,7 +273,7 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
 )
 def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
-    condition = parsed(body.where) if body.where else None
+    condition = parse_condition(body.where) if body.where else None
     names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
     if not names:
         raise UnknownNameError(

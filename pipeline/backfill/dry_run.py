@@ -32,7 +32,7 @@ from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.listing import Feed
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.decode import typed
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
 
 UNBOUNDED = 1_000_000
@@ -207,7 +207,7 @@ class Previews:
         if known not in self._fences:
             at_least = landed.mark.heartbeats.get(shard.source, -1) + 1
             fence = server.fence(at_least, self.clock())
-            self._fences[known] = fence, Order(epoch.number, *place(fence.head.position))
+            self._fences[known] = fence, Order(epoch.number, *locate_position(fence.head.position))
         fence, at = self._fences[known]
         if (epoch.number, epoch.identity) != (at.epoch, fence.head.identity):
             del self._fences[known]

@@ -21,7 +21,7 @@ from pipeline.landing.listing import Feed
 from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
 from pipeline.schema.model import TableSchema, TableTold
 from pipeline.settings import Router, SourceSettings
-from pipeline.sources.positions import place, reset
+from pipeline.sources.positions import explain_reset, locate_position
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 
 AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
@@ -74,7 +74,7 @@ class RowReaders:
         fence = self.of(source).fence(at_least, self.clock())
         epoch = mark.epochs.get(source)
         seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
-        whys = [why for one in seen if (why := reset(one, fence.head.position)) is not None]
+        whys = [why for one in seen if (why := explain_reset(one, fence.head.position)) is not None]
         if fence.head.identity != identity or whys:
             told = "".join(f": {why}" for why in whys[:1])
             raise ProofError(f"source:{source}: the server has changed{told}; a new epoch begins")
@@ -118,7 +118,7 @@ class RowReaders:
         """
         number = mark.epochs[shard.source].number
         if self._feed(shard.source).format.ordering is Ordering.LOG:
-            return Order(number, *place(fence.head.position))
+            return Order(number, *locate_position(fence.head.position))
         trail = mark.beats.get(shard.source)
         if trail is None or trail.order.epoch != number:
             raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")

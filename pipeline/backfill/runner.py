@@ -43,10 +43,10 @@ from pipeline.landing.listing import Feed
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.schema.model import TableSchema
 from pipeline.settings import PipelineSettings
-from pipeline.sources.condition import parsed
-from pipeline.sources.positions import place
+from pipeline.sources.condition import parse_condition
+from pipeline.sources.positions import locate_position
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
-from pipeline.sources.source import limits_of
+from pipeline.sources.source import read_limits
 from pipeline.standards.table_standards import TableStandards
 
 ANEW = 10  # times that it begins before somebody is to look why
@@ -303,7 +303,9 @@ class Rereading:
     def _end(self, shard: Shard, known: Reread, mark: Mark) -> None:
         """Note where the log ends now that all was read: what the reads saw stands below it."""
         fence = self.readers.fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
-        self.offer.end(str(shard), known.id, Order(known.order.epoch, *place(fence.needed)))
+        self.offer.end(
+            str(shard), known.id, Order(known.order.epoch, *locate_position(fence.needed))
+        )
 
     def _tasks(self, wish: WishedReread, table: Table, landed: LandedState) -> Iterator[RereadTask]:
         for shard in table.shards:
@@ -320,7 +322,7 @@ class Rereading:
                 ):
                     continue
                 after = own[-1].read if own else stretch.read
-                where = parsed(wish.rows.where) if wish.rows.where else None
+                where = parse_condition(wish.rows.where) if wish.rows.where else None
                 declared = landed.catalog.newest(shard.source, shard.name)
                 asked = RowsAsked(
                     shard, known.key, after, stretch.until, 0, where, declared=declared
@@ -404,7 +406,7 @@ class Rereading:
 
     def _rate(self, wish: WishedReread, source: str) -> int:
         """Rows a second that may be read: the lower of what was wished and the source's limit."""
-        given = (wish.rate, limits_of(self.readers.settings(source).options).rate)
+        given = (wish.rate, read_limits(self.readers.settings(source).options).rate)
         return min(filter(None, given), default=0)
 
     def _rests(self, name: str, stretch: int) -> bool:

@@ -27,8 +27,8 @@ from pipeline.finding import WARN, Finding
 from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.schema.model import ARROW
 from pipeline.settings import SourceSettings
+from pipeline.sources.files.dialect import is_type
 from pipeline.sources.files.source import sweep_position
-from pipeline.sources.files.types import is_type
 
 
 @dataclass(eq=False)

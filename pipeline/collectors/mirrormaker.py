@@ -19,7 +19,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import MirrorSettings, SourceSettings
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.transport import Transport
 
@@ -118,7 +118,9 @@ class Mirrored:
     def _forget_other_log(self, said: Acknowledged) -> None:
         """A position that goes back is one of another log: older ones prove nothing about it."""
         known = [one for one in (self._proven, self._waiting and self._waiting.acknowledged) if one]
-        if said.snapshot or any(place(said.position) < place(one.position) for one in known):
+        if said.snapshot or any(
+            locate_position(said.position) < locate_position(one.position) for one in known
+        ):
             self._proven = self._waiting = None
 
     def _names(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ import pyarrow.csv as pcsv
 from pipeline.copies.copy import CopiedTable, Copy, CopyPosition, CopyStep, RankedRows
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.settings import TlsSettings
-from pipeline.sources.postgres.session import PatientConnection, spelled, tls_arguments
+from pipeline.sources.postgres.session import PatientConnection, quote_for_display, tls_arguments
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = {SOURCE: "text", SHARD: "text", RANK: "bigint[]", VERSION: "bigint"}
@@ -133,8 +133,8 @@ class PostgresTarget:
             self._make_schema(table.name.partition(".")[0])
             there = dict(link.execute(COLUMNS, (place,)).fetchall())
             if not there:
-                columns = [f"{spelled(one)} {kind}" for one, kind in wanted.items()]
-                key = ", ".join(map(spelled, _key(table)))
+                columns = [f"{quote_for_display(one)} {kind}" for one, kind in wanted.items()]
+                key = ", ".join(map(quote_for_display, _key(table)))
                 link.execute(
                     _raw(f"CREATE TABLE {place} ({', '.join(columns)}, PRIMARY KEY ({key}))")
                 )
@@ -142,7 +142,9 @@ class PostgresTarget:
             own = {one for (one,) in link.execute(KEY, (place,)).fetchall()}
             self._require(table, wanted, there, own)
             for one in [name for name in wanted if name not in there]:
-                link.execute(_raw(f"ALTER TABLE {place} ADD COLUMN {spelled(one)} {wanted[one]}"))
+                link.execute(
+                    _raw(f"ALTER TABLE {place} ADD COLUMN {quote_for_display(one)} {wanted[one]}")
+                )
 
     def write(self, table: CopiedTable, step: CopyStep) -> None:
         """In one transaction, behind a lock that no other writer of this table has."""
@@ -170,15 +172,17 @@ class PostgresTarget:
         if not (count := self._stage(table, step, step.came, [*table.columns.names, *OWN])):
             return
         names, key = [*table.columns.names, *OWN], _key(table)
-        every = ", ".join(map(spelled, names))
+        every = ", ".join(map(quote_for_display, names))
         new = ", ".join(
-            f"{spelled(one)} = excluded.{spelled(one)}" for one in names if one not in key
+            f"{quote_for_display(one)} = excluded.{quote_for_display(one)}"
+            for one in names
+            if one not in key
         )
         done = self._open().execute(
             _raw(
                 f"INSERT INTO {_place(table.name)} AS there ({every})"  # noqa: S608 - quoted names
                 f" SELECT {every} FROM staged"
-                f" ON CONFLICT ({', '.join(map(spelled, key))}) DO UPDATE SET {new}"
+                f" ON CONFLICT ({', '.join(map(quote_for_display, key))}) DO UPDATE SET {new}"
                 f" WHERE there.{RANK} <= excluded.{RANK}"
                 f" OR there.{SOURCE} IS DISTINCT FROM excluded.{SOURCE}"
             )
@@ -195,7 +199,9 @@ class PostgresTarget:
         key = _key(table)
         if not self._stage(table, step, step.went, [*dict.fromkeys((*table.key, *OWN))]):
             return
-        same = " AND ".join(f"there.{spelled(one)} = staged.{spelled(one)}" for one in key)
+        same = " AND ".join(
+            f"there.{quote_for_display(one)} = staged.{quote_for_display(one)}" for one in key
+        )
         self._open().execute(
             _raw(
                 f"DELETE FROM {_place(table.name)} AS there"  # noqa: S608 - quoted names
@@ -213,7 +219,7 @@ class PostgresTarget:
         self, table: CopiedTable, step: CopyStep, rows: Iterable[RankedRows], names: list[str]
     ) -> int:
         """Put *rows* into a table that ends with the transaction; how many there are."""
-        link, every = self._open(), ", ".join(map(spelled, names))
+        link, every = self._open(), ", ".join(map(quote_for_display, names))
         link.execute("DROP TABLE IF EXISTS staged")
         count = 0
         for some in rows:
@@ -235,7 +241,7 @@ class PostgresTarget:
         """Unless it is there: then a right to make schemas is not needed."""
         asked = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
         if self._open().execute(asked, (name,)).fetchone() is None:
-            self._open().execute(_raw(f"CREATE SCHEMA IF NOT EXISTS {spelled(name)}"))
+            self._open().execute(_raw(f"CREATE SCHEMA IF NOT EXISTS {quote_for_display(name)}"))
 
     def _require_position(self, table: CopiedTable, was: CopyPosition | None) -> None:
         asked = f"{STANDING} WHERE name = %s"
@@ -275,8 +281,10 @@ class PostgresTarget:
             raise HeldError("copy_key", detail)
         for one, kind in wanted.items():
             if there.get(one, kind) != kind:
-                made = f"ALTER TABLE {place} ALTER COLUMN {spelled(one)} TYPE {kind}"
-                told = f"{place}.{spelled(one)} is {there[one]}, and the mirror has {kind}"
+                made = f"ALTER TABLE {place} ALTER COLUMN {quote_for_display(one)} TYPE {kind}"
+                told = (
+                    f"{place}.{quote_for_display(one)} is {there[one]}, and the mirror has {kind}"
+                )
                 raise HeldError("copy_columns", f"{told}; {made}")
 
     def _taken(self, told: str) -> HeldError:
@@ -363,7 +371,7 @@ def _key(table: CopiedTable) -> tuple[str, ...]:
 def _place(table: str) -> str:
     """The table in a statement: its database's name is that of the schema."""
     schema, _, name = table.partition(".")
-    return f"{spelled(schema)}.{spelled(name)}"
+    return f"{quote_for_display(schema)}.{quote_for_display(name)}"
 
 
 def _raw(statement: str) -> bytes:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pipeline.checkpoint import Mark
 from pipeline.lags.samples import Sample, Samples, SourceSamples, age, applied_step, fresh, living
 from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
-from pipeline.sources.positions import proper, reaches
+from pipeline.sources.positions import has_reached, names_transactions
 
 Watermark = datetime | Missing
 STAGE_EXIT = {
@@ -246,13 +246,13 @@ def _collected(
     newest = fences[-1]
     epoch = None if isinstance(mark, Missing) else mark.epochs.get(newest.source)
     counted = isinstance(mark, Missing) or newest.source in mark.acknowledged
-    told = proper(acknowledged.position) and proper(newest.head.position)
+    told = names_transactions(acknowledged.position) and names_transactions(newest.head.position)
     if epoch and epoch.number > 1 and not (counted or told):
         return Missing("what is acknowledged may be of the log before")
     identity = epoch.identity if epoch else newest.head.identity
     # positions of two servers are never compared
     own = (fence for fence in reversed(fences) if fence.head.identity == identity)
-    passed = (fence for fence in own if reaches(acknowledged.position, fence.head.position))
+    passed = (fence for fence in own if has_reached(acknowledged.position, fence.head.position))
     return _at(next(passed, None), "no heartbeat is acknowledged yet")
 
 

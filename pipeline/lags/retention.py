@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pipeline.checkpoint import Mark
 from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
-from pipeline.sources.positions import reaches
+from pipeline.sources.positions import has_reached
 from pipeline.sources.source import LogBacklog
 
 FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without end
@@ -131,7 +131,7 @@ def collected_through(
     told = tuple(said)
     for fence in reversed(fences):
         own = fence.head.identity == identity
-        if own and any(reaches(one.position, fence.head.position) for one in told):
+        if own and any(has_reached(one.position, fence.head.position) for one in told):
             quiet = fence is fences[-1] and fence.at < alive
             return None if quiet else fence.at
     return None

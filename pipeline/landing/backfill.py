@@ -25,7 +25,7 @@ from pipeline.landing.batch_stats import Facts, News, after, told_schema
 from pipeline.landing.listing import Feed
 from pipeline.model import Order, Origin, Shard
 from pipeline.schema.model import TableTold
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 
 NOTHING = Facts()
 MOST = 64 * 2**20  # bytes of files that one batch writes anew, which all that lands waits for
@@ -206,7 +206,7 @@ def _given_up(one: Reread, epoch: Epoch | None, batch: int, void: str = "") -> R
     end, some = one.order, bool(one.rows) or one.first is not None
     same = epoch is not None and (epoch.number, epoch.identity) == (one.order.epoch, one.identity)
     if some and epoch is not None and same:
-        end = Order(epoch.number, *place(epoch.position))
+        end = Order(epoch.number, *locate_position(epoch.position))
     closing, former = max(one.closing or end, end), one.id if void else ""
     made = replace(one, id="", done=batch, stretches=(), closing=closing, former=former)
     return replace(made, void=void)

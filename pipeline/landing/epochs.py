@@ -20,7 +20,7 @@ from pipeline.checkpoint import Epoch, EpochStart, Mark
 from pipeline.landing.listing import Listing
 from pipeline.model import Head, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold
-from pipeline.sources.positions import place, reset
+from pipeline.sources.positions import explain_reset, locate_position
 
 
 def moved(known: Epoch, head: Head) -> str | None:
@@ -31,7 +31,7 @@ def moved(known: Epoch, head: Head) -> str | None:
     """
     if head.identity != known.identity:
         return f"server {known.identity} was replaced by {head.identity}"
-    return reset(known.position, head.position)
+    return explain_reset(known.position, head.position)
 
 
 def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
@@ -67,7 +67,7 @@ class Epochs:
     def ends(self, heads: Mapping[str, tuple[Head, Head]]) -> dict[str, Order]:
         """Where the logs of *heads*, told before and after a listing, end now."""
         return {
-            source: Order(self.number(source), *place(last.position))
+            source: Order(self.number(source), *locate_position(last.position))
             for source, (_, last) in heads.items()
         }
 

@@ -76,18 +76,18 @@ from pipeline.landing.source_holds import with_late
 from pipeline.model import (
     Capture,
     Head,
-    LogKeeper,
     Order,
     Ordering,
     PartitionEnd,
+    RetainedLog,
     Shard,
     ShardId,
     TopicPartition,
 )
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.settings import Router
-from pipeline.sources.positions import lacks, place
-from pipeline.sources.source import exchanged
+from pipeline.sources.positions import explain_missing_log, locate_position
+from pipeline.sources.source import explain_replaced_log
 from pipeline.standards.table_standards import Standards
 from pipeline.transports.topics import spelled
 
@@ -313,7 +313,7 @@ def _landed(before: Mark, source: str, epoch: int) -> Order | None:
 def _lacks(known: Epoch, now: Epoch, head: Head, landed: Order | None) -> str | None:
     if known.number == now.number:
         return None
-    return lacks(Head(known.identity, known.position), head, landed)
+    return explain_missing_log(Head(known.identity, known.position), head, landed)
 
 
 def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
@@ -345,13 +345,13 @@ def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:
 
 
 def _with_exchanged(
-    source: str, made: Mark, before: Mark, known: LogKeeper, now: LogKeeper
+    source: str, made: Mark, before: Mark, known: RetainedLog, now: RetainedLog
 ) -> Mark:
     """A base from where the log is kept again holds all: of what was before, nobody knows."""
-    why, epoch = exchanged(known, now), made.epochs.get(source)
+    why, epoch = explain_replaced_log(known, now), made.epochs.get(source)
     if why is None:
         return made
-    above = Order(1 if epoch is None else epoch.number, *place(now.begins))
+    above = Order(1 if epoch is None else epoch.number, *locate_position(now.begins))
     gap = _unkept_gap(source, made, before, why)
     whole = {name for name in gap.shards if name in made.bases and made.bases[name] >= above}
     left = tuple(name for name in gap.shards if name not in whole)

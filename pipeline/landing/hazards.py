@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from pipeline.checkpoint import Mark, ToldHazard, is_there, source_of
-from pipeline.finding import Effect, Finding, alternatives, joined
+from pipeline.finding import Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.gaps import placed
 from pipeline.model import Capture, Order, Ordering, Shard
 from pipeline.reports import DELAY, SETTING, Gap, read_gap, tell_gap
@@ -87,8 +87,8 @@ def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
     for one in hazards:
         known = found.setdefault(hazard_id(source, one), one)
         if known.shards != one.shards:
-            both = alternatives(known.shards) | alternatives(one.shards)
-            found[hazard_id(source, one)] = replace(known, shards=joined(both))
+            both = split_alternatives(known.shards) | split_alternatives(one.shards)
+            found[hazard_id(source, one)] = replace(known, shards=join_alternatives(both))
     return found
 
 
@@ -104,8 +104,8 @@ def _remember(
         told = now.get(id_)
         if one.source != source or (one.above is not None and told is None):
             continue
-        gone = alternatives(one.hazard.shards)
-        gone = gone - alternatives(told.shards) if told else gone
+        gone = split_alternatives(one.hazard.shards)
+        gone = gone - split_alternatives(told.shards) if told else gone
         if one.above is not None:  # it begins again, perhaps for others
             yield from _ended(known, id_, one, gone)
             continue
@@ -115,8 +115,10 @@ def _remember(
         if told is None and not lasting:
             known[id_] = replace(one, above=end, batch=batch)
             continue
-        parts = lasting | alternatives(told.shards) if told else lasting
-        known[id_] = replace(one, hazard=replace(told or one.hazard, shards=joined(parts)))
+        parts = lasting | split_alternatives(told.shards) if told else lasting
+        known[id_] = replace(
+            one, hazard=replace(told or one.hazard, shards=join_alternatives(parts))
+        )
         now.pop(id_, None)
         yield from _ended(known, id_, replace(one, above=end, batch=batch), over)
     known |= {id_: ToldHazard(source, hazard, batch) for id_, hazard in now.items()}
@@ -132,9 +134,9 @@ def _ended(
     digest = sha256(f"{one.hazard.what} until {one.above}".encode()).hexdigest()[:8]
     new = f"{kind}:{one.source}:{one.hazard.code}@{digest}"
     if new in known:
-        parts |= alternatives(known[new].hazard.shards)
+        parts |= split_alternatives(known[new].hazard.shards)
         one = replace(one, batch=max(one.batch, known[new].batch))
-    known[new] = replace(one, hazard=replace(one.hazard, shards=joined(parts)))
+    known[new] = replace(one, hazard=replace(one.hazard, shards=join_alternatives(parts)))
     yield _Split(id_, new, known[new])
 
 

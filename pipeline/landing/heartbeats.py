@@ -40,7 +40,7 @@ from pipeline.landing.listing import Listing
 from pipeline.landing.order_check import highest_by_source
 from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
-from pipeline.sources.positions import reaches
+from pipeline.sources.positions import has_reached
 
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
 
@@ -331,7 +331,7 @@ class PassedBeats:
             number, head = waiting.order.epoch, waiting.head
             if (number, head.identity) != (epoch.number, epoch.identity):
                 del self._next[source]
-            elif known is not None and reaches(known.position, head.position):
+            elif known is not None and has_reached(known.position, head.position):
                 self._passed[source] = self._next.pop(source)
         trail = mark.beats.get(source)
         if trail is None or source in self._next or source not in listing.heads:

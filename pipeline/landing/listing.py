@@ -55,7 +55,7 @@ from pipeline.parallel import Answer, SideBySide
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
-from pipeline.sources.positions import beyond, proper
+from pipeline.sources.positions import explain_overrun, names_transactions
 from pipeline.sources.source import Source
 from pipeline.transports.topics import (
     WHERE,
@@ -619,9 +619,9 @@ class Acknowledgements:
         said = listing.acknowledged[source]
         heads = listing.heads.get(source)
         end = heads[1].position if heads else epoch.position
-        if beyond(said.position, end) is not None:
+        if explain_overrun(said.position, end) is not None:
             return False
-        told = proper(said.position) and proper(end)
+        told = names_transactions(said.position) and names_transactions(end)
         if epoch.number == 1 or source in mark.acknowledged or told:
             return True
         if mark.heartbeats.get(source, -1) <= epoch.heartbeat:

@@ -17,7 +17,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, mark_row, settle_rows
 from pipeline.checkpoint import Mark, has_live, lived, source_of
 from pipeline.errors import HeldError, NoSchemasError
-from pipeline.finding import Finding, alternatives
+from pipeline.finding import Finding, split_alternatives
 from pipeline.landing.backfill import RereadNews, advanced, is_due, ripe, with_columns
 from pipeline.landing.bases import Settled, settles_of, with_drops, with_overlaps
 from pipeline.landing.batch_stats import Facts, gather
@@ -129,7 +129,7 @@ class Landing:
         """Source -> settings that drop or rewrite changes, were seen, and are in no mark yet."""
         every = {feed.settings.name: sorted(feed.unsaid, key=repr) for feed in self.feeds}
         known = {
-            id_: alternatives(one.hazard.shards)
+            id_: split_alternatives(one.hazard.shards)
             for id_, one in self.mark.hazards.items()
             if one.above is None
         }
@@ -137,7 +137,7 @@ class Landing:
             source: tuple(
                 one
                 for one in found
-                if alternatives(one.shards) - known.get(hazard_id(source, one), frozenset())
+                if split_alternatives(one.shards) - known.get(hazard_id(source, one), frozenset())
             )
             for source, found in every.items()
         }

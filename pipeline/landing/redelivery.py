@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
-from pipeline.sources.positions import may_hold, place
+from pipeline.sources.positions import locate_position, may_contain
 
 PLACE = ("source", "topic", "partition", "offset")
 COLUMNS = (*PLACE, "shard", "order", "op", "origin", "key", "before", "after", "tx")
@@ -466,13 +466,13 @@ def _asked(source: str, rows: pa.Table, mark: Mark, epoch: Epoch) -> Transaction
     own = pc.and_(pc.equal(rows["source"], source), pc.is_valid(rows["order"]))
     every = pc.unique(_part(rows["tx"].filter(own), "id").drop_null()).to_pylist()
     ids = tuple(
-        sorted(name for name in every if epoch.before is None or may_hold(epoch.before, name))
+        sorted(name for name in every if epoch.before is None or may_contain(epoch.before, name))
     )
     moved = mark.epochs.get(source, epoch).number != epoch.number
     passed = mark.acknowledged.get(source) if moved else epoch.passed
-    if passed is None or any(may_hold(passed.position, name) for name in ids):
+    if passed is None or any(may_contain(passed.position, name) for name in ids):
         return Transactions(source, ids, None)
-    return Transactions(source, ids, Order(epoch.number - 1, *place(passed.position)))
+    return Transactions(source, ids, Order(epoch.number - 1, *locate_position(passed.position)))
 
 
 def _are_low(

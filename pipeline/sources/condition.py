@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """A column beside a value; ``sign`` is one of ``SIGNS``, or LIKE."""
 
     column: str
@@ -40,7 +40,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class In:
     """A column that is one of some values."""
 
     column: str
@@ -48,31 +48,31 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class IsNull:
     """A column that is NULL."""
 
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class Negated:
+class Not:
     """What is not so."""
 
     part: "Condition"
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class BoolOp:
     """All of some parts (AND), or any (OR)."""
 
     word: str
     parts: tuple["Condition", ...]
 
 
-Condition = Compared | Among | Lacking | Negated | Combined
+Condition = Comparison | In | IsNull | Not | BoolOp
 
 
-def parsed(text: str) -> Condition:
+def parse_condition(text: str) -> Condition:
     """Read a condition.
 
     Raises:
@@ -80,36 +80,36 @@ def parsed(text: str) -> Condition:
     """
     if len(text) > LONGEST:
         raise ConfigError(f"a condition of {len(text)} characters is too long, {LONGEST} may be")
-    reading = _ConditionReading(text, list(_tokens(text)))
+    reading = _Parser(text, list(_tokens(text)))
     found = reading.any_of()
     if reading.at < len(reading.tokens):
         raise reading.refusal()
     return found
 
 
-def columns_in(condition: Condition) -> frozenset[str]:
+def list_columns(condition: Condition) -> frozenset[str]:
     """Names of all columns that are looked at."""
     match condition:
-        case Negated(part):
-            return columns_in(part)
-        case Combined(_, parts):
-            return frozenset().union(*map(columns_in, parts))
+        case Not(part):
+            return list_columns(part)
+        case BoolOp(_, parts):
+            return frozenset().union(*map(list_columns, parts))
         case _:
             return frozenset({condition.column})
 
 
-def values_in(condition: Condition) -> Iterator[tuple[str, Value]]:
+def list_values(condition: Condition) -> Iterator[tuple[str, Value]]:
     """Each column that is compared, with each value that it is compared with; not by LIKE."""
     match condition:
-        case Compared(column, sign, value) if sign != "LIKE":
+        case Comparison(column, sign, value) if sign != "LIKE":
             yield column, value
-        case Among(column, values):
+        case In(column, values):
             yield from ((column, value) for value in values)
-        case Negated(part):
-            yield from values_in(part)
-        case Combined(_, parts):
+        case Not(part):
+            yield from list_values(part)
+        case BoolOp(_, parts):
             for part in parts:
-                yield from values_in(part)
+                yield from list_values(part)
 
 
 def require_known(condition: Condition, shard: str, columns: Collection[str]) -> None:
@@ -118,25 +118,25 @@ def require_known(condition: Condition, shard: str, columns: Collection[str]) ->
     Raises:
         ConfigError: names it, and the *columns* that there are.
     """
-    if strange := sorted(columns_in(condition) - {*columns}):
+    if strange := sorted(list_columns(condition) - {*columns}):
         known = ", ".join(sorted(columns))
         raise ConfigError(f"{shard} has no column {strange[0]}; known: {known}")
 
 
-def written(condition: Condition, quoted: Callable[[str], str]) -> SqlCondition:
+def to_sql(condition: Condition, quoted: Callable[[str], str]) -> SqlCondition:
     """The SQL of it; *quoted* writes a column's name as the server has it, with ``%`` doubled."""
     match condition:
-        case Compared(column, sign, value):
+        case Comparison(column, sign, value):
             return f"{quoted(column)} {sign} %s", (value,)
-        case Among(column, values):
+        case In(column, values):
             return f"{quoted(column)} IN ({', '.join(['%s'] * len(values))})", values
-        case Lacking(column):
+        case IsNull(column):
             return f"{quoted(column)} IS NULL", ()
-        case Negated(part):
-            text, values = written(part, quoted)
+        case Not(part):
+            text, values = to_sql(part, quoted)
             return f"NOT ({text})", values
-        case Combined(word, parts):
-            each = [written(part, quoted) for part in parts]
+        case BoolOp(word, parts):
+            each = [to_sql(part, quoted) for part in parts]
             told = f" {word} ".join(f"({text})" for text, _ in each)
             return told, tuple(value for _, values in each for value in values)
 
@@ -158,14 +158,14 @@ def _tokens(text: str) -> Iterator[_Token]:
     while text[at:].strip():
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ConfigError(_told(text, at + len(text[at:]) - len(text[at:].lstrip())))
+            raise ConfigError(_syntax_error(text, at + len(text[at:]) - len(text[at:].lstrip())))
         kind = str(found.lastgroup)
         yield _Token(kind, found.group(kind), found.start(kind))
         at = found.end()
 
 
 @dataclass(eq=False)
-class _ConditionReading:
+class _Parser:
     """Read from left to right; OR binds less than AND, AND less than NOT."""
 
     text: str
@@ -178,17 +178,17 @@ class _ConditionReading:
 
     def refusal(self) -> ConfigError:
         place = self.tokens[self.at].at if self.at < len(self.tokens) else len(self.text)
-        return ConfigError(_told(self.text, place))
+        return ConfigError(_syntax_error(self.text, place))
 
     def _joined(self, word: str, part: Callable[[], Condition]) -> Condition:
         parts = [part()]
         while self._took(word):
             parts.append(part())
-        return parts[0] if len(parts) == 1 else Combined(word, tuple(parts))
+        return parts[0] if len(parts) == 1 else BoolOp(word, tuple(parts))
 
     def _one(self) -> Condition:
         if self._took("NOT"):
-            return Negated(self._deeper(self._one))
+            return Not(self._deeper(self._one))
         if self._took("("):
             found = self._deeper(self.any_of)
             self._need(")")
@@ -207,23 +207,23 @@ class _ConditionReading:
         if self._took("IS"):
             negated = self._took("NOT")
             self._need("NULL")
-            return Negated(Lacking(column)) if negated else Lacking(column)
+            return Not(IsNull(column)) if negated else IsNull(column)
         negated = self._took("NOT")
         if self._took("IN"):
-            found: Condition = Among(column, self._values())
+            found: Condition = In(column, self._values())
         elif self._took("LIKE"):
-            found = Compared(column, "LIKE", self._value())
+            found = Comparison(column, "LIKE", self._value())
         elif self._took("BETWEEN"):
             low = self._value()
             self._need("AND")
-            ends = (Compared(column, ">=", low), Compared(column, "<=", self._value()))
-            found = Combined("AND", ends)
+            ends = (Comparison(column, ">=", low), Comparison(column, "<=", self._value()))
+            found = BoolOp("AND", ends)
         elif not negated and self._next().text in SIGNS:
             sign = self._take().text
-            return Compared(column, "<>" if sign == "!=" else sign, self._value())
+            return Comparison(column, "<>" if sign == "!=" else sign, self._value())
         else:
             raise self.refusal()
-        return Negated(found) if negated else found
+        return Not(found) if negated else found
 
     def _values(self) -> tuple[Value, ...]:
         self._need("(")
@@ -270,7 +270,7 @@ class _ConditionReading:
             raise self.refusal()
 
 
-def _told(text: str, at: int) -> str:
+def _syntax_error(text: str, at: int) -> str:
     there = repr(text[at : at + 20]) if text[at:].strip() else "its end"
     return (
         f"the condition is not plain at {there}; write columns compared with values, such as "

@@ -14,22 +14,22 @@ from pipeline.model import Head, Order, Position
 class PositionRules(Protocol):
     """What a kind of source knows about its positions; it stands as ``positions`` in its class."""
 
-    def place(self, position: Position) -> tuple[int, int]:
+    def locate(self, position: Position) -> tuple[int, int]:
         """``log`` and ``pos`` that the `Order` of a change which begins there has."""
         ...
 
-    def reaches(self, passed: Position, wanted: Position) -> bool:
+    def has_reached(self, passed: Position, wanted: Position) -> bool:
         """Whether who has passed all before *passed* has passed all before *wanted*.
 
         Both are of one log, as far as anybody knows; false where they show that they are not.
         """
         ...
 
-    def reset(self, known: Position, now: Position) -> str | None:
+    def explain_reset(self, known: Position, now: Position) -> str | None:
         """Why a log that once ended at *known* cannot end at *now*; None if it can."""
         ...
 
-    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
+    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """Why who shows the head *now* may be without what was landed up to *known*; None if not.
 
         Asked where the one took the place of the other, or its log began again.  *landed* is the
@@ -37,61 +37,63 @@ class PositionRules(Protocol):
         """
         ...
 
-    def beyond(self, said: Position, end: Position) -> str | None:
+    def explain_overrun(self, said: Position, end: Position) -> str | None:
         """Why *said* cannot lie in the log that ends at *end*; None if it can."""
         ...
 
-    def proper(self, position: Position) -> bool:
+    def names_transactions(self, position: Position) -> bool:
         """Whether it names its log's transactions: then no other log's is taken for it."""
         ...
 
-    def may_hold(self, position: Position, transaction: str) -> bool:
+    def may_contain(self, position: Position, transaction: str) -> bool:
         """Whether *transaction*, by its name in the change log, may stand before it."""
         ...
 
 
 @cache
-def rules(kind: str) -> PositionRules:
+def find_position_rules(kind: str) -> PositionRules:
     """The rules for positions of *kind*; ConfigError if there is no such source."""
     return cast("PositionRules", plugins.find(sources, "SOURCE", kind).positions)
 
 
-def place(position: Position) -> tuple[int, int]:
+def locate_position(position: Position) -> tuple[int, int]:
     """``log`` and ``pos`` that the `Order` of a change which begins there has."""
-    return rules(position.kind).place(position)
+    return find_position_rules(position.kind).locate(position)
 
 
-def reaches(passed: Position, wanted: Position) -> bool:
+def has_reached(passed: Position, wanted: Position) -> bool:
     """Whether who has passed all before *passed* has passed all before *wanted*."""
-    return passed.kind == wanted.kind and rules(wanted.kind).reaches(passed, wanted)
+    return passed.kind == wanted.kind and find_position_rules(wanted.kind).has_reached(
+        passed, wanted
+    )
 
 
-def reset(known: Position, now: Position) -> str | None:
+def explain_reset(known: Position, now: Position) -> str | None:
     """Why a log that once ended at *known* cannot end at *now*; None if it can."""
     if known.kind != now.kind:
         return f"its positions were of kind {known.kind} and are of kind {now.kind}"
-    return rules(now.kind).reset(known, now)
+    return find_position_rules(now.kind).explain_reset(known, now)
 
 
-def lacks(known: Head, now: Head, landed: Order | None = None) -> str | None:
+def explain_missing_log(known: Head, now: Head, landed: Order | None = None) -> str | None:
     """Why who shows the head *now* may be without what was *landed*, up to *known* or above."""
     if known.position.kind != now.position.kind:
-        return reset(known.position, now.position)
-    return rules(now.position.kind).lacks(known, now, landed)
+        return explain_reset(known.position, now.position)
+    return find_position_rules(now.position.kind).explain_missing_log(known, now, landed)
 
 
-def beyond(said: Position, end: Position) -> str | None:
+def explain_overrun(said: Position, end: Position) -> str | None:
     """Why *said* cannot lie in the log that ends at *end*; None if it can."""
     if said.kind != end.kind:
         return f"a position of kind {said.kind} is in no log of kind {end.kind}"
-    return rules(end.kind).beyond(said, end)
+    return find_position_rules(end.kind).explain_overrun(said, end)
 
 
-def proper(position: Position) -> bool:
+def names_transactions(position: Position) -> bool:
     """Whether it names its log's transactions: then no other log's is taken for it."""
-    return rules(position.kind).proper(position)
+    return find_position_rules(position.kind).names_transactions(position)
 
 
-def may_hold(position: Position, transaction: str) -> bool:
+def may_contain(position: Position, transaction: str) -> bool:
     """Whether *transaction*, by its name in the change log, may stand before it."""
-    return rules(position.kind).may_hold(position, transaction)
+    return find_position_rules(position.kind).may_contain(position, transaction)

@@ -27,7 +27,7 @@ from pipeline.formats.json_text import quote
 from pipeline.model import Head, Position, Shard
 from pipeline.schema.model import Notation, TableSchema, TableTold
 from pipeline.settings import SourceSettings
-from pipeline.sources.condition import Condition, SqlCondition, require_known, written
+from pipeline.sources.condition import Condition, SqlCondition, require_known, to_sql
 from pipeline.sources.source import Limits
 
 KeyTexts = tuple[str, ...]
@@ -152,7 +152,7 @@ class HeartbeatSource(Protocol):
         """Where it is."""
         ...
 
-    def beaten(self) -> datetime | None:
+    def heartbeat_time(self) -> datetime | None:
         """The time of the newest heartbeat that is there; None without any."""
         ...
 
@@ -167,7 +167,7 @@ def refuse_lagging(primary: HeartbeatSource, read: HeartbeatSource, limits: Limi
     """
     if read is primary:
         return
-    newest, there = primary.beaten(), read.beaten()
+    newest, there = primary.heartbeat_time(), read.heartbeat_time()
     if newest is not None and there is not None:
         limits.refuse_lag(newest - there, f"source:{primary.settings.name}")
 
@@ -175,7 +175,7 @@ def refuse_lagging(primary: HeartbeatSource, read: HeartbeatSource, limits: Limi
 OpenRows = Callable[[SourceSettings], RowReader]
 
 
-def replica_of(settings: SourceSettings) -> SourceSettings | None:
+def read_replica(settings: SourceSettings) -> SourceSettings | None:
     """The server that ``read_from`` among the options names to be read; None if none is named.
 
     Raises:
@@ -203,7 +203,7 @@ def require_columns(shard: str, key: Sequence[str], columns: Collection[str]) ->
             raise ConfigError(f"{shard} has no column {name}, which its key names")
 
 
-def steps(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...]:
+def even_bounds(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...]:
     """Even steps from *low* to *high* that make so many *pieces*; none of an empty table."""
     if low is None or high is None:
         return ()
@@ -211,7 +211,7 @@ def steps(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...
     return tuple((str(step),) for step in sorted(found))
 
 
-def texts_of(shard: str, names: Sequence[str], key: str) -> list[str]:
+def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:
     """The texts in *key*, a JSON array, one for each of the columns *names*.
 
     Raises:
@@ -224,7 +224,7 @@ def texts_of(shard: str, names: Sequence[str], key: str) -> list[str]:
     return texts
 
 
-def unread(shard: str, name: str, column: object, text: str) -> ConfigError:
+def invalid_key_value(shard: str, name: str, column: object, text: str) -> ConfigError:
     """What to raise where *text* is no value of the key column *name*."""
     return ConfigError(f"{text!r} is no value of {shard}'s key column {name}, a {column}")
 
@@ -269,7 +269,7 @@ class SqlKey(Protocol):
         """Rows not above those that begin with *key*."""
         ...
 
-    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+    def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
         """Rows under one of *keys*, each the JSON array of their texts in the log.
 
         Raises:
@@ -294,7 +294,7 @@ class KeyedTable:
     quoted: Callable[[str], str]
     ask: Callable[..., pa.RecordBatch]
 
-    def found(self, asked: RowsAsked) -> Found:
+    def read_rows(self, asked: RowsAsked) -> Found:
         """Rows with their key behind what is wanted of each.
 
         Under a condition the end of what is looked at is asked for first: a statement then costs
@@ -315,7 +315,7 @@ class KeyedTable:
         last = key.texts(_row(ends, 0)) if len(ends) else None
         if last is not None:
             conditions.append(key.up_to(last))
-        conditions.append(written(asked.where, self.quoted))
+        conditions.append(to_sql(asked.where, self.quoted))
         found = self._select(asked, wanted, conditions)
         if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
             return found, self._last(found), False
@@ -331,7 +331,7 @@ class KeyedTable:
         if asked.until is not None:
             conditions.append(self.key.up_to(asked.until))
         if asked.keys:
-            conditions.append(self.key.among(asked.shard.name, asked.keys))
+            conditions.append(self.key.match_keys(asked.shard.name, asked.keys))
         return conditions
 
     def _select(
@@ -381,7 +381,7 @@ class WireTexts:
         return pc.fill_null(written, "null")
 
 
-def rows_of(names: Sequence[str], told: Sequence[WireTexts]) -> pa.StringArray:
+def encode_rows(names: Sequence[str], told: Sequence[WireTexts]) -> pa.StringArray:
     """Each row as a JSON object, *told* column by column."""
     parts = list[pa.StringArray | str]()
     for name, one in zip(names, told, strict=True):
@@ -389,7 +389,7 @@ def rows_of(names: Sequence[str], told: Sequence[WireTexts]) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
-def keys_of(texts: Sequence[pa.StringArray]) -> pa.StringArray:
+def encode_keys(texts: Sequence[pa.StringArray]) -> pa.StringArray:
     """Each row's key as a format tells it (``key_values``), *texts* being its columns."""
     parts = list[pa.StringArray | str]()
     for one in texts:

@@ -9,7 +9,7 @@ a right) and ProofError (it answered, but the question is undecidable).
   beside `SOURCE`. A window is `[after, until)` in the source's own offsets. Two consecutive
   windows share no row and leave none out, regardless of the clocks.
 * Retained log: a source kind that retains its log for its collector has a class named
-  `LOG_KEEPER` beside `SOURCE`. It compares what two checks of the source reported.
+  `RETAINED_LOG` beside `SOURCE`. It compares what two checks of the source reported.
 * Heartbeat: one heartbeat is one fence. A number never goes back: it is above every number
   known before, even if the row was reset. No number is skipped unless the row was reset: after
   a lost answer the next number follows.
@@ -32,7 +32,7 @@ from pipeline.clocks import ClockReading
 from pipeline.durations import with_durations
 from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
 from pipeline.finding import Finding
-from pipeline.model import Capture, Fence, Head, LogKeeper, Missing, Shard, ShardId
+from pipeline.model import Capture, Fence, Head, Missing, RetainedLog, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
 
@@ -270,13 +270,13 @@ class Limits:
         """When a call that starts now must have ended, on the monotonic clock."""
         return time.monotonic() + self.call.total_seconds()
 
-    def hurry(self, deadline: float, where: str) -> None:
+    def check_deadline(self, deadline: float, where: str) -> None:
         """Raise UnreachableError, ``slow``, once *deadline* has passed."""
         if time.monotonic() > deadline:
             raise UnreachableError(f"{where}: slow: took more than {self.call}")
 
 
-def limits_of(options: Mapping[str, Any]) -> Limits:
+def read_limits(options: Mapping[str, Any]) -> Limits:
     """Those that a source's *options* set, which are checked where the source is made."""
     return with_durations(TypeAdapter[Limits](Limits).validate_python, options.get("limits", {}))
 
@@ -317,10 +317,10 @@ class SourceArrivals(Protocol):
         ...
 
 
-class LogKeeperRules(Protocol):
+class RetainedLogRules(Protocol):
     """How a kind of source knows again what keeps its log."""
 
-    def exchanged(self, known: str, now: str) -> str | None:
+    def explain_replaced(self, known: str, now: str) -> str | None:
         """Why what has the words *now* may be another than had the words *known*, earlier.
 
         None if it is the same, or if nothing shows that it is not.
@@ -329,20 +329,20 @@ class LogKeeperRules(Protocol):
 
 
 @cache
-def rules(kind: str) -> LogKeeperRules:
+def find_retained_log_rules(kind: str) -> RetainedLogRules:
     """The rules of *kind*; ConfigError if it has none."""
-    return cast("LogKeeperRules", plugins.find(sources, "LOG_KEEPER", kind)())
+    return cast("RetainedLogRules", plugins.find(sources, "RETAINED_LOG", kind)())
 
 
-def exchanged(known: LogKeeper, now: LogKeeper) -> str | None:
+def explain_replaced_log(known: RetainedLog, now: RetainedLog) -> str | None:
     """Why *now* may not keep what *known* kept, when that was looked at; None if it does."""
     if known.kind != now.kind:
         return f"the source was of kind {known.kind} and is of kind {now.kind}"
-    return rules(now.kind).exchanged(known.words, now.words)
+    return find_retained_log_rules(now.kind).explain_replaced(known.words, now.words)
 
 
 @contextmanager
-def naming_heartbeat(table: str) -> Iterator[None]:
+def name_heartbeat_lock(table: str) -> Iterator[None]:
     """Name the *table* where somebody else's lock keeps it from being written."""
     try:
         yield

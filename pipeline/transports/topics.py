@@ -29,7 +29,15 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from pipeline.errors import UnreachableError, class_and_text
-from pipeline.finding import EVERY, Demand, Effect, Finding, alternatives, joined, unmet
+from pipeline.finding import (
+    EVERY,
+    Demand,
+    Effect,
+    Finding,
+    find_unmet,
+    join_alternatives,
+    split_alternatives,
+)
 from pipeline.formats import json_text as key
 from pipeline.formats.format import OPTIONAL, RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
@@ -311,7 +319,7 @@ def hazards(
     inherited = defaultdict[str, dict[str, Finding]](dict)
     for topic in own:
         name = topic.name
-        for one in unmet(DEMANDS, topic.settings, WHERE, remedy=REMEDY.format(topic=name)):
+        for one in find_unmet(DEMANDS, topic.settings, WHERE, remedy=REMEDY.format(topic=name)):
             if one.code in topic.inherited:
                 inherited[one.what][name] = one
             else:
@@ -337,11 +345,11 @@ def untold_parts(
     """
     if hazard.where != WHERE or not untold:
         return frozenset()
-    parts = alternatives(hazard.shards)
+    parts = split_alternatives(hazard.shards)
     own = re.match(r"topic (\S+): ", hazard.what)
     if own is not None:
         return parts if own[1] in untold else frozenset()
-    return parts & alternatives(_concerned(untold, prefix, routed=routed))
+    return parts & split_alternatives(_concerned(untold, prefix, routed=routed))
 
 
 def untold_text(names: Iterable[str]) -> str:
@@ -366,7 +374,7 @@ def _concerned(topics: Collection[str], prefix: str, *, routed: bool) -> str:
     if routed:
         return ""
     own = {EVERY if name == prefix else _shards(name.removeprefix(f"{prefix}.")) for name in topics}
-    return joined(own)
+    return join_alternatives(own)
 
 
 def _shards(name: str) -> str:

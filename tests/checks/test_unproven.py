@@ -7,7 +7,7 @@ import pytest
 
 from checks.blocks import why_unproven
 from pipeline.model import Missing, Shard, Table
-from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.source import SourceDescription
 
 SEES_ALL = "GRANT SELECT ON *.* TO `sluice`@`%`"
@@ -21,7 +21,7 @@ PEOPLE = Table("shop.people", (ONE, TWO))
 def told(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
     """Of a MySQL, asked about all that it shows and the table's own shards."""
     asked = {ONE.name, TWO.name, *(one.shard.name for one in shards)}
-    return description(server, shards, asked)
+    return describe_source(server, shards, asked)
 
 
 ONES, TWOS = ShardFacts(ONE), ShardFacts(TWO)

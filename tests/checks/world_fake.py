@@ -26,7 +26,7 @@ from pipeline.readings import NO_BASES
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.mysql.types import described
+from pipeline.sources.mysql.types import read_column
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
@@ -236,7 +236,7 @@ class FakeSource:
         self._rows(shard)
         plain = dict.fromkeys(("numeric_precision", "character_maximum_length"))
         return [
-            described({**plain, "column_name": name, "column_type": kind, "is_nullable": "YES"})
+            read_column({**plain, "column_name": name, "column_type": kind, "is_nullable": "YES"})
             for name, kind in self.world.columns[shard].items()
         ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.schema.model import BaseNeeded, Effect
-from pipeline.sources.mysql.ddl_effects import follow
+from pipeline.sources.mysql.ddl_effects import follow_statements
 from tests.pipeline.effect_words import written
 from tests.pipeline.sources.mysql.test_effects import BOTH, TABLE, told
 
@@ -57,7 +57,7 @@ def test_the_table_is_there() -> None:
 def test_a_statement_does_what_the_page_says(text: str, effect: str, advice: str) -> None:
     described = DESCRIBED.get(text, DESCRIBED.get(clauses(text), SAME))
 
-    found, _ = follow([told(text, described, key=KEYS.get(clauses(text), "id"))], BOTH)
+    found, _ = follow_statements([told(text, described, key=KEYS.get(clauses(text), "id"))], BOTH)
 
     assert sorted(map(in_the_tables_words, found)) == sorted(expected(effect))
     for hold in (one for one in found if isinstance(one, BaseNeeded)):

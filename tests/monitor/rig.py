@@ -63,7 +63,7 @@ from pipeline.model import (
 from pipeline.reports import SparkWork
 from pipeline.schema.model import Column
 from pipeline.settings import CollectorSettings, SourceSettings, TableRule
-from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import LogBacklog, SourceArrivals, SourceDescription
@@ -174,7 +174,7 @@ class FakeSchema:
         shown = [name for name in names if name in shards and name not in self.hidden]
         server = ServerFacts((8, 0), mariadb=False, grants=self.grants, variables=self.variables)
         own = [self._shard(settings.name, name) for name in shown]
-        return replace(description(server, own, shards), backlog=self.backlog)
+        return replace(describe_source(server, own, shards), backlog=self.backlog)
 
     def _shard(self, source: str, name: str) -> ShardFacts:
         cascades = (self.cascades[name],) if name in self.cascades else ()

@@ -30,7 +30,7 @@ from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
 from pipeline.model import Capture, PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import PipelineSettings, SourceSettings
-from pipeline.sources.mysql.doctor import findings
+from pipeline.sources.mysql.doctor import collect_findings
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.source import ExaminationScope, Source
@@ -111,7 +111,7 @@ class Server:
             if scope.captured(ShardId.parse(name))
         )
         server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
-        return findings(self.source, server, users, scope, heartbeat=True)
+        return collect_findings(self.source, server, users, scope, heartbeat=True)
 
     def close(self) -> None: ...
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import REFUSE, WARN, Demand, Finding, find_unmet
 
 ONE_OF = Demand("mode", "rows get lost", good=("full", "most"), default="none")
 NOT = Demand("mode", "rows get lost", bad=("none",), severity=WARN)
@@ -29,7 +29,7 @@ ABSENT = Demand("mode", "rows get lost")
 def test_a_demand_that_is_not_met_is_a_finding(
     demand: Demand, settings: dict[str, str], told: tuple[str, str] | None
 ) -> None:
-    found = unmet([demand], settings, "here", remedy="say {value}")
+    found = find_unmet([demand], settings, "here", remedy="say {value}")
 
     wanted = [Finding(demand.severity, "mode", "here", *told)] if told else []
     assert found == wanted
@@ -38,6 +38,6 @@ def test_a_demand_that_is_not_met_is_a_finding(
 def test_a_demand_may_bring_its_own_fix_and_order_is_kept() -> None:
     first, second = Demand("a", "why", fix="as I say"), Demand("b", "why")
 
-    found = unmet([first, second], {"b": "1", "a": "1"}, "here", remedy="{name}")
+    found = find_unmet([first, second], {"b": "1", "a": "1"}, "here", remedy="{name}")
 
     assert [(one.severity, one.fix) for one in found] == [(REFUSE, "as I say"), (REFUSE, "b")]

@@ -31,12 +31,12 @@ from pipeline.model import (
     Acknowledged,
     Fence,
     Head,
-    LogKeeper,
     Order,
     Ordering,
     Origin,
     PartitionEnd,
     Position,
+    RetainedLog,
     SnapshotAgain,
     TopicPartition,
 )
@@ -84,7 +84,7 @@ VALUES = {
         SnapshotAgain, st.just(ORDER), st.just(NOON), NUMBERS, NUMBERS, st.booleans()
     ),
     "keepers": st.builds(
-        LogKeeper, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
+        RetainedLog, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
     ),
     "stores": st.text(max_size=2),
     "snapshots": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Head, Op, Origin
-from pipeline.sources.mysql.position import binlog_position, lacking
+from pipeline.sources.mysql.position import binlog_position, explain_behind_fence
 from pipeline.sources.row_reader import ReadFence
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -49,7 +49,7 @@ def executed(ends: int, server: str) -> Head:
 def test_s11_a_replica_that_lags_is_not_read_at_all(replica: Head, missing: str | None) -> None:
     head = executed(100, "primary")
 
-    found = lacking(ReadFence(head, 1, head.position), replica)
+    found = explain_behind_fence(ReadFence(head, 1, head.position), replica)
 
     assert found is None if missing is None else found is not None and missing in found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from pipeline.model import Head
-from pipeline.sources.mysql.position import binlog_position, lacking
+from pipeline.sources.mysql.position import binlog_position, explain_behind_fence
 from pipeline.sources.row_reader import ReadFence
 
 PRIMARY, REPLICA = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
@@ -38,7 +38,7 @@ def our_rule(executed: str) -> bool:
     fence = ReadFence(
         Head(PRIMARY, binlog_position(1, 50)), 7, binlog_position(1, 50, f"{PRIMARY}:1-{SAVED}")
     )
-    return lacking(fence, Head(REPLICA, binlog_position(9, 9, executed))) is None
+    return explain_behind_fence(fence, Head(REPLICA, binlog_position(9, 9, executed))) is None
 
 
 def lost(executed: set[int]) -> list[str]:

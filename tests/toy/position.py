@@ -16,23 +16,23 @@ def entry(number: int) -> Position:
 class EntryNumbers:
     """One log, one server, no transactions with names."""
 
-    def place(self, position: Position) -> tuple[int, int]:
+    def locate(self, position: Position) -> tuple[int, int]:
         return 0, int(position.words.removeprefix("entry "), 16)
 
-    def reaches(self, passed: Position, wanted: Position) -> bool:
-        return self.place(passed) >= self.place(wanted)
+    def has_reached(self, passed: Position, wanted: Position) -> bool:
+        return self.locate(passed) >= self.locate(wanted)
 
-    def reset(self, known: Position, now: Position) -> str | None:
-        return None if self.reaches(now, known) else f"{known} is no longer there"
+    def explain_reset(self, known: Position, now: Position) -> str | None:
+        return None if self.has_reached(now, known) else f"{known} is no longer there"
 
-    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
+    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
         return None  # there is one server, and its log never begins again
 
-    def beyond(self, said: Position, end: Position) -> str | None:
-        return None if self.reaches(end, said) else f"there is no {said} yet"
+    def explain_overrun(self, said: Position, end: Position) -> str | None:
+        return None if self.has_reached(end, said) else f"there is no {said} yet"
 
-    def proper(self, position: Position) -> bool:
+    def names_transactions(self, position: Position) -> bool:
         return False
 
-    def may_hold(self, position: Position, transaction: str) -> bool:
+    def may_contain(self, position: Position, transaction: str) -> bool:
         return True

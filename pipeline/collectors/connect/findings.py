@@ -36,7 +36,7 @@ from pipeline.collectors.connect.table_filter import (
     passes,
     patterns,
 )
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.settings import SourceSettings
 
 OVER = "producer.override."
@@ -76,7 +76,7 @@ def producer_findings(
     fixed = {"retries": f"{OVER}retries=2147483647 in the connector's config"}
     found = [
         replace(f, fix=fixed.get(f.code, f.fix))
-        for f in unmet(PRODUCER_DEMANDS, settings, where, remedy=remedy)
+        for f in find_unmet(PRODUCER_DEMANDS, settings, where, remedy=remedy)
     ]
     if settings["enable.idempotence"].strip().lower() != "true":
         found += _reordered(settings[IN_FLIGHT], where)
@@ -184,7 +184,7 @@ def connector_findings(
     database = connected(source.kind)
     return [
         *_identity(config, where, source.collected_prefix, database),
-        *unmet(demands(source, database.demands), config, where, remedy=REMEDY),
+        *find_unmet(demands(source, database.demands), config, where, remedy=REMEDY),
         *_present(config, where),
         *_families(config, where),
         *_unverified(config, where, source, database),
@@ -202,7 +202,7 @@ def hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
     """
     database = read_by(config)
     found = (
-        *unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
+        *find_unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
         *_present(config, where),
         *database.hazards(config, where),
         *_transforms(config, where),
@@ -215,7 +215,7 @@ def hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
 def _present(config: Mapping[str, str], where: str) -> list[Finding]:
     """Settings that harm by being there; of some, only the tables that they name."""
     found: list[Finding] = []
-    for one in unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE):
+    for one in find_unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE):
         if one.code == OVERRIDES:
             found += _overrides(config, one)
         elif one.code == KEYS:
@@ -263,7 +263,7 @@ def _identity(
             fix="name the connector's topic.prefix as prefix under sources",
         ),
     )
-    return unmet(demands, config, where, remedy=REMEDY)
+    return find_unmet(demands, config, where, remedy=REMEDY)
 
 
 def _unverified(
@@ -274,7 +274,7 @@ def _unverified(
     if not read.secured:
         return []
     otherwise = f"or tls: false of {source.name} under sources"
-    found = unmet(database.verified, config, where, remedy=f"{REMEDY}; {otherwise}")
+    found = find_unmet(database.verified, config, where, remedy=f"{REMEDY}; {otherwise}")
     for name in sorted(name for name in config if weakens(name, database)):
         what = f"{name} may tell the driver to believe any server: {UNVERIFIED}"
         fix = f"{REMOVE.format(name=name)}; {otherwise}"

@@ -19,11 +19,11 @@ from pipeline.collectors.connect.requirements import (
     LeastVersion,
     snapshotting,
 )
-from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.position import log_position
-from pipeline.sources.postgres.replication import replication
+from pipeline.sources.postgres.replication import read_replication
 
 TYPES = "column.propagate.source.type"
 FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"
@@ -119,7 +119,7 @@ class ConnectedPostgres:
 
     def settings(self, scope: CollectionScope) -> Mapping[str, str]:
         """The database, the slot and the publication, as the source's settings name them."""
-        names = replication(scope.source)
+        names = read_replication(scope.source)
         found = {
             "database.dbname": names.database,
             "slot.name": names.slot,
@@ -136,13 +136,15 @@ class ConnectedPostgres:
         self, config: Mapping[str, str], source: SourceSettings, where: str
     ) -> list[Finding]:
         """Names that are not those of the source, and replica identities that it would change."""
-        names = replication(source)
+        names = read_replication(source)
         demands = (
             _named("database.dbname", names.database, ""),
             _named("slot.name", names.slot, "debezium"),
             _named("publication.name", names.publication, "dbz_publication"),
         )
-        found = unmet(demands, config, where, remedy="{name}={value} in the connector's config")
+        found = find_unmet(
+            demands, config, where, remedy="{name}={value} in the connector's config"
+        )
         if not config.get("replica.identity.autoset.values"):
             return found
         what = "replica.identity.autoset.values: it changes tables of the source"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.settings import SourceSettings
 
 UNTYPED = "values would not arrive in the form that Sluice types"
@@ -222,7 +222,7 @@ def defaulted(config: Mapping[str, str], where: str) -> list[Finding]:
         return [Finding(REFUSE, "value.converter", where, what, fix)]
     kept = [NULLS_KEPT[stated]] if stated in NULLS_KEPT else []
     remedy = "{name}={value} (and value.converter) in the connector's config"
-    return unmet(kept, config, where, remedy=remedy)
+    return find_unmet(kept, config, where, remedy=remedy)
 
 
 def _avro(source: SourceSettings) -> bool:

@@ -22,7 +22,7 @@ from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import Head, Order, Position, Shard
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings, without_login
-from pipeline.sources.files.types import FILES, FileColumn
+from pipeline.sources.files.dialect import FILES, FileColumn
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.source import ExaminationScope, Heartbeat, Range, Source, SourceDescription
 
@@ -54,36 +54,36 @@ def sweep_position(sweep: int, end: int) -> Position:
 class SweepNumbers:
     """Each method as :class:`pipeline.sources.positions.PositionRules` says."""
 
-    def place(self, position: Position) -> tuple[int, int]:
+    def locate(self, position: Position) -> tuple[int, int]:
         """Offsets are the order."""
         return 0, _read(position)[1]
 
-    def reaches(self, passed: Position, wanted: Position) -> bool:
+    def has_reached(self, passed: Position, wanted: Position) -> bool:
         """By the sweep alone."""
         return _read(passed)[0] >= _read(wanted)[0]
 
-    def reset(self, known: Position, now: Position) -> str | None:
+    def explain_reset(self, known: Position, now: Position) -> str | None:
         """Both only rise."""
         (sweep, end), (known_sweep, known_end) = _read(now), _read(known)
         if sweep >= known_sweep and end >= known_end:
             return None
         return f"the ledger stood at {known}, and stands at {now}"
 
-    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
+    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """Another ledger knows nothing of what this one has told."""
         if known.identity == now.identity:
-            return self.reset(known.position, now.position)
+            return self.explain_reset(known.position, now.position)
         return f"the ledger {known.identity} was lost, and {now.identity} took its place"
 
-    def beyond(self, said: Position, end: Position) -> str | None:
+    def explain_overrun(self, said: Position, end: Position) -> str | None:
         """A sweep that was not begun."""
-        return None if self.reaches(end, said) else f"there was no {said} yet"
+        return None if self.has_reached(end, said) else f"there was no {said} yet"
 
-    def proper(self, position: Position) -> bool:
+    def names_transactions(self, position: Position) -> bool:
         """It names no transaction."""
         return False
 
-    def may_hold(self, position: Position, transaction: str) -> bool:
+    def may_contain(self, position: Position, transaction: str) -> bool:
         """There are none."""
         return True
 

@@ -62,9 +62,9 @@ from pipeline.sources.mysql.ddl_parser import (
     Statement,
     Truncated,
     UnknownStatement,
-    read,
+    parse_statement,
 )
-from pipeline.sources.mysql.types import BYTES, TEXTS, columns, lake_type, unquoted
+from pipeline.sources.mysql.types import BYTES, TEXTS, lake_type, mysql_columns, unquote_text
 from pipeline.sources.mysql.types import MySqlColumn as Column
 
 Value = int | str | bytes | bool | date | datetime | None
@@ -73,7 +73,7 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _TWO_DIGITS, _TURN = 100, 70  # YEAR 0-69 is 2000-2069, 70-99 is 1970-1999
 
 
-def constant(column: Column) -> Value:
+def read_constant(column: Column) -> Value:
     """Value that old rows got in *column*; None for NULL.
 
     Raises:
@@ -87,7 +87,7 @@ def constant(column: Column) -> Value:
             raise ValueError("it is NOT NULL without a default")
         return None
     if kind in ("ENUM", "SET", *TEXTS):
-        word = unquoted(text)
+        word = unquote_text(text)
         return word if kind in TEXTS else word.rstrip(" ")  # a label has no blank at its end
     if kind in BYTES:
         return _bytes(column, text)
@@ -151,20 +151,20 @@ FAMILIES = (
 LENGTHS = ("CHAR", "VARCHAR", "VARBINARY")  # BINARY rewrites rows when it grows: it pads them
 
 
-def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     """Say what changed from *old* to *new*; the first obstacle if there is one."""
-    here = {column.name: column for column in columns(old)}
+    here = {column.name: column for column in mysql_columns(old)}
     table, names = _quoted(new.shard), {column.name for column in new.columns}
     again = f"or take a new base of {new.shard}: drop its mirror and snapshot it again"
-    gone = [column for column in columns(old) if column.name not in names]
-    added = tuple(column for column in columns(new) if column.name not in here)
+    gone = [column for column in mysql_columns(old) if column.name not in names]
+    added = tuple(column for column in mysql_columns(new) if column.name not in here)
     if gone:
         return _lost(gone[0], added, table, again)
     if old.key != new.key:
         why = f"the key changed from {_list(old.key)} to {_list(new.key)}"
         back = f"ALTER TABLE {table} DROP PRIMARY KEY, ADD PRIMARY KEY ({_list(old.key)})"
         return Incompatible(why, f"undo it: {back}; {again}")
-    pairs = [(here[after.name], after) for after in columns(new) if after.name in here]
+    pairs = [(here[after.name], after) for after in mysql_columns(new) if after.name in here]
     for before, after in pairs:
         if (why_not := _obstacle(before, after)) is not None:
             back = f"{_retyped(new.shard, before)}{_null(before)}"
@@ -176,12 +176,12 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     return Compatible(added)
 
 
-def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
     """One schema that rows of every shard fit into; see :class:`MergeRules`."""
     return _MERGING.merge(schemas)
 
 
-def wider(old: Column, new: Column) -> bool:
+def is_wider(old: Column, new: Column) -> bool:
     """Whether every value of *old* means the same in *new*; true for equal types too."""
     grows = _RULES.get(old.kind)
     return old.shape == new.shape or (grows is not None and grows(old, new))
@@ -239,7 +239,7 @@ def _lost(gone: Column, added: Sequence[Column], table: str, again: str) -> Inco
 
 
 def _obstacle(old: Column, new: Column) -> str | None:
-    if not wider(old, new):
+    if not is_wider(old, new):
         return f"column {old.name} changed from {old} to {new}"
     if old.nullable and not new.nullable:
         return f"column {old.name} is NOT NULL now"
@@ -249,7 +249,7 @@ def _obstacle(old: Column, new: Column) -> str | None:
 def _unknown_fill(column: Column) -> str | None:
     """Why nobody knows what old rows hold in an added column; None if it is known."""
     try:
-        constant(column)
+        read_constant(column)
     except ValueError as error:
         return f"column {column.name} was added and old rows cannot be filled: {error}"
     return None
@@ -276,7 +276,7 @@ def _retyped(shard: str, column: Column) -> str:
     return f"ALTER TABLE {_quoted(shard)} MODIFY `{column.name}` {column}"
 
 
-_MERGING = MergeRules(columns, wider, _unknown_fill, _loosened, _list, _retyped)
+_MERGING = MergeRules(mysql_columns, is_wider, _unknown_fill, _loosened, _list, _retyped)
 
 
 OTHER_COLUMNS = (
@@ -287,7 +287,7 @@ OTHER_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class HeldRows:
     """What a table holds: the rows *of* a shard as it was before, none, or nobody knows.
 
     ``doubt`` is a reason in one word, and why.
@@ -299,20 +299,20 @@ class Rows:
 
 
 @dataclass(eq=False)
-class Moves:
+class RenameTracker:
     """The tables of a source while the statements of one order run, one after the other."""
 
     schemas: InitVar[Mapping[ShardId, TableSchema]]
-    rows: dict[ShardId, Rows] = field(init=False)
+    rows: dict[ShardId, HeldRows] = field(init=False)
     touched: dict[ShardId, None] = field(default_factory=dict)
 
     def __post_init__(self, schemas: Mapping[ShardId, TableSchema]) -> None:
         """Begin with every table as it is."""
-        self.rows = {shard: Rows(shard, schema) for shard, schema in schemas.items()}
+        self.rows = {shard: HeldRows(shard, schema) for shard, schema in schemas.items()}
 
-    def play(self, told: Told) -> None:
+    def apply(self, told: Told) -> None:
         """Run the statement of *told*; what it names and what is described must agree."""
-        named = self._run(read(told.text), told)
+        named = self._run(parse_statement(told.text), told)
         strange = [table for table in told.tables if table[0] not in named]
         for shard, schema in strange:
             self._doubt(shard, ("statement", "a statement that does not name it"), schema)
@@ -324,10 +324,10 @@ class Moves:
         for shard, schema in told.tables:
             there = self.rows.get(shard)
             if schema is not None:
-                self.rows[shard] = _followed(there, schema) if there else Rows(shard, schema)
+                self.rows[shard] = _followed(there, schema) if there else HeldRows(shard, schema)
                 self.touched[shard] = None
 
-    def settle(self, schemas: Mapping[ShardId, TableSchema]) -> None:
+    def commit(self, schemas: Mapping[ShardId, TableSchema]) -> None:
         """End an order: every table holds its own rows again, with the columns of *schemas*."""
         for shard in self.touched:
             self.restore(shard, schemas)
@@ -337,7 +337,7 @@ class Moves:
         """Let *shard* hold its own rows, or be gone if *schemas* lack it."""
         self.rows.pop(shard, None)
         if shard in schemas:
-            self.rows[shard] = Rows(shard, schemas[shard])
+            self.rows[shard] = HeldRows(shard, schemas[shard])
 
     def _run(self, statement: Statement, told: Told) -> set[ShardId]:
         """Run one statement; returns the tables whose description it accounts for."""
@@ -385,7 +385,7 @@ class Moves:
         if schema is None:
             if there is None or not statement.unless_there:
                 self._doubt(shard, ("statement", "CREATE TABLE, which the collector did not read"))
-        elif makes_anew(statement, there=there is not None):
+        elif creates_empty_table(statement, there=there is not None):
             self._empty(shard, schema)
         elif statement.selects:
             why = "CREATE TABLE .. SELECT was logged as a statement, without its rows"
@@ -455,7 +455,7 @@ class Moves:
 
     def _empty(self, shard: ShardId, schema: TableSchema | None) -> ShardId:
         there = self.rows.get(shard)
-        self.rows[shard] = Rows(None, schema or (there.schema if there else None))
+        self.rows[shard] = HeldRows(None, schema or (there.schema if there else None))
         self.touched[shard] = None
         return shard
 
@@ -463,7 +463,7 @@ class Moves:
         self, shard: ShardId, doubt: tuple[str, str], schema: TableSchema | None = None
     ) -> None:
         there = self.rows.get(shard)
-        self.rows[shard] = Rows(shard, schema or (there.schema if there else None), doubt)
+        self.rows[shard] = HeldRows(shard, schema or (there.schema if there else None), doubt)
         self.touched[shard] = None
 
     def _doubt_all(self, name: Name, beside: Name, told: Told, doubt: tuple[str, str]) -> None:
@@ -485,7 +485,7 @@ class Moves:
         return alike.pop() if len(alike) == 1 else exact
 
 
-def makes_anew(statement: Statement, *, there: bool | None) -> bool:
+def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
     """Whether it makes a table that begins empty; *there* if there was one of its name.
 
     Where that is unknown (None), IF NOT EXISTS may have left an older table with its rows.
@@ -498,7 +498,7 @@ def makes_anew(statement: Statement, *, there: bool | None) -> bool:
     return statement.replaces or not may_exist
 
 
-def _altered(there: Rows, schema: TableSchema | None, statement: Altered) -> Rows:
+def _altered(there: HeldRows, schema: TableSchema | None, statement: Altered) -> HeldRows:
     """What a table holds after its ALTER; an older doubt stays."""
     after = _followed(there, schema)
     if after.doubt is not None:
@@ -515,11 +515,11 @@ def _altered(there: Rows, schema: TableSchema | None, statement: Altered) -> Row
     return replace(after, of=None) if statement.emptied else after
 
 
-def _followed(there: Rows, schema: TableSchema | None) -> Rows:
+def _followed(there: HeldRows, schema: TableSchema | None) -> HeldRows:
     """The same rows under other columns, if all of them mean the same there."""
     if schema is None or there.schema is None:
         return replace(there, schema=schema or there.schema)
-    step = compare(there.schema, schema)
+    step = compare_schemas(there.schema, schema)
     doubt = there.doubt
     if isinstance(step, Incompatible):
         doubt = doubt or ("schema", step.why)
@@ -534,7 +534,7 @@ def _astray(name: Name, beside: Name) -> bool:
 def _columns(schema: TableSchema | None) -> object:
     if schema is None:
         return None
-    return [(c.name, c.shape, c.nullable) for c in columns(schema)], schema.key
+    return [(c.name, c.shape, c.nullable) for c in mysql_columns(schema)], schema.key
 
 
 def _names(schema: TableSchema | None) -> set[str]:
@@ -545,7 +545,9 @@ def _folded(shard: ShardId) -> tuple[str, str]:
     return shard.database.casefold(), shard.relation.casefold()
 
 
-def follow(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...], KnownTables]:
+def follow_statements(
+    told: Sequence[Told], known: KnownTables
+) -> tuple[tuple[Effect, ...], KnownTables]:
     """One effect per shard and order that a statement touches; none of what is no table.
 
     *told* stands in log order, messages of one order as they came; all of an order belong
@@ -554,7 +556,7 @@ def follow(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...]
     """
     found: list[Effect] = []
     schemas, based = dict(known.schemas), set(known.based)
-    now, moves = replace(known, schemas=schemas, based=based), Moves(schemas)
+    now, moves = replace(known, schemas=schemas, based=based), RenameTracker(schemas)
     for order, group in groupby(told, key=lambda message: message.order):
         for message in dict.fromkeys(group):  # a collector that starts again sends some twice
             if message.snapshot:
@@ -562,12 +564,12 @@ def follow(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...]
                 for shard, _ in message.tables:
                     moves.restore(shard, schemas)
             elif message.text or None in dict(message.tables).values():
-                moves.play(message)
+                moves.apply(message)
             else:
                 moves.described(message)
         made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
         _take(made, schemas, based, known.captured)
-        moves.settle(schemas)
+        moves.commit(schemas)
         found += made
     return tuple(found), now
 
@@ -605,7 +607,9 @@ def _describe(
             based.add(shard)
 
 
-def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> Effect | None:
+def _effect(
+    shard: ShardId, moves: RenameTracker, known: KnownTables, order: Order
+) -> Effect | None:
     rows = moves.rows.get(shard)
     if rows is None:
         return Drop(shard, order) if shard in known.schemas else None
@@ -621,7 +625,7 @@ def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> E
     return Replace(shard, order, rows.of, rows.schema)
 
 
-def _unlike(shard: ShardId, rows: Rows, known: KnownTables) -> tuple[str, str] | None:
+def _unlike(shard: ShardId, rows: HeldRows, known: KnownTables) -> tuple[str, str] | None:
     """Why the mirror of *shard* cannot take over rows that another shard had; None if it can."""
     if rows.of in (None, shard):
         return None
@@ -633,9 +637,11 @@ def _unlike(shard: ShardId, rows: Rows, known: KnownTables) -> tuple[str, str] |
     return None
 
 
-def _went_astray(own: TableSchema | None, rows: Rows) -> Incompatible | None:
+def _went_astray(own: TableSchema | None, rows: HeldRows) -> Incompatible | None:
     """Why a mirror with *own* columns cannot follow to those of *rows*; None if it can."""
-    step = compare(own, rows.schema) if own is not None and rows.schema is not None else None
+    step = (
+        compare_schemas(own, rows.schema) if own is not None and rows.schema is not None else None
+    )
     return step if isinstance(step, Incompatible) else None
 
 
@@ -644,7 +650,7 @@ WIDEST = {"VARCHAR": 16_383, "VARBINARY": 65_532}  # of all character sets; then
 _UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks utf8mb3
 
 
-def differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+def find_differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
     """What the server's own description says otherwise; empty if they agree.
 
     What changes no value is no difference: the case of names, NOT NULL, which of the text types
@@ -654,7 +660,7 @@ def differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...
     *server*: the table's columns as it describes them, in order.
     """
     there = {column.name.casefold(): column for column in server}
-    placed = sorted(columns(schema), key=lambda column: column.position)
+    placed = sorted(mysql_columns(schema), key=lambda column: column.position)
     here = {column.name.casefold(): column for column in placed}
     missing = [
         f"{column.name}: the server has it, the log does not"
@@ -712,7 +718,7 @@ def default_scalar(column: Column) -> pa.Scalar:
     Raises:
         ValueError: as :func:`.constants.constant`; or the default does not fit.
     """
-    value, kind = constant(column), arrow_type(column)
+    value, kind = read_constant(column), arrow_type(column)
     if value is None:
         return pa.scalar(None, kind)
     try:

@@ -50,7 +50,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Token:
     """One word; ``text`` is a name or text without its quotes, doubled ones inside made single."""
 
     kind: Kind
@@ -67,10 +67,10 @@ class Word:
         return self.kind in (Kind.WORD, Kind.NAME, Kind.DOUBLE)
 
 
-Words = tuple[Word, ...]
+Words = tuple[Token, ...]
 
 
-def readings(text: str) -> tuple[Words | None, ...]:
+def tokenize_statement(text: str) -> tuple[Words | None, ...]:
     """Every way to read *text*, each once; None for a way that leads into an open quote."""
     escapes = (True, False) if "\\" in text else (True,)
     executes = (True, False) if _OPENED.search(text) else (True,)
@@ -88,7 +88,7 @@ def _read(text: str, escaped: bool, executed: bool) -> Words | None:
     return tuple(words)
 
 
-def _words(text: str, escaped: bool, executed: bool) -> Iterator[Word]:
+def _words(text: str, escaped: bool, executed: bool) -> Iterator[Token]:
     single, double = _TEXTS[escaped]
     forms = ((_NAME, Kind.NAME), (single, Kind.TEXT), (double, Kind.DOUBLE), (_WORD, Kind.WORD))
     comment, at = _OPENED if executed else _SKIPPED, 0
@@ -102,14 +102,14 @@ def _words(text: str, escaped: bool, executed: bool) -> Iterator[Word]:
             yield word
 
 
-def _next(text: str, at: int, forms: Sequence[tuple[re.Pattern[str], Kind]]) -> tuple[Word, int]:
+def _next(text: str, at: int, forms: Sequence[tuple[re.Pattern[str], Kind]]) -> tuple[Token, int]:
     for pattern, kind in forms:
         if found := pattern.match(text, at):
-            return Word(kind, _bare(found[0], kind)), found.end()
+            return Token(kind, _bare(found[0], kind)), found.end()
     if text[at] in "`'\"":
         msg = f"a quote at {at} is never closed"
         raise ValueError(msg)
-    return Word(Kind.SIGN, text[at]), at + 1
+    return Token(Kind.SIGN, text[at]), at + 1
 
 
 def _bare(found: str, kind: Kind) -> str:
@@ -118,7 +118,7 @@ def _bare(found: str, kind: Kind) -> str:
     return found[1:-1].replace(found[0] * 2, found[0])
 
 
-class Misread(Exception):  # noqa: N818  - it never leaves the reader of statements
+class ParseError(Exception):
     """The words go on in a way that is not known; says how."""
 
 
@@ -131,7 +131,7 @@ class Name:
 
 
 @dataclass(eq=False)
-class Reader:
+class TokenReader:
     """Reads from left to right and never back."""
 
     words: Words
@@ -148,9 +148,9 @@ class Reader:
         return self.words[self.at :]
 
     @property
-    def next(self) -> Word:
+    def next(self) -> Token:
         """The word to come; an empty sign at the end."""
-        return Word(Kind.SIGN, "") if self.done else self.words[self.at]
+        return Token(Kind.SIGN, "") if self.done else self.words[self.at]
 
     def accept(self, *keywords: str) -> bool:
         """Go on if the next word is one of *keywords*."""
@@ -164,14 +164,14 @@ class Reader:
         self.at += len(keywords) if found else 0
         return found
 
-    def skip(self) -> Word:
+    def skip(self) -> Token:
         """The next word, whatever it is.
 
         Raises:
             Misread: there is none.
         """
         if self.done:
-            raise Misread("it ends too early")
+            raise ParseError("it ends too early")
         self.at += 1
         return self.words[self.at - 1]
 
@@ -184,7 +184,7 @@ class Reader:
         word = self.skip()
         if not word.named:
             msg = f"a name is missing at {word.text!r}"
-            raise Misread(msg)
+            raise ParseError(msg)
         return word.text
 
     def name(self) -> Name:
@@ -196,7 +196,7 @@ class Reader:
         """A column's name; with its table before it, as older servers allowed, it is no column."""
         name = self.identifier()
         if self.next.upper == ".":
-            raise Misread("a column is named with its table")
+            raise ParseError("a column is named with its table")
         return name
 
     def clause(self) -> Words:
@@ -207,7 +207,7 @@ class Reader:
             self.at += 1
         return self.words[start : self.at]
 
-    def value(self) -> Word:
+    def value(self) -> Token:
         """What an option is set to, with ``=`` before it or without."""
         self.accept("=")
         return self.skip()
@@ -220,7 +220,7 @@ class Reader:
         """
         if not self.accept(keyword):
             msg = f"{keyword} is missing"
-            raise Misread(msg)
+            raise ParseError(msg)
 
     def waits(self) -> None:
         """Pass over MariaDB's ``WAIT n`` and ``NOWAIT``."""
@@ -236,7 +236,7 @@ class Reader:
         """
         if not self.done:
             msg = f"it goes on with {self.next.text!r}"
-            raise Misread(msg)
+            raise ParseError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ _OPTIONS = {  # of a table, each with one value
 }
 
 
-def altered(reader: Reader, *, ignoring: bool) -> Altered:
+def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
     """Read what follows ``ALTER TABLE``; *ignoring*: it may delete rows whose keys are doubled."""
     reader.phrase("IF", "EXISTS")
     table, draft = reader.name(), _Draft()
@@ -305,9 +305,9 @@ def altered(reader: Reader, *, ignoring: bool) -> Altered:
         draft.doubts.append("ALTER IGNORE deletes rows whose keys are doubled")
     while not reader.done:
         if _about_partitions(reader.rest):  # such a clause is the last, and has commas of its own
-            _try(_partition, Reader(reader.rest), draft)
+            _try(_partition, TokenReader(reader.rest), draft)
             break
-        clause = Reader(reader.clause())
+        clause = TokenReader(reader.clause())
         if clause.phrase("ORDER", "BY"):
             _pass_order(reader)
         else:
@@ -324,18 +324,18 @@ def altered(reader: Reader, *, ignoring: bool) -> Altered:
     )
 
 
-def _try(read: Callable[[Reader, _Draft], None], clause: Reader, draft: _Draft) -> None:
+def _try(read: Callable[[TokenReader, _Draft], None], clause: TokenReader, draft: _Draft) -> None:
     try:
         read(clause, draft)
-    except Misread as error:
+    except ParseError as error:
         begin = " ".join(word.text for word in clause.words[:3])
         draft.doubts.append(f"its clause {begin!r} is not known here: {error}")
 
 
-def _pass_order(reader: Reader) -> None:
+def _pass_order(reader: TokenReader) -> None:
     """The columns of an ORDER BY stand between commas, as clauses do."""
     while len(reader.rest) > 1:
-        ahead = Reader(reader.rest[1:])
+        ahead = TokenReader(reader.rest[1:])
         column = ahead.clause()
         if not column[0].named or [w.upper for w in column[1:]] not in ([], ["ASC"], ["DESC"]):
             return
@@ -351,7 +351,7 @@ def _about_partitions(words: Words) -> bool:
     )
 
 
-def _partition(reader: Reader, draft: _Draft) -> None:
+def _partition(reader: TokenReader, draft: _Draft) -> None:
     verb = reader.skip().upper
     what = reader.skip().upper
     if what in ("PARTITIONING", "BY") or _PARTITION_VERBS[verb]:
@@ -365,7 +365,7 @@ def _partition(reader: Reader, draft: _Draft) -> None:
     draft.doubts.append(f"{text}: rows go, or come, that no row event tells of")
 
 
-def _partner(reader: Reader, what: str) -> Name:
+def _partner(reader: TokenReader, what: str) -> Name:
     """The table that ``EXCHANGE PARTITION p WITH TABLE t`` or MariaDB's CONVERT names."""
     if what == "PARTITION":
         while not reader.accept("TABLE"):
@@ -373,7 +373,7 @@ def _partner(reader: Reader, what: str) -> Name:
     return reader.name()
 
 
-def _add(clause: Reader, draft: _Draft) -> None:
+def _add(clause: TokenReader, draft: _Draft) -> None:
     if not _about_columns(clause, draft):
         return
     clause.phrase("IF", "NOT", "EXISTS")
@@ -381,16 +381,16 @@ def _add(clause: Reader, draft: _Draft) -> None:
         _added(clause, draft)
         return
     if clause.words[-1].upper != ")":
-        raise Misread("columns in parentheses, and more")
-    inside = Reader(clause.rest[:-1])
+        raise ParseError("columns in parentheses, and more")
+    inside = TokenReader(clause.rest[:-1])
     while not inside.done:
-        column = Reader(inside.clause())
+        column = TokenReader(inside.clause())
         inside.accept(",")
         if not column.accept(*_KEYS):
             _added(column, draft)
 
 
-def _about_columns(clause: Reader, draft: _Draft) -> bool:
+def _about_columns(clause: TokenReader, draft: _Draft) -> bool:
     """Whether what is added or dropped is no key; the clause stands before its name then."""
     clause.skip()
     draft.described = True
@@ -401,7 +401,7 @@ def _about_columns(clause: Reader, draft: _Draft) -> bool:
     return True
 
 
-def _added(column: Reader, draft: _Draft) -> None:
+def _added(column: TokenReader, draft: _Draft) -> None:
     name = column.column()
     words = tuple(word.upper for word in column.rest)
     nullable = any(a != "NOT" and b == "NULL" for a, b in pairwise(words))
@@ -434,7 +434,7 @@ def _computed(words: Sequence[str]) -> bool:
     return "GENERATED" in words or ("AS", "(") in pairwise(words)
 
 
-def _drop(clause: Reader, draft: _Draft) -> None:
+def _drop(clause: TokenReader, draft: _Draft) -> None:
     if not _about_columns(clause, draft):
         return
     clause.phrase("IF", "EXISTS")
@@ -443,19 +443,19 @@ def _drop(clause: Reader, draft: _Draft) -> None:
     clause.end()
 
 
-def _no_periods(clause: Reader) -> None:
+def _no_periods(clause: TokenReader) -> None:
     if clause.phrase("PERIOD", "FOR") or clause.phrase("SYSTEM", "VERSIONING"):
-        raise Misread("rows get a history")
+        raise ParseError("rows get a history")
 
 
-def _modify(clause: Reader, draft: _Draft) -> None:
+def _modify(clause: TokenReader, draft: _Draft) -> None:
     clause.skip()
     clause.accept("COLUMN")
     clause.phrase("IF", "EXISTS")
     _redefined(clause.column(), clause.rest, draft)
 
 
-def _change(clause: Reader, draft: _Draft) -> None:
+def _change(clause: TokenReader, draft: _Draft) -> None:
     clause.skip()
     clause.accept("COLUMN")
     clause.phrase("IF", "EXISTS")
@@ -473,7 +473,7 @@ def _redefined(column: str, definition: Words, draft: _Draft) -> None:
 
 def _recoded(what: str, words: Words) -> list[str]:
     """Why text may be lost, if a character set is named that lacks letters of others."""
-    reader = Reader(words)
+    reader = TokenReader(words)
     while not reader.done:
         if reader.phrase("CHARACTER", "SET") or reader.accept("CHARSET", "COLLATE"):
             reader.accept("=")
@@ -487,17 +487,17 @@ def _recoded(what: str, words: Words) -> list[str]:
     return []
 
 
-def _default(clause: Reader, _: _Draft) -> None:
+def _default(clause: TokenReader, _: _Draft) -> None:
     """Defaults of later rows, what is shown of columns and indices, checks on or off."""
     clause.skip()
     if not clause.accept("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         clause.accept("COLUMN")
         clause.column()
         if not clause.accept("SET", "DROP"):
-            raise Misread("a column is altered otherwise than in its default")
+            raise ParseError("a column is altered otherwise than in its default")
 
 
-def _rename(clause: Reader, draft: _Draft) -> None:
+def _rename(clause: TokenReader, draft: _Draft) -> None:
     clause.skip()
     if clause.accept("INDEX", "KEY"):
         return
@@ -509,19 +509,19 @@ def _rename(clause: Reader, draft: _Draft) -> None:
     else:
         clause.accept("TO", "AS", "=")
         if draft.to is not None:
-            raise Misread("it is renamed twice")
+            raise ParseError("it is renamed twice")
         draft.to = clause.name()
     clause.end()
 
 
-def _convert(clause: Reader, draft: _Draft) -> None:
+def _convert(clause: TokenReader, draft: _Draft) -> None:
     clause.skip()
     draft.described = True
     clause.expect("TO")
     draft.doubts += _recoded("every text", clause.rest)
 
 
-def _options(clause: Reader, draft: _Draft) -> None:
+def _options(clause: TokenReader, draft: _Draft) -> None:
     """Options of the table, between blanks."""
     while not clause.done:
         if clause.accept("ENGINE"):
@@ -541,10 +541,10 @@ def _options(clause: Reader, draft: _Draft) -> None:
         elif clause.phrase("CHARACTER", "SET") or clause.accept(*_OPTIONS):
             clause.value()
         elif not clause.accept("DEFAULT", "FORCE") and not clause.phrase("REMOVE", "PARTITIONING"):
-            raise Misread(f"{clause.next.text!r}")
+            raise ParseError(f"{clause.next.text!r}")
 
 
-_CLAUSES: dict[str, Callable[[Reader, _Draft], None]] = {
+_CLAUSES: dict[str, Callable[[TokenReader, _Draft], None]] = {
     "ADD": _add,
     "DROP": _drop,
     "MODIFY": _modify,
@@ -633,9 +633,9 @@ _RISKS = {
 }
 
 
-def read(text: str) -> Statement:
+def parse_statement(text: str) -> Statement:
     """What *text* does, if every way to read it says the same."""
-    ways = readings(text)
+    ways = tokenize_statement(text)
     found = {
         _read_statement(words) if words is not None else UnknownStatement("a quote is not closed")
         for words in ways
@@ -650,14 +650,14 @@ def read(text: str) -> Statement:
 
 
 def _read_statement(words: Words) -> Statement:
-    reader = Reader(words)
+    reader = TokenReader(words)
     try:
         for verb, rest in _VERBS.items():
             if reader.accept(verb):
                 return rest(reader)
         if reader.accept(*_HARMLESS) or not words:
             return _harmless(words)
-    except Misread as error:
+    except ParseError as error:
         return UnknownStatement(str(error))
     return UnknownStatement("no statement that is known begins so")
 
@@ -665,11 +665,11 @@ def _read_statement(words: Words) -> Statement:
 def _harmless(words: Words) -> Harmless:
     for word in words:
         if word.upper in _RISKS:
-            raise Misread(_RISKS[word.upper])
+            raise ParseError(_RISKS[word.upper])
     return Harmless()
 
 
-def _create(reader: Reader) -> Statement:
+def _create(reader: TokenReader) -> Statement:
     replaces = reader.phrase("OR", "REPLACE")
     temporary = reader.accept("TEMPORARY")
     if not reader.accept("TABLE"):
@@ -691,7 +691,7 @@ def _selects(words: Words) -> bool:
     return False
 
 
-def _drop_statement(reader: Reader) -> Statement:
+def _drop_statement(reader: TokenReader) -> Statement:
     temporary = reader.accept("TEMPORARY")
     if reader.accept("TABLE", "TABLES"):
         reader.phrase("IF", "EXISTS")
@@ -710,7 +710,7 @@ def _drop_statement(reader: Reader) -> Statement:
     return _other(reader)
 
 
-def _truncate(reader: Reader) -> Statement:
+def _truncate(reader: TokenReader) -> Statement:
     reader.accept("TABLE")
     table = reader.name()
     reader.waits()
@@ -718,11 +718,11 @@ def _truncate(reader: Reader) -> Statement:
     return Truncated(table)
 
 
-def _rename_statement(reader: Reader) -> Statement:
+def _rename_statement(reader: TokenReader) -> Statement:
     if reader.accept("USER"):
         return Harmless()
     if not reader.accept("TABLE", "TABLES"):
-        raise Misread("it renames what is no table")
+        raise ParseError("it renames what is no table")
     reader.phrase("IF", "EXISTS")
     pairs = [_pair(reader)]
     while reader.accept(","):
@@ -731,21 +731,21 @@ def _rename_statement(reader: Reader) -> Statement:
     return Renamed(tuple(pairs))
 
 
-def _pair(reader: Reader) -> tuple[Name, Name]:
+def _pair(reader: TokenReader) -> tuple[Name, Name]:
     old = reader.name()
     reader.waits()
     reader.expect("TO")
     return old, reader.name()
 
 
-def _alter(reader: Reader) -> Statement:
+def _alter(reader: TokenReader) -> Statement:
     while reader.accept("ONLINE", "OFFLINE"):
         pass
     ignoring = reader.accept("IGNORE")
-    return altered(reader, ignoring=ignoring) if reader.accept("TABLE") else _other(reader)
+    return parse_alter(reader, ignoring=ignoring) if reader.accept("TABLE") else _other(reader)
 
 
-def _other(reader: Reader) -> Statement:
+def _other(reader: TokenReader) -> Statement:
     """Views and what else is no table, whatever stands between the verb and the word for it."""
     while not reader.done:
         if reader.accept("DEFINER"):
@@ -761,11 +761,11 @@ def _other(reader: Reader) -> Statement:
     while reader.accept(*_BEFORE_OBJECTS):
         pass
     if not reader.accept(*_OBJECTS):
-        raise Misread("it makes, alters or drops what is not known here")
+        raise ParseError("it makes, alters or drops what is not known here")
     return _harmless(reader.rest)
 
 
-def _definer(reader: Reader) -> None:
+def _definer(reader: TokenReader) -> None:
     """``= user@host``, quoted or not, or ``CURRENT_USER()``."""
     reader.accept("=")
     reader.skip()
@@ -777,7 +777,7 @@ def _definer(reader: Reader) -> None:
         reader.accept(")")
 
 
-_VERBS: dict[str, Callable[[Reader], Statement]] = {
+_VERBS: dict[str, Callable[[TokenReader], Statement]] = {
     "CREATE": _create,
     "DROP": _drop_statement,
     "TRUNCATE": _truncate,
@@ -797,7 +797,7 @@ _FILLED = re.compile(
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"", re.DOTALL)
 
 
-def renamed_from(statement: str, shard: ShardId) -> ShardId | None:
+def find_previous_name(statement: str, shard: ShardId) -> ShardId | None:
     """Name that *shard* had before this statement; None if it is no rename of it, or not told.
 
     A new name without a database is one of the session's, which is then that of *shard*.  An old
@@ -818,7 +818,7 @@ def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
     """(old name, new name), one after the other."""
     if "rename" not in statement.casefold():
         return ()
-    match read(statement):
+    match parse_statement(statement):
         case Renamed(pairs):
             return pairs
         case Altered(table=old, to=new) if new is not None:
@@ -826,17 +826,17 @@ def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
     return ()
 
 
-def generated(statement: str, column: str) -> bool:
+def is_generated(statement: str, column: str) -> bool:
     """Whether the statement defines *column* as computed from others."""
     return bool(_GENERATED.search(_definition(statement, column)))
 
 
-def computed_default(statement: str, column: str) -> bool:
+def has_computed_default(statement: str, column: str) -> bool:
     """Whether the statement gives *column* a default that is no constant."""
     return bool(_COMPUTED.search(_definition(statement, column)))
 
 
-def sizes(statement: str, column: str) -> tuple[int | None, int | None]:
+def read_sizes(statement: str, column: str) -> tuple[int | None, int | None]:
     """Numbers behind the type's name where the statement defines *column*; None where not."""
     found = _SIZES.match(_definition(statement, column))
     if found is None:

@@ -27,9 +27,9 @@ from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql import ddl_effects, ddl_parser, types, values
 from pipeline.sources.mysql import ddl_effects as differences
 from pipeline.sources.mysql.ddl_effects import default_scalar
-from pipeline.sources.mysql.ddl_parser import DatabaseDropped, read
-from pipeline.sources.mysql.types import WHOLE, MySqlColumn, columns, lake_type
-from pipeline.sources.mysql.values import wire_text
+from pipeline.sources.mysql.ddl_parser import DatabaseDropped, parse_statement
+from pipeline.sources.mysql.types import WHOLE, MySqlColumn, lake_type, mysql_columns
+from pipeline.sources.mysql.values import to_wire_text
 
 _INTEGERS = (*WHOLE, "BIGINT")
 
@@ -45,7 +45,7 @@ class MySqlDialect:
         if told.notation is Notation.PLAIN and statement:
             nullable = nullable or ddl_parser.may_be_null(statement, name)
             if length is None:
-                length, scale = ddl_parser.sizes(statement, name)
+                length, scale = ddl_parser.read_sizes(statement, name)
         return MySqlColumn(
             name=name,
             type=told.type,
@@ -54,8 +54,8 @@ class MySqlDialect:
             nullable=nullable,
             default=told.default,
             has_default=told.default is not None or nullable,
-            generated=ddl_parser.generated(statement, name)
-            or ddl_parser.computed_default(statement, name),
+            generated=ddl_parser.is_generated(statement, name)
+            or ddl_parser.has_computed_default(statement, name),
             position=told.position,
             values=told.values,
             notation=told.notation,
@@ -63,41 +63,42 @@ class MySqlDialect:
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         """See :mod:`pipeline.sources.mysql.ddl_parser`."""
-        return ddl_parser.renamed_from(statement, shard)
+        return ddl_parser.find_previous_name(statement, shard)
 
     def follow(
         self, told: Sequence[Told], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.follow(told, known)
+        return ddl_effects.follow_statements(told, known)
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.makes_anew(read(statement), there=there)
+        return ddl_effects.creates_empty_table(parse_statement(statement), there=there)
 
     def database_dropped(self, statement: str) -> str | None:
         """By its very letters: in others it may be another one, and its tables are in doubt."""
         if "drop" not in statement.casefold():
             return None
-        said = read(statement)
+        said = parse_statement(statement)
         return said.database if isinstance(said, DatabaseDropped) else None
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.compare(old, new)
+        return ddl_effects.compare_schemas(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
         """What only the statement that made them tells: which are computed, and some sizes."""
-        new = _sized(columns(known), new)
-        computed = {(c.name, c.shape) for c in columns(known) if c.generated}
+        new = _sized(mysql_columns(known), new)
+        computed = {(c.name, c.shape) for c in mysql_columns(known) if c.generated}
         kept = (
-            replace(c, generated=c.generated or (c.name, c.shape) in computed) for c in columns(new)
+            replace(c, generated=c.generated or (c.name, c.shape) in computed)
+            for c in mysql_columns(new)
         )
         return replace(new, columns=tuple(kept))
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.merge(schemas)
+        return ddl_effects.merge_schemas(schemas)
 
     def lake_type(self, column: Column) -> str:
         """See :mod:`pipeline.sources.mysql.types`."""
@@ -113,30 +114,30 @@ class MySqlDialect:
         plain = own.notation is not Notation.CONNECT
         if plain or number < 0 or not (own.kind == "BIGINT" and own.unsigned):
             return (str(number),)
-        return (str(wire_text(own, str(number))), str(number))
+        return (str(to_wire_text(own, str(number))), str(number))
 
     def reads(self, column: Column, text: str) -> bool:
         """In any notation: which one is used the server does not tell."""
         wire = pa.array([text], pa.string())
         notations = (replace(_own(column), notation=one) for one in Notation)
-        return any(values.values(one, wire).null_count == 0 for one in notations)
+        return any(values.decode_values(one, wire).null_count == 0 for one in notations)
 
     def spelled_alike(self, column: Column) -> bool:
         """Neither JSON, nor a FLOAT, of which a snapshot has six digits; see also `labels`."""
         own = _own(column)
-        return own.kind not in ("JSON", "FLOAT") and types.spelled_alike(own)
+        return own.kind not in ("JSON", "FLOAT") and types.has_one_spelling(own)
 
     def sent(self, column: Column) -> SentAs:
         """See :mod:`pipeline.sources.mysql.values`."""
-        return values.sent(_own(column))
+        return values.wire_kind(_own(column))
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
         """See :mod:`pipeline.sources.mysql.values`."""
-        return values.values(_own(column), wire)
+        return values.decode_values(_own(column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
         """See :mod:`pipeline.sources.mysql.values`."""
-        return values.altered_by_snapshot(_own(column), typed)
+        return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
         """The constant; null for a computed column, too, whose old values nobody was told."""
@@ -147,14 +148,14 @@ class MySqlDialect:
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
         """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return differences.differences(schema, [_own(column) for column in server])
+        return differences.find_differences(schema, [_own(column) for column in server])
 
 
 def _sized(known: Sequence[MySqlColumn], new: TableSchema) -> TableSchema:
     """*new* with sizes that its statement did not repeat."""
     before = {column.name: column for column in known}
     made = []
-    for column in columns(new):
+    for column in mysql_columns(new):
         old = before.get(column.name)
         if column.notation is Notation.PLAIN and old is not None and old.kind == column.kind:
             told = column if column.length is not None else old

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from shlex import quote
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.model import ShardId
 from pipeline.settings import SourceSettings
 from pipeline.sources.doctor import (
@@ -30,21 +30,21 @@ from pipeline.sources.mysql.facts import (
     Grant,
     ServerFacts,
     ShardFacts,
-    cascades_unlogged,
-    cascading,
-    log_kept,
-    may,
-    parse,
+    describe_cascades,
+    has_unlogged_cascades,
+    is_granted,
+    parse_grant,
+    read_log_retention,
 )
-from pipeline.sources.mysql.session import creation
-from pipeline.sources.mysql.types import rounded, unverifiable
+from pipeline.sources.mysql.session import heartbeat_ddl
+from pipeline.sources.mysql.types import is_rounded, why_unverifiable
 from pipeline.sources.source import ExaminationScope, FoldedTable
 
 WATCH = ("REPLICATION CLIENT", "BINLOG MONITOR", "SUPER")  # the second is MariaDB's new name
-BEAT = ("SELECT", "INSERT", "UPDATE")
+HEARTBEAT_RIGHTS = ("SELECT", "INSERT", "UPDATE")
 
 
-def grant_findings(
+def check_grants(
     facts: ServerFacts, where: str, heartbeat: str, *, present: bool, tables: Iterable[str]
 ) -> list[Finding]:
     """Findings for rights that are missing.
@@ -52,15 +52,15 @@ def grant_findings(
     *present*: the heartbeat's table is there.  *tables* are the captured ones that can be named,
     ``database.table``; a server hides those that its user may not see.
     """
-    grants = [grant for line in facts.grants if (grant := parse(line))]
+    grants = [grant for line in facts.grants if (grant := parse_grant(line))]
     user = _user(facts.grants)
     found = []
-    if not any(may(grants, privilege, "", "*") for privilege in WATCH):
+    if not any(is_granted(grants, privilege, "", "*") for privilege in WATCH):
         what = f"{user} may not ask where the log ends"
         fix = f"GRANT REPLICATION CLIENT ON *.* TO {user}"
         found.append(Finding(REFUSE, "grant_log", where, what, fix))
     listed = facts.mariadb or facts.version < (8, 0)  # there, everybody may list them
-    if not listed and not may(grants, "XA_RECOVER_ADMIN", "", "*"):
+    if not listed and not is_granted(grants, "XA_RECOVER_ADMIN", "", "*"):
         what = f"{user} may not list prepared XA transactions, so no table can be read again"
         what += " (bootstrap, repair, replay)"
         fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO {user}"
@@ -68,7 +68,9 @@ def grant_findings(
     found += _heartbeat(grants, where, user, heartbeat, present=present)
     owns = {name: ShardId.read(name) for name in sorted(set(tables))}
     hidden = [
-        name for name, own in owns.items() if not may(grants, "SELECT", own.database, own.relation)
+        name
+        for name, own in owns.items()
+        if not is_granted(grants, "SELECT", own.database, own.relation)
     ]
     if hidden:
         what = f"{user} may not read {name_few(hidden)}"
@@ -84,13 +86,15 @@ def _heartbeat(
     grants: Sequence[Grant], where: str, user: str, heartbeat: str, *, present: bool
 ) -> list[Finding]:
     database, _, table = heartbeat.partition(".")
-    lacking = [right for right in BEAT if not may(grants, right, database, table)]
-    creates = present or may(grants, "CREATE", database, table)
+    lacking = [
+        right for right in HEARTBEAT_RIGHTS if not is_granted(grants, right, database, table)
+    ]
+    creates = present or is_granted(grants, "CREATE", database, table)
     if not lacking and creates:
         return []
-    steps = [] if creates else list(creation(heartbeat))
+    steps = [] if creates else list(heartbeat_ddl(heartbeat))
     if lacking:
-        steps.append(f"GRANT {', '.join(BEAT)} ON `{database}`.`{table}` TO {user}")
+        steps.append(f"GRANT {', '.join(HEARTBEAT_RIGHTS)} ON `{database}`.`{table}` TO {user}")
     absent = "" if creates else f" {heartbeat} is not there (or hidden), nor may it be created;"
     rights = f" {', '.join(lacking)} on it is not granted;" if lacking else ""
     what = f"the heartbeat cannot be written:{absent}{rights}".rstrip(";")
@@ -190,10 +194,10 @@ ASKED = (*(one.name for one in DEMANDS if one.effect is not Effect.NONE), *RELAY
 """Variables that `hazards` goes by."""
 
 
-def hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
+def collect_hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
     """What in the settings drops, rewrites or delays changes, whatever tables are captured."""
     found = (
-        *unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
+        *find_unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
         *(_unlogged_from(line, where) for line in facts.unlogged),
         *_relayed(facts, where),
         *_replicating(facts, where),
@@ -201,12 +205,12 @@ def hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
     return tuple(one for one in found if one.effect is not Effect.NONE)
 
 
-def server_findings(
+def check_settings(
     facts: ServerFacts, where: str, databases: Iterable[str], scope: ExaminationScope
 ) -> list[Finding]:
     """Rule on the settings of a server whose *databases* are captured."""
     return [
-        *unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
+        *find_unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
         *_unlogged(facts.unlogged, where, sorted(set(databases))),
         *_relayed(facts, where),
         *_replicating(facts, where),
@@ -267,7 +271,7 @@ def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
 
 
 def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
-    kept = log_kept(facts.variables)
+    kept = read_log_retention(facts.variables)
     if kept is None or kept >= outage:
         return []
     seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
@@ -285,7 +289,7 @@ LONGEST = {  # bytes that a value may have
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
 
 
-def table_findings(
+def check_tables(
     shards: Sequence[ShardFacts],
     server: ServerFacts,
     fold: Callable[[str], FoldedTable | None],
@@ -310,7 +314,7 @@ def table_findings(
     return find_in_tables(shards, fold, rules)
 
 
-def zero_dates(server: ServerFacts) -> bool:
+def allows_zero_dates(server: ServerFacts) -> bool:
     """Whether ``0000-00-00`` may get in: NO_ZERO_DATE refuses it only together with strictness."""
     modes = set(server.variables.get("sql_mode", "").upper().split(","))
     if "TRADITIONAL" in modes:
@@ -335,14 +339,14 @@ def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[TableFinding]:
 
 
 def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[TableFinding]:
-    if not shard.cascades or not cascades_unlogged(server):
+    if not shard.cascades or not has_unlogged_cascades(server):
         return []
     fix = (
         "let the application change these rows, and drop the rule of the foreign key; or MySQL"
         f" 9.6 with innodb_native_foreign_keys=OFF; or waive what sluice explain {quote(table)}"
         " then names"
     )
-    return [(WARN, "unproven", cascading(shard), fix)]
+    return [(WARN, "unproven", describe_cascades(shard), fix)]
 
 
 def _engine(shard: ShardFacts) -> list[TableFinding]:
@@ -353,8 +357,8 @@ def _engine(shard: ShardFacts) -> list[TableFinding]:
 
 
 def _columns(shard: ShardFacts, server: ServerFacts) -> list[TableFinding]:
-    zero = zero_dates(server)
-    whys = [why for c in shard.columns if (why := unverifiable(c, zero_dates=zero))]
+    zero = allows_zero_dates(server)
+    whys = [why for c in shard.columns if (why := why_unverifiable(c, zero_dates=zero))]
     avoidable = zero and any("0000-00-00" in why for why in whys)
     fix = (
         "sql_mode with STRICT_TRANS_TABLES and NO_ZERO_DATE, once no row holds one"
@@ -386,7 +390,7 @@ def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> l
 
 
 def _rounded(shard: ShardFacts) -> list[TableFinding]:
-    names = [column.name for column in shard.columns if rounded(column)]
+    names = [column.name for column in shard.columns if is_rounded(column)]
     if not names:
         return []
     what = (
@@ -401,7 +405,7 @@ def _rounded(shard: ShardFacts) -> list[TableFinding]:
     return [(WARN, "rounded", what, fix)]
 
 
-def findings(
+def collect_findings(
     settings: SourceSettings,
     server: ServerFacts,
     shards: Sequence[ShardFacts],
@@ -417,15 +421,13 @@ def findings(
     tables = {shard.shard.name for shard in shards}
     databases = {ShardId.read(name).database for name in tables}
     return (
-        *server_findings(server, where, databases, scope),
-        *grant_findings(
+        *check_settings(server, where, databases, scope),
+        *check_grants(
             server,
             where,
             settings.heartbeat,
             present=heartbeat,
             tables=(tables | scope.named) - {settings.heartbeat},
         ),
-        *table_findings(
-            shards, server, scope.fold, topic_keys=scope.own_keys, largest=scope.largest
-        ),
+        *check_tables(shards, server, scope.fold, topic_keys=scope.own_keys, largest=scope.largest),
     )

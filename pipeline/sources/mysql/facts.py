@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, ShardId
 from pipeline.sources.mysql.session import Row, Session
-from pipeline.sources.mysql.types import MySqlColumn, described
+from pipeline.sources.mysql.types import MySqlColumn, read_column
 from pipeline.sources.source import SourceDescription
 
 
@@ -39,7 +39,7 @@ class ServerFacts:
     ahead: timedelta = timedelta()
 
 
-def server_facts(session: Session) -> ServerFacts:
+def read_server_facts(session: Session) -> ServerFacts:
     """Ask for the settings.
 
     Raises:
@@ -58,7 +58,7 @@ def server_facts(session: Session) -> ServerFacts:
     )
 
 
-def log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
+def read_log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
     """Only the variables of these *names*, and what says of its log what is not in it: quick."""
     asked = ", ".join(["%s"] * len(names))
     found = session.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({asked})", *names)
@@ -71,7 +71,7 @@ def log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
     )
 
 
-def existing(session: Session, table: str) -> bool:
+def table_exists(session: Session, table: str) -> bool:
     """Whether ``database.table`` is there, for the user who asks."""
     database, _, name = table.partition(".")
     statement = "SELECT 1 FROM information_schema.tables WHERE table_schema=%s AND table_name=%s"
@@ -156,7 +156,7 @@ class ShardFacts:
     rows: int | None = None
 
 
-def shard_facts(
+def read_shard_facts(
     session: Session, source: str, wanted: Callable[[str], bool]
 ) -> tuple[ShardFacts, ...]:
     """Describe every table whose ``database.table`` is *wanted*, sorted; a view is no table."""
@@ -175,7 +175,7 @@ def shard_facts(
             ShardFacts(
                 Shard(source, str(ShardId(database, name))),
                 str(row["e"]),
-                tuple(described(column) for column in columns[name]),
+                tuple(read_column(column) for column in columns[name]),
                 tuple(_unique(indexes[name])),
                 any(index["index_name"] == "PRIMARY" for index in indexes[name]),
                 tuple(_cascade(key) for key in keys[name]),
@@ -262,13 +262,13 @@ class Grant:
         return named and self.table in ("*", table) and _like(self.database, database)
 
 
-def may(grants: Sequence[Grant], privilege: str, database: str, table: str) -> bool:
+def is_granted(grants: Sequence[Grant], privilege: str, database: str, table: str) -> bool:
     """Whether the grants, less what was revoked, allow *privilege* on the table."""
     covering = [grant for grant in grants if grant.covers(privilege, database, table)]
     return any(not g.revoked for g in covering) and not any(g.revoked for g in covering)
 
 
-def parse(line: str) -> Grant | None:
+def parse_grant(line: str) -> Grant | None:
     """One line of SHOW GRANTS; None for a role, a proxy, or rights on single columns only."""
     match = LINE.fullmatch(line)
     if not match:
@@ -296,7 +296,7 @@ def _like(pattern: str, name: str) -> bool:
 LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it
 
 
-def description(
+def describe_source(
     server: ServerFacts, shards: Sequence[ShardFacts], asked: Collection[str]
 ) -> SourceDescription:
     """Sum up what was found of *asked*.
@@ -304,36 +304,38 @@ def description(
     A server hides what its user may not see, so an absent shard may still be there; one that the
     user would see was dropped.
     """
-    grants = [grant for line in server.grants if (grant := parse(line))]
+    grants = [grant for line in server.grants if (grant := parse_grant(line))]
     shown = {facts.shard.name for facts in shards}
     hidden = (n for n in asked if n not in shown and not _readable(grants, n))
     unlogged = {
-        facts.shard.name: cascading(facts)
+        facts.shard.name: describe_cascades(facts)
         for facts in shards
-        if facts.cascades and cascades_unlogged(server)
+        if facts.cascades and has_unlogged_cascades(server)
     }
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
-    return SourceDescription(log_kept(server.variables), frozenset(hidden), unlogged, rows)
+    return SourceDescription(
+        read_log_retention(server.variables), frozenset(hidden), unlogged, rows
+    )
 
 
 def _readable(grants: Sequence[Grant], name: str) -> bool:
     own = ShardId.read(name)
-    return may(grants, "SELECT", own.database, own.relation)
+    return is_granted(grants, "SELECT", own.database, own.relation)
 
 
-def cascading(shard: ShardFacts) -> str:
+def describe_cascades(shard: ShardFacts) -> str:
     """Say which; whether the parent is captured makes no odds to what the log leaves out."""
     rules = sorted(f"{one.parent} {one.rule} ({one.name})" for one in shard.cascades)
     return f"rows changed by foreign keys are in no log: {'; '.join(rules)}"
 
 
-def cascades_unlogged(server: ServerFacts) -> bool:
+def has_unlogged_cascades(server: ServerFacts) -> bool:
     """Whether rows that foreign keys change are in no log."""
     native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() == "ON"
     return server.mariadb or server.version < LOGGED or native
 
 
-def log_kept(variables: Mapping[str, str]) -> timedelta | None:
+def read_log_retention(variables: Mapping[str, str]) -> timedelta | None:
     """For how long a MySQL or MariaDB keeps its binary log by its variables; None without end."""
     if variables.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
         return None

@@ -94,7 +94,7 @@ class GtidSet:
         )
 
 
-def contains(big: str, small: str) -> bool:
+def contains_gtids(big: str, small: str) -> bool:
     """Whether every transaction of *small* is in *big*, both as text."""
     return GtidSet.parse(big).contains(GtidSet.parse(small))
 
@@ -140,7 +140,7 @@ def binlog_position(log: int, pos: int, executed: str = "") -> Position:
     return Position(KIND, f"{log}/{pos} {''.join(executed.split())}".rstrip())
 
 
-def executed(position: Position) -> str:
+def executed_gtids(position: Position) -> str:
     """Its GTID set; empty without."""
     return _read(position.words)[1]
 
@@ -149,25 +149,25 @@ def executed(position: Position) -> str:
 class MySqlPositions:
     """MariaDB's own GTIDs are no sets, so there it is file and offset alone."""
 
-    def place(self, position: Position) -> tuple[int, int]:
+    def locate(self, position: Position) -> tuple[int, int]:
         """File number and offset."""
         return _read(position.words)[0]
 
-    def reaches(self, passed: Position, wanted: Position) -> bool:
+    def has_reached(self, passed: Position, wanted: Position) -> bool:
         """By place, and by GTIDs where both have them."""
         (at, done), (there, needed) = _read(passed.words), _read(wanted.words)
         return at >= there and _holds(done, needed)
 
-    def reset(self, known: Position, now: Position) -> str | None:
+    def explain_reset(self, known: Position, now: Position) -> str | None:
         """An earlier place, or transactions it once had and has no longer."""
         (at, had), (there, has) = _read(known.words), _read(now.words)
         if there < at:
             return f"log went back from {_place(at)} to {_place(there)}"
-        if had and not contains(has, had):
+        if had and not contains_gtids(has, had):
             return "the server has forgotten transactions: its log was reset"
         return None
 
-    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
+    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """Only GTIDs show that another server has what the old one was last seen to have.
 
         Redelivered changes are recognised.  After a reset of one server's log nothing is compared.
@@ -175,36 +175,40 @@ class MySqlPositions:
         """
         if known.identity == now.identity:
             return None
-        if not (self.proper(known.position) and self.proper(now.position)):
+        if not (self.names_transactions(known.position) and self.names_transactions(now.position)):
             return (
                 f"server {now.identity} replaced {known.identity} without GTIDs,"
                 " so it cannot show that it has the end of the old log"
             )
-        if not contains(executed(now.position), executed(known.position)):
+        if not contains_gtids(executed_gtids(now.position), executed_gtids(known.position)):
             return f"server {now.identity} has not executed all transactions of {known.identity}"
         return None
 
-    def beyond(self, said: Position, end: Position) -> str | None:
+    def explain_overrun(self, said: Position, end: Position) -> str | None:
         """A later place, or transactions that it has not executed."""
         (at, done), (there, has) = _read(said.words), _read(end.words)
         if at > there:
             return f"{_place(at)} is above the head {_place(there)} that was read after it"
-        if self.proper(said) and self.proper(end) and not contains(has, done):
+        if (
+            self.names_transactions(said)
+            and self.names_transactions(end)
+            and not contains_gtids(has, done)
+        ):
             return "the server has not executed all that was acknowledged"
         return None
 
-    def proper(self, position: Position) -> bool:
+    def names_transactions(self, position: Position) -> bool:
         """Whether it has GTIDs."""
         try:
             return bool(GtidSet.parse(_read(position.words)[1]).spans)
         except FormatError:
             return False
 
-    def may_hold(self, position: Position, transaction: str) -> bool:
+    def may_contain(self, position: Position, transaction: str) -> bool:
         """Whether its GTIDs hold it; where either has none, nobody can say no."""
         executed = _read(position.words)[1]
         try:
-            return not executed or contains(executed, transaction)
+            return not executed or contains_gtids(executed, transaction)
         except FormatError:
             return True
 
@@ -225,7 +229,7 @@ def _holds(executed: str, needed: str) -> bool:
     if not executed or not needed:
         return True
     try:
-        return contains(executed, needed)
+        return contains_gtids(executed, needed)
     except FormatError:
         return True
 
@@ -238,18 +242,18 @@ SETTLING = timedelta(milliseconds=200)
 SHOWN = 3
 
 
-def awaited(prepared: Set[str]) -> str:
+def encode_xa_names(prepared: Set[str]) -> str:
     """Names of XA transactions, in the words of a fence; empty without any."""
     return json.dumps(sorted(prepared)) if prepared else ""
 
 
-def open_xa(fence: ReadFence, prepared: Set[str]) -> tuple[str, ...]:
+def find_open_xa(fence: ReadFence, prepared: Set[str]) -> tuple[str, ...]:
     """Those that the fence waits for and that are still among the *prepared*."""
     names = json.loads(fence.awaited) if fence.awaited else []
     return tuple(name for name in names if name in prepared)
 
 
-def told_open(names: tuple[str, ...], patience: timedelta) -> str:
+def describe_open_xa(names: tuple[str, ...], patience: timedelta) -> str:
     """What keeps a read waiting, and how to end it."""
     several = f"{len(names)} XA transaction{'s' if len(names) > 1 else ''}"
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -259,13 +263,13 @@ def told_open(names: tuple[str, ...], patience: timedelta) -> str:
     )
 
 
-def lacking(fence: ReadFence, server: Head) -> str | None:
+def explain_behind_fence(fence: ReadFence, server: Head) -> str | None:
     """What *server* lacks of what the fence needs; None if nothing."""
     if server.identity == fence.head.identity:
         return None
-    needed, has = executed(fence.needed), executed(server.position)
+    needed, has = executed_gtids(fence.needed), executed_gtids(server.position)
     try:
-        shown = bool(needed) and contains(has, needed)
+        shown = bool(needed) and contains_gtids(has, needed)
     except FormatError:
         shown = False
     if shown:

@@ -22,17 +22,23 @@ import pyarrow as pa
 
 from pipeline.errors import ConfigError
 from pipeline.sources.condition import SqlCondition, Value
-from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, WHOLE, label_of
+from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, WHOLE, decode_label
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.mysql.values import (
     MILLIS,
     YEAR_ZERO,
     Raw,
+    to_wire_text,
+    to_wire_texts,
     told_of_none,
-    wire_text,
-    wire_texts,
 )
-from pipeline.sources.row_reader import WireTexts, require_spelling, rows_of, texts_of, unread
+from pipeline.sources.row_reader import (
+    WireTexts,
+    encode_rows,
+    invalid_key_value,
+    parse_key,
+    require_spelling,
+)
 
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
 ALIKE: Mapping[str, frozenset[str]] = {  # as rows tell it -> as the table has it
@@ -47,7 +53,7 @@ BESIDE = "JSON"
 OTHERS = "its rows would be written otherwise than its collector writes them"
 
 
-def plain_rows(
+def encode_plain_rows(
     shard: str, told: Sequence[Column], there: Sequence[Column], values: Sequence[pa.Array]
 ) -> pa.StringArray:
     """Rows as events of *told* columns hold them; *values* are those of the columns *there* are.
@@ -60,7 +66,7 @@ def plain_rows(
     own = {one.name: (one, raw) for one, raw in zip(there, values, strict=True)}
     count = len(values[0]) if values else 0
     written = [_written(shard, one, own.get(one.name), count) for one in told]
-    return rows_of([one.name for one in told], written)
+    return encode_rows([one.name for one in told], written)
 
 
 def _written(
@@ -76,10 +82,10 @@ def _written(
         pair = f"{column.type} in {shard}, and {told.kind} in its events"
         msg = f"column {told.name} is {pair}: how its sender writes that is not known"
         raise ConfigError(f"{msg}, so the table is not read again")
-    return wire_texts(column, raw)
+    return to_wire_texts(column, raw)
 
 
-def server_texts(column: Column, raw: pa.Array) -> WireTexts:
+def to_server_texts(column: Column, raw: pa.Array) -> WireTexts:
     """How the values of *column*, strings or binary, are sent."""
     tell = _TELLING.get(column.kind)
     if tell is None:
@@ -99,13 +105,13 @@ def _letters(column: Column, value: Raw) -> str:
 
 def _number(column: Column, value: Raw) -> str:
     """Of a label, from 1 on; 0 is the one that a server puts for what is none."""
-    labels = [label_of(one) for one in column.values]
+    labels = [decode_label(one) for one in column.values]
     text = _text(value)
     return str(labels.index(text) + 1) if text in labels else "0"
 
 
 def _members(column: Column, value: Raw) -> str:
-    labels = [label_of(one) for one in column.values]
+    labels = [decode_label(one) for one in column.values]
     chosen = _text(value).split(",") if _text(value) else []
     return str(sum(1 << labels.index(one) for one in chosen if one in labels))
 
@@ -130,7 +136,7 @@ NO_DAYS = ("DATE", "DATETIME", "TIMESTAMP")
 UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
 
 
-def one_of(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCondition:
+def match_keys(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCondition:
     """Rows under one of *keys*, each the JSON array of the texts of *columns*.
 
     Raises:
@@ -142,16 +148,16 @@ def one_of(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCon
 
 
 def _row(shard: str, columns: Sequence[Column], key: str) -> tuple[Value, ...]:
-    texts = texts_of(shard, [column.name for column in columns], key)
+    texts = parse_key(shard, [column.name for column in columns], key)
     return tuple(_value(shard, *pair) for pair in zip(columns, texts, strict=True))
 
 
 def _value(shard: str, column: Column, text: str) -> Value:
     try:
         value, raw = _meant(column, text)
-        told = wire_text(column, raw)
+        told = to_wire_text(column, raw)
     except UNREADABLE as error:
-        raise unread(shard, column.name, column, text) from error
+        raise invalid_key_value(shard, column.name, column, text) from error
     require_spelling(shard, column.name, text, told)
     if column.kind in NO_DAYS and text == told_of_none(column):
         msg = f"{text!r} of {shard}'s key column {column.name} stands for 1970 and for each day"

@@ -27,12 +27,19 @@ from pipeline.model import Shard, ShardId
 from pipeline.schema.model import Notation, TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, Value
-from pipeline.sources.mysql.position import SETTLING, awaited, executed, lacking, open_xa, told_open
-from pipeline.sources.mysql.row_encoding import one_of, plain_rows, server_texts
-from pipeline.sources.mysql.session import quoted
+from pipeline.sources.mysql.position import (
+    SETTLING,
+    describe_open_xa,
+    encode_xa_names,
+    executed_gtids,
+    explain_behind_fence,
+    find_open_xa,
+)
+from pipeline.sources.mysql.row_encoding import encode_plain_rows, match_keys, to_server_texts
+from pipeline.sources.mysql.session import quote_name
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.mysql.types import BYTES, GEOMETRIES, WHOLE, MySqlColumn
-from pipeline.sources.mysql.values import Raw, images, wire_texts
+from pipeline.sources.mysql.values import Raw, encode_images, to_wire_texts
 from pipeline.sources.row_reader import (
     ROWS,
     Found,
@@ -42,14 +49,14 @@ from pipeline.sources.row_reader import (
     RowReader,
     RowsAsked,
     RowsRead,
-    keys_of,
+    encode_keys,
+    encode_rows,
+    even_bounds,
+    read_replica,
     refuse_lagging,
-    replica_of,
     require_columns,
-    rows_of,
-    steps,
 )
-from pipeline.sources.source import Limits, limits_of
+from pipeline.sources.source import Limits, read_limits
 
 INTEGERS = (*WHOLE, "BIGINT")
 COUNTED = ("ENUM", "SET", "BIT")
@@ -58,13 +65,13 @@ UNORDERED = ("FLOAT", "DOUBLE", "JSON", *GEOMETRIES)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyColumns:
+class MySqlKey:
     """The columns of a key, in its order, and how the server is asked about them."""
 
     columns: tuple[MySqlColumn, ...]
 
     @classmethod
-    def of(cls, shard: str, columns: Sequence[MySqlColumn], key: Sequence[str]) -> "KeyColumns":
+    def of(cls, shard: str, columns: Sequence[MySqlColumn], key: Sequence[str]) -> "MySqlKey":
         """Those of *key* among the shard's.
 
         Raises:
@@ -102,9 +109,9 @@ class KeyColumns:
         """Rows not above those that begin with *key*."""
         return self._beyond(key, "<", "<=")
 
-    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+    def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
         """Rows under one of *keys*, each the JSON array of their texts in the log."""
-        return one_of(shard, self.columns, keys)
+        return match_keys(shard, self.columns, keys)
 
     def _beyond(self, key: KeyTexts, sign: str, last: str) -> SqlCondition:
         """One alternative for each column, and for indexes a condition on the first alone."""
@@ -163,7 +170,7 @@ class MySqlRowReader:
         limits = self._limits
         self._server = MySqlSource(self.settings, limits=limits)
         self._read_from = self._server
-        if (replica := replica_of(self.settings)) is not None:
+        if (replica := read_replica(self.settings)) is not None:
             self._read_from = MySqlSource(replica, limits=limits)
 
     def shards(self) -> tuple[Shard, ...]:
@@ -190,10 +197,10 @@ class MySqlRowReader:
         beat = self._server.beat(at_least, at)
         if beat.head.identity != head.identity:
             raise ProofError(f"source:{self.settings.name}: another server answered meanwhile")
-        if self._read_from is not self._server and not executed(beat.head.position):
+        if self._read_from is not self._server and not executed_gtids(beat.head.position):
             msg = f"source:{self.settings.name}: it writes no GTIDs, so nothing tells how far"
             raise ConfigError(f"{msg} a replica is; set gtid_mode=ON, or remove read_from")
-        return ReadFence(head, beat.number, beat.head.position, awaited(self._prepared()))
+        return ReadFence(head, beat.number, beat.head.position, encode_xa_names(self._prepared()))
 
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
         """Even steps from the lowest to the highest value of an integer; none for other keys."""
@@ -201,7 +208,7 @@ class MySqlRowReader:
         if pieces < 2 or first.kind not in INTEGERS:
             return ()
         low = self._read_from.min_id(shard, first.name)
-        return steps(low, self._read_from.max_id(shard, first.name), pieces)
+        return even_bounds(low, self._read_from.max_id(shard, first.name), pieces)
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Rows along the key; the server is the fence's, or proven to be as far, before and after.
@@ -211,9 +218,9 @@ class MySqlRowReader:
         """
         self._await(fence)
         columns = self._columns(asked.shard)
-        key = KeyColumns.of(asked.shard.name, columns, asked.key)
+        key = MySqlKey.of(asked.shard.name, columns, asked.key)
         found, last, ended = self._found(columns, key, asked)
-        if (missing := lacking(fence, self._read_from.head())) is not None:
+        if (missing := explain_behind_fence(fence, self._read_from.head())) is not None:
             raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
         if self.notation is Notation.CONNECT:
             return RowsRead(_told(columns, key, found), last, ended)
@@ -225,9 +232,9 @@ class MySqlRowReader:
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
         """As the log writes the integers of that column."""
         first = self._key(shard, key).columns[0]
-        tell = server_texts if self.notation is Notation.TEXTS else wire_texts
+        tell = to_server_texts if self.notation is Notation.TEXTS else to_wire_texts
         texts = tell(first, pa.array(map(str, ids), pa.string())).texts
-        return tuple(keys_of([texts]).to_pylist())
+        return tuple(encode_keys([texts]).to_pylist())
 
     def close(self) -> None:
         """Hang up."""
@@ -244,11 +251,11 @@ class MySqlRowReader:
 
     @property
     def _limits(self) -> Limits:
-        return self.limits or limits_of(self.settings.options)
+        return self.limits or read_limits(self.settings.options)
 
     def _await(self, fence: ReadFence) -> None:
         until = time.monotonic() + self.patience.total_seconds()
-        while (missing := lacking(fence, self._read_from.head())) is not None:
+        while (missing := explain_behind_fence(fence, self._read_from.head())) is not None:
             if self._read_from is self._server or time.monotonic() > until:
                 msg = f"source:{self.settings.name}: what is read is not as far as the fence"
                 raise ProofError(f"{msg} after {self.patience}: {missing}")
@@ -261,21 +268,21 @@ class MySqlRowReader:
 
         One is listed a moment after it is logged, so where any were prepared there are two looks.
         """
-        prepared = self._server.prepared()
+        prepared = self._server.prepared_xa()
         if not self._server.xa_prepares:
             return prepared
         time.sleep(SETTLING.total_seconds())
-        return prepared | self._server.prepared()
+        return prepared | self._server.prepared_xa()
 
     def _await_xa(self, fence: ReadFence) -> None:
         until = time.monotonic() + self.xa_patience.total_seconds()
-        while fence.awaited and (names := open_xa(fence, self._read_from.prepared())):
+        while fence.awaited and (names := find_open_xa(fence, self._read_from.prepared_xa())):
             if time.monotonic() > until:
-                told = told_open(names, self.xa_patience)
+                told = describe_open_xa(names, self.xa_patience)
                 raise ProofError(f"source:{self.settings.name}: {told}")
             time.sleep(POLL.total_seconds())
 
-    def _found(self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked) -> Found:
+    def _found(self, columns: Sequence[MySqlColumn], key: MySqlKey, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)
         return KeyedTable(
             f"{_escaped(name.database)}.{_escaped(name.relation)}",
@@ -284,7 +291,7 @@ class MySqlRowReader:
             key,
             _escaped,
             self._read_from.rows,
-        ).found(asked)
+        ).read_rows(asked)
 
     def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
         found = self._read_from.columns(shard)
@@ -292,8 +299,8 @@ class MySqlRowReader:
             raise ProofError(f"source:{self.settings.name}: there is no table {shard.name}")
         return cast("tuple[MySqlColumn, ...]", found)
 
-    def _key(self, shard: Shard, key: Sequence[str]) -> KeyColumns:
-        return KeyColumns.of(shard.name, self._columns(shard), key)
+    def _key(self, shard: Shard, key: Sequence[str]) -> MySqlKey:
+        return MySqlKey.of(shard.name, self._columns(shard), key)
 
 
 def _expression(column: MySqlColumn) -> str:
@@ -303,41 +310,43 @@ def _expression(column: MySqlColumn) -> str:
 
 
 def _escaped(column: str) -> str:
-    return quoted(column).replace("%", "%%")
+    return quote_name(column).replace("%", "%%")
 
 
-def _told(columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch) -> pa.RecordBatch:
+def _told(columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch) -> pa.RecordBatch:
     values = found.columns[: len(columns)]
     own = dict(zip((one.name for one in columns), values, strict=True))
-    texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
-    return pa.RecordBatch.from_arrays([keys_of(texts), images(columns, values)], schema=ROWS)
+    texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
+    return pa.RecordBatch.from_arrays(
+        [encode_keys(texts), encode_images(columns, values)], schema=ROWS
+    )
 
 
 def _told_plainly(
-    asked: RowsAsked, columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch
+    asked: RowsAsked, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
 ) -> pa.RecordBatch:
     """Rows in the columns that events have told: nothing else says how they are written."""
     if asked.declared is None:
         raise ProofError(f"no event of {asked.shard} has landed yet, to tell its columns")
     values = found.columns[: len(columns)]
     own = dict(zip((one.name for one in columns), values, strict=True))
-    texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
+    texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
     told = cast("tuple[MySqlColumn, ...]", asked.declared.columns)
-    rows = plain_rows(str(asked.shard), told, columns, values)
-    return pa.RecordBatch.from_arrays([keys_of(texts), rows], schema=ROWS)
+    rows = encode_plain_rows(str(asked.shard), told, columns, values)
+    return pa.RecordBatch.from_arrays([encode_keys(texts), rows], schema=ROWS)
 
 
 def _told_as_texts(
-    table: TableTold, columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch
+    table: TableTold, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
 ) -> pa.RecordBatch:
     """Rows as the server's texts; *table* tells labels as they will be read again."""
     values, names = found.columns[: len(columns)], [one.name for one in columns]
     if names != [one.name for one in table.columns]:
         raise ProofError(f"the columns of {table.shard} changed while it was read")
-    texts = [server_texts(one, raw) for one, raw in zip(columns, values, strict=True)]
+    texts = [to_server_texts(one, raw) for one, raw in zip(columns, values, strict=True)]
     own = dict(zip(names, texts, strict=True))
-    keys = keys_of([own[one.name].texts for one in key.columns])
-    return pa.RecordBatch.from_arrays([keys, rows_of(names, texts)], schema=ROWS)
+    keys = encode_keys([own[one.name].texts for one in key.columns])
+    return pa.RecordBatch.from_arrays([keys, encode_rows(names, texts)], schema=ROWS)
 
 
 ROW_READER: type[RowReader] = MySqlRowReader

@@ -209,7 +209,7 @@ class Session:
         return found
 
     @contextmanager
-    def spared(self) -> Iterator[None]:
+    def within_limits(self) -> Iterator[None]:
         """Refuse a loaded server, and end a call of several statements that takes too long.
 
         Raises:
@@ -221,7 +221,7 @@ class Session:
             yield
 
     @contextmanager
-    def together(self) -> Iterator[Ask]:
+    def exclusive(self) -> Iterator[Ask]:
         """No other thread's statement comes between; one that fails half-way hangs up."""
         with self._turn:
             try:
@@ -237,7 +237,7 @@ class Session:
         A process that stands still, or whose network is gone, would lock rows for hours, and keep
         off every ALTER of a table that it has read.
         """
-        with self.together() as ask:
+        with self.exclusive() as ask:
             ask(f"SET SESSION wait_timeout = {max(1, int(self.limits.call.total_seconds()))}")
             yield ask
             ask("SET SESSION wait_timeout = DEFAULT")
@@ -250,9 +250,9 @@ class Session:
             yield ask
             ask("ROLLBACK")
 
-    def hurry(self, deadline: float) -> None:
+    def check_deadline(self, deadline: float) -> None:
         """Raise UnreachableError, ``slow``, once *deadline* has passed."""
-        self.limits.hurry(deadline, self._where)
+        self.limits.check_deadline(deadline, self._where)
 
     @property
     def version(self) -> tuple[int, int]:
@@ -355,7 +355,7 @@ class RefusedPlugin:
         raise pymysql.OperationalError(CR_AUTH_PLUGIN, said)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """*name* as an identifier: names of databases, tables and columns are never trusted."""
     return f"`{name.replace('`', '``')}`"
 
@@ -364,7 +364,7 @@ def _mariadb(connection: Any) -> bool:
     return "mariadb" in str(connection.get_server_info()).lower()
 
 
-def prepare(ask: Ask, heartbeat: str, source: str) -> None:
+def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
     """Create the table *heartbeat*, ``database.table``, unless it is there.
 
     Raises:
@@ -376,7 +376,7 @@ def prepare(ask: Ask, heartbeat: str, source: str) -> None:
         *(database, table),
     ):
         return
-    statements = creation(heartbeat)
+    statements = heartbeat_ddl(heartbeat)
     try:
         for statement in statements:
             ask(statement)
@@ -385,11 +385,11 @@ def prepare(ask: Ask, heartbeat: str, source: str) -> None:
         raise ConfigError(msg) from error
 
 
-def creation(heartbeat: str) -> tuple[str, str]:
+def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
     """Statements that create the table *heartbeat*, ``database.table``, where it is not there."""
     database, _, table = heartbeat.partition(".")
     return (
-        f"CREATE DATABASE IF NOT EXISTS {quoted(database)}",
-        f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)}"
+        f"CREATE DATABASE IF NOT EXISTS {quote_name(database)}",
+        f"CREATE TABLE IF NOT EXISTS {quote_name(database)}.{quote_name(table)}"
         " (source VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, at DATETIME(6) NOT NULL)",
     )

@@ -31,20 +31,32 @@ from pipeline.model import Capture, Head, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.doctor import ASKED, findings, hazards
-from pipeline.sources.mysql.facts import description, existing, log_facts, server_facts, shard_facts
+from pipeline.sources.mysql.doctor import ASKED, collect_findings, collect_hazards
+from pipeline.sources.mysql.facts import (
+    describe_source,
+    read_log_facts,
+    read_server_facts,
+    read_shard_facts,
+    table_exists,
+)
 from pipeline.sources.mysql.position import POSITIONS, binlog_position
-from pipeline.sources.mysql.session import DeniedListError, Row, Session, prepare, quoted
-from pipeline.sources.mysql.types import MySqlColumn, described
+from pipeline.sources.mysql.session import (
+    DeniedListError,
+    Row,
+    Session,
+    create_heartbeat_table,
+    quote_name,
+)
+from pipeline.sources.mysql.types import MySqlColumn, read_column
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.row_reader import replica_of
+from pipeline.sources.row_reader import read_replica
 from pipeline.sources.source import (
     ExaminationScope,
     Heartbeat,
     Limits,
     Source,
     SourceDescription,
-    naming_heartbeat,
+    name_heartbeat_lock,
 )
 
 KINDS = TalliedKinds(
@@ -55,7 +67,7 @@ KINDS = TalliedKinds(
 DATED = frozenset({"DATE", "DATETIME"})
 
 
-def statement(
+def aggregate_sql(
     columns: Sequence[MySqlColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
 ) -> str:
     """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
@@ -79,7 +91,7 @@ def statement(
     return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {where}"  # noqa: S608
 
 
-def argument(moment: Moment) -> Moment:
+def to_argument(moment: Moment) -> Moment:
     """As the session compares it: in UTC, without saying so."""
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         return moment.astimezone(UTC).replace(tzinfo=None)
@@ -112,7 +124,7 @@ class MySqlSource:
 
     def __post_init__(self) -> None:
         """Name the server; it is dialled when it is first asked."""
-        replica_of(self.settings)
+        read_replica(self.settings)
         self._session = Session(self.settings, self.limits)
 
     @property
@@ -126,7 +138,7 @@ class MySqlSource:
         Raises:
             ConfigError: if it writes no binary log, or may not be asked about it.
         """
-        with self._session.together() as ask:
+        with self._session.exclusive() as ask:
             renamed = not self._session.mariadb and self._session.version >= (8, 4)
             found = ask(f"SHOW {'BINARY LOG' if renamed else 'MASTER'} STATUS")
             if not found:
@@ -139,7 +151,7 @@ class MySqlSource:
 
     def prepare_heartbeat(self) -> None:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
-        prepare(self._session.ask, self.settings.heartbeat, self.name)
+        create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
@@ -148,7 +160,7 @@ class MySqlSource:
         time goes with it: UTC, whatever its time zone, and of the start of that statement.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
-        with naming_heartbeat(self.settings.heartbeat), self._session.bounded() as ask:
+        with name_heartbeat_lock(self.settings.heartbeat), self._session.bounded() as ask:
             ask("START TRANSACTION")
             ask(
                 f"INSERT INTO {self._heartbeat} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
@@ -167,7 +179,7 @@ class MySqlSource:
         statement = f"SELECT n FROM {self._heartbeat} WHERE source = %s"  # noqa: S608
         return max((int(row["n"]) for row in self._session.ask(statement, self.name)), default=-1)
 
-    def beaten(self) -> datetime | None:
+    def heartbeat_time(self) -> datetime | None:
         """The time of our newest heartbeat that it has, as a primary or from one."""
         statement = f"SELECT at FROM {self._heartbeat} WHERE source = %s"  # noqa: S608
         found = [row["at"].replace(tzinfo=UTC) for row in self._session.ask(statement, self.name)]
@@ -185,13 +197,13 @@ class MySqlSource:
 
     def columns(self, shard: Shard) -> tuple[Column, ...]:
         """The shard's columns as the server describes them, in order; empty if it is not there."""
-        with self._session.spared():
+        with self._session.within_limits():
             found = self._session.ask(
                 "SELECT * FROM information_schema.columns WHERE table_schema = %s"
                 " AND table_name = %s ORDER BY ordinal_position",
                 *(shard.database, shard.relation),
             )
-        return tuple(described(row) for row in found)
+        return tuple(read_column(row) for row in found)
 
     def column_types(self, shard: Shard) -> tuple[tuple[str, str], ...]:
         """Names and types as SHOW COLUMNS spells them, in order; empty if it is not there."""
@@ -226,20 +238,22 @@ class MySqlSource:
             UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
             TooManyRowsError: one range holds more than `Limits` allow; none was counted.
         """
-        where = f"FROM {_table(shard)} WHERE {quoted(column)} >= %s AND {quoted(column)} < %s"
+        where = (
+            f"FROM {_table(shard)} WHERE {quote_name(column)} >= %s AND {quote_name(column)} < %s"
+        )
         session, counts = self._session, []
         deadline = self.limits.deadline()
-        with session.spared(), session.snapshot() as ask:
+        with session.within_limits(), session.snapshot() as ask:
             for low, high in ranges:
-                session.hurry(deadline)
+                session.check_deadline(deadline)
                 self._refuse_large(shard, f"SELECT COUNT(*) AS n {where}", low, high)
                 counts.append(int(ask(f"SELECT COUNT(*) AS n {where}", low, high)[0]["n"]))
         return tuple(counts)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit* (and never more than the rows of `Limits`)."""
-        name = quoted(column)
-        with self._session.spared():
+        name = quote_name(column)
+        with self._session.within_limits():
             found = self._session.ask(
                 f"SELECT {name} AS id FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
                 f" ORDER BY {name} LIMIT %s",
@@ -258,21 +272,21 @@ class MySqlSource:
             ProofError: a column is not there, or of a kind that is not added up.
         """
         columns = cast("Sequence[MySqlColumn]", self.columns(shard))
-        asked = statement(columns, shard, column, fields)
+        asked = aggregate_sql(columns, shard, column, fields)
         session, found = self._session, []
         deadline = self.limits.deadline()
-        with session.spared(), session.snapshot() as ask:
+        with session.within_limits(), session.snapshot() as ask:
             for span in spans:
-                session.hurry(deadline)
-                first, until = map(argument, span)
+                session.check_deadline(deadline)
+                first, until = map(to_argument, span)
                 self._refuse_large(shard, asked, first, until)
                 found.append(tally(ask(asked, first, until)[0], tuple(fields)))
         return tuple(found)
 
     def sends(self) -> Capture:
         """All tables; its settings may keep changes out of the log, or its replication late."""
-        facts = log_facts(self._session, ASKED)
-        return Capture(lambda _: True, hazards=hazards(facts, f"source:{self.name}"))
+        facts = read_log_facts(self._session, ASKED)
+        return Capture(lambda _: True, hazards=collect_hazards(facts, f"source:{self.name}"))
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """What it says of itself and of *shards*, loaded or not.
@@ -284,18 +298,18 @@ class MySqlSource:
             UnreachableError: it did not answer all of it.
             ConfigError: its user may not log in.
         """
-        server = server_facts(self._session)
-        found = shard_facts(self._session, self.name, shards.__contains__)
-        return description(server, found, shards)
+        server = read_server_facts(self._session)
+        found = read_shard_facts(self._session, self.name, shards.__contains__)
+        return describe_source(server, found, shards)
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         """Rule on its settings, its user's rights, and the tables that are captured."""
-        server = server_facts(self._session)
-        shards = shard_facts(
+        server = read_server_facts(self._session)
+        shards = read_shard_facts(
             self._session, self.name, lambda name: scope.captured(ShardId.read(name))
         )
-        heartbeat = existing(self._session, self.settings.heartbeat)
-        return findings(self.settings, server, shards, scope, heartbeat=heartbeat)
+        heartbeat = table_exists(self._session, self.settings.heartbeat)
+        return collect_findings(self.settings, server, shards, scope, heartbeat=heartbeat)
 
     def close(self) -> None:
         """Hang up."""
@@ -313,7 +327,7 @@ class MySqlSource:
             return True  # it has no other way
         return bool(int(self._session.ask("SELECT @@GLOBAL.binlog_order_commits AS o")[0]["o"]))
 
-    def prepared(self) -> frozenset[str]:
+    def prepared_xa(self) -> frozenset[str]:
         """XA transactions that are prepared and not ended, each as XA COMMIT takes its name.
 
         Raises:
@@ -340,12 +354,12 @@ class MySqlSource:
         Raises:
             UnreachableError: ``loaded``, ``slow`` or ``down``.
         """
-        with self._session.spared(), self._session.snapshot():
+        with self._session.within_limits(), self._session.snapshot():
             return self._session.rows(statement, *arguments)
 
     @property
     def _heartbeat(self) -> str:
-        return ".".join(quoted(word) for word in self.settings.heartbeat.split("."))
+        return ".".join(quote_name(word) for word in self.settings.heartbeat.split("."))
 
     def _identity(self) -> str:
         if not self._session.mariadb:
@@ -354,8 +368,8 @@ class MySqlSource:
         return f"{found['uid']}/{found['id']}"
 
     def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
-        with self._session.spared():
-            statement = f"SELECT {which}({quoted(column)}) AS id FROM {_table(shard)}"  # noqa: S608
+        with self._session.within_limits():
+            statement = f"SELECT {which}({quote_name(column)}) AS id FROM {_table(shard)}"  # noqa: S608
             value = self._session.ask(statement)[0]["id"]
         if value is not None and not isinstance(value, int):
             msg = f"{column} of {shard.name} is no integer, so it has no order both sides share"
@@ -378,7 +392,7 @@ def _xid(row: Row, *, sql: bool) -> str:
 
 
 def _table(shard: Shard) -> str:
-    return f"{quoted(shard.database)}.{quoted(shard.relation)}"
+    return f"{quote_name(shard.database)}.{quote_name(shard.relation)}"
 
 
 SOURCE: type[Source] = MySqlSource

@@ -127,12 +127,12 @@ class MySqlColumn:
         return f"{kind}{f'({numbers})' if numbers not in ('', '0') else ''}{sign}"
 
 
-def columns(schema: TableSchema) -> tuple[MySqlColumn, ...]:
+def mysql_columns(schema: TableSchema) -> tuple[MySqlColumn, ...]:
     """The columns of a schema that is MySQL's."""
     return cast("tuple[MySqlColumn, ...]", schema.columns)
 
 
-def described(row: Mapping[str, Any]) -> MySqlColumn:
+def read_column(row: Mapping[str, Any]) -> MySqlColumn:
     """The column that *row* of information_schema.columns tells; its keys in small letters.
 
     A type may end in a comment (``datetime /* mariadb-5.3 */``).  Text that the server cannot say
@@ -188,7 +188,7 @@ def lake_type(column: MySqlColumn) -> str:
     return FIXED.get(kind, "string")
 
 
-def unverifiable(column: MySqlColumn, *, zero_dates: bool = False) -> str | None:
+def why_unverifiable(column: MySqlColumn, *, zero_dates: bool = False) -> str | None:
     """Why source and mirror cannot be compared in *column*; None if they can.
 
     *zero_dates*: the server's ``sql_mode`` lets ``0000-00-00`` in (no ``NO_ZERO_DATE``).
@@ -208,7 +208,7 @@ def unverifiable(column: MySqlColumn, *, zero_dates: bool = False) -> str | None
     return None
 
 
-def rounded(column: MySqlColumn) -> bool:
+def is_rounded(column: MySqlColumn) -> bool:
     """Whether a snapshot gets less than *column* holds: the server prints a FLOAT in six digits.
 
     One with a number of decimals, FLOAT(10,2), is printed with all of them.
@@ -220,12 +220,12 @@ ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 KEPT = ("%", "_")
 
 
-def unquoted(text: str) -> str:
+def unquote_text(text: str) -> str:
     """The text itself, of one with escapes and doubled quotes."""
     return re.sub(r"''|\\(.)", _meant, text, flags=re.DOTALL)
 
 
-def unescaped(text: str) -> str:
+def unescape_text(text: str) -> str:
     """The text itself, of one with escapes whose doubled quotes are undone already."""
     return re.sub(r"\\(.)", _meant, text, flags=re.DOTALL)
 
@@ -236,7 +236,7 @@ def _meant(found: re.Match[str]) -> str:
     return found[0] if found[1] in KEPT else ESCAPES.get(found[1], found[1])
 
 
-def labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
+def decode_labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
     """The labels that *texts* mean; null where it cannot be told which.
 
     A text that is no label but holds no escape stays: the empty text of a value that was none,
@@ -244,7 +244,7 @@ def labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
     """
     if not column.values:
         return texts
-    declared = frozenset(label_of(value) for value in column.values)
+    declared = frozenset(decode_label(value) for value in column.values)
     coded = texts.dictionary_encode()
     distinct = coded.dictionary.to_pylist()
     if column.kind == "SET":
@@ -254,16 +254,16 @@ def labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
     return pa.array(told, pa.string()).take(coded.indices)
 
 
-def spelled_alike(column: MySqlColumn) -> bool:
+def has_one_spelling(column: MySqlColumn) -> bool:
     """Whether a snapshot and the log send each label as one text."""
     if column.kind not in ("ENUM", "SET"):
         return True
-    return all(value == label_of(value) and "," not in value for value in column.values)
+    return all(value == decode_label(value) and "," not in value for value in column.values)
 
 
-def label_of(literal: str) -> str:
+def decode_label(literal: str) -> str:
     """The label a server makes of the text between the quotes; blanks at its end are dropped."""
-    return unescaped(literal).rstrip(" ")
+    return unescape_text(literal).rstrip(" ")
 
 
 def _members(text: str, declared: frozenset[str]) -> str | None:
@@ -273,7 +273,7 @@ def _members(text: str, declared: frozenset[str]) -> str | None:
 
 
 def _label(text: str, declared: frozenset[str]) -> str | None:
-    spelled = label_of(text.replace("\\,", ","))
+    spelled = decode_label(text.replace("\\,", ","))
     if text in declared:
         clear = spelled == text or spelled not in declared
         return text if clear else None

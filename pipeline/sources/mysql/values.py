@@ -46,9 +46,9 @@ from pipeline.schema.decode import (
 )
 from pipeline.schema.model import Notation, arrow_type
 from pipeline.schema.wire import SentAs
-from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, label_of, labels
+from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, decode_label, decode_labels
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.row_reader import WireTexts, rows_of
+from pipeline.sources.row_reader import WireTexts, encode_rows
 
 Raw = str | bytes | None
 MICROS = 1_000_000
@@ -63,7 +63,7 @@ SECONDS = len("2026-01-01 00:00:00")
 Tell = Callable[[Column, pa.Array], pa.StringArray]
 
 
-def wire_texts(column: Column, raw: pa.Array) -> WireTexts:
+def to_wire_texts(column: Column, raw: pa.Array) -> WireTexts:
     """How the values of *column*, strings or binary, are sent."""
     kind = column.kind
     if kind == "BIGINT" and column.unsigned:
@@ -74,9 +74,9 @@ def wire_texts(column: Column, raw: pa.Array) -> WireTexts:
     return WireTexts(tell(column, raw), quoted)
 
 
-def wire_text(column: Column, raw: Raw) -> str | None:
+def to_wire_text(column: Column, raw: Raw) -> str | None:
     """How one value is sent."""
-    told: str | None = wire_texts(column, pa.array([raw])).texts[0].as_py()
+    told: str | None = to_wire_texts(column, pa.array([raw])).texts[0].as_py()
     return told
 
 
@@ -87,10 +87,10 @@ def told_of_none(column: Column) -> str | None:
     return "1970-01-01T00:00:00Z" if column.kind == "TIMESTAMP" else "0"
 
 
-def images(columns: Sequence[Column], raw: Sequence[pa.Array]) -> pa.StringArray:
+def encode_images(columns: Sequence[Column], raw: Sequence[pa.Array]) -> pa.StringArray:
     """Each row as a JSON object; *raw* are the columns' values."""
-    told = [wire_texts(c, values) for c, values in zip(columns, raw, strict=True)]
-    return rows_of([column.name for column in columns], told)
+    told = [to_wire_texts(c, values) for c, values in zip(columns, raw, strict=True)]
+    return encode_rows([column.name for column in columns], told)
 
 
 def _plain(_: Column, raw: pa.Array) -> pa.StringArray:
@@ -314,7 +314,7 @@ def _told(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
     """All in one go; one by one where one of them is odd."""
     kind = pa.binary() if any(isinstance(raw, bytes) for raw in raws) else pa.string()
     try:
-        told: list[str | None] = wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
+        told: list[str | None] = to_wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
     except ODD:
         return [None] if len(raws) == 1 else [text for raw in raws for text in _told(plain, [raw])]
     return told
@@ -370,7 +370,7 @@ def _bits(column: Column, text: str) -> Raw:
 
 
 def _labels(column: Column) -> Sequence[str]:
-    return [label_of(value) for value in column.values]
+    return [decode_label(value) for value in column.values]
 
 
 def _members(column: Column, bits: int) -> str | None:
@@ -397,17 +397,17 @@ SHIFTED = (datetime(1582, 10, 15), datetime(1582, 10, 25))  # noqa: DTZ001 - of 
 Reading = ColumnReading[Column]
 
 
-def sent(column: Column) -> SentAs:
+def wire_kind(column: Column) -> SentAs:
     """How the values of *column* arrive."""
     return _reading(column).sent if column.notation is Notation.CONNECT else SentAs.ANY
 
 
-def values(column: Column, wire: pa.Array) -> pa.Array:
+def decode_values(column: Column, wire: pa.Array) -> pa.Array:
     """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
     return _reading(column).values(column, to_connect(column, wire))
 
 
-def altered_by_snapshot(column: Column, values: pa.Array) -> pa.BooleanArray | None:
+def find_altered_by_snapshot(column: Column, values: pa.Array) -> pa.BooleanArray | None:
     """Those *values* of the lake's type that a collector's snapshot may have shifted."""
     if column.kind != "DATETIME" or column.notation is not Notation.CONNECT:
         return None
@@ -509,7 +509,7 @@ READINGS: Mapping[str, Reading] = {
     "DECIMAL": ColumnReading(SentAs.WORD, _decimal),
     **dict.fromkeys(("FLOAT", "DOUBLE"), ColumnReading(SentAs.ANY, _float)),
     "BIT": ColumnReading(SentAs.WORD, _bits_value),
-    **dict.fromkeys(("ENUM", "SET"), ColumnReading(SentAs.WORD, labels)),
+    **dict.fromkeys(("ENUM", "SET"), ColumnReading(SentAs.WORD, decode_labels)),
     **dict.fromkeys((*TEXTS, "JSON"), ColumnReading(SentAs.WORD, as_sent)),
     **dict.fromkeys(BYTES, ColumnReading(SentAs.WORD, _bytes)),
 }

@@ -40,14 +40,14 @@ from pipeline.sources.postgres.types import (
     KNOWN,
     WHOLE,
     PostgresColumn,
-    columns,
     is_decimal,
     lake_type,
-    sized,
+    normalize_size,
+    postgres_columns,
 )
 
 
-def differences(schema: TableSchema, server: Sequence[PostgresColumn]) -> tuple[str, ...]:
+def find_differences(schema: TableSchema, server: Sequence[PostgresColumn]) -> tuple[str, ...]:
     """What the server's own description says otherwise; empty if they agree.
 
     What changes no value is no difference: NOT NULL, the order of columns (rows tell names), what
@@ -56,7 +56,7 @@ def differences(schema: TableSchema, server: Sequence[PostgresColumn]) -> tuple[
     *server*: the table's columns as it describes them.
     """
     there = {column.name: column for column in server}
-    here = {column.name: column for column in columns(schema)}
+    here = {column.name: column for column in postgres_columns(schema)}
     missing = [
         f"{name}: the server has it, no row has told it yet" for name in there if name not in here
     ]
@@ -80,21 +80,21 @@ def _difference(column: PostgresColumn, there: PostgresColumn | None) -> str | N
 INTEGERS = ("INT2", "INT4", "INT8")
 
 
-def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     """Say what changed from *old* to *new*; the first obstacle if there is one."""
-    here = {column.name: column for column in columns(old)}
+    here = {column.name: column for column in postgres_columns(old)}
     names = {column.name for column in new.columns}
     again = f"take a new base of {new.shard}, and rebuild its mirror"
-    added = tuple(column for column in columns(new) if column.name not in here)
-    gone = next((column for column in columns(old) if column.name not in names), None)
+    added = tuple(column for column in postgres_columns(new) if column.name not in here)
+    gone = next((column for column in postgres_columns(old) if column.name not in names), None)
     if gone is not None:
         return Incompatible(_lost(gone, added), again)
     if old.key != new.key:
         why = f"the key changed from {_list(old.key)} to {_list(new.key)}"
         return Incompatible(why, f"give it the key ({_list(old.key)}) again, or {again}")
-    for after in columns(new):
+    for after in postgres_columns(new):
         before = here.get(after.name)
-        if before is not None and not wider(before, after):
+        if before is not None and not is_wider(before, after):
             why = f"column {after.name} changed from {before} to {after}"
             return Incompatible(why, f"undo it: {_retyped(new.shard, before)}; or {again}")
         if before is None and (why_not := _unknown_fill(after)) is not None:
@@ -102,12 +102,12 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     return Compatible(added)
 
 
-def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
     """One schema that rows of every shard fit into; see :class:`MergeRules`."""
     return _MERGING.merge(schemas)
 
 
-def wider(old: PostgresColumn, new: PostgresColumn) -> bool:
+def is_wider(old: PostgresColumn, new: PostgresColumn) -> bool:
     """Whether every value of *old* means the same in *new*; true for equal types too."""
     if old.shape == new.shape:
         return True
@@ -152,7 +152,7 @@ def _retyped(shard: str, column: PostgresColumn) -> str:
     return f'ALTER TABLE {_quoted(shard)} ALTER COLUMN "{column.name}" TYPE {column}'
 
 
-_MERGING = MergeRules(columns, wider, _unknown_fill, _loosened, _list, _retyped)
+_MERGING = MergeRules(postgres_columns, is_wider, _unknown_fill, _loosened, _list, _retyped)
 
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -165,7 +165,7 @@ class PostgresDialect:
     def column(self, told: ColumnTold, statement: str) -> Column:
         """The type is told as ``NAME as WAY``: what the server calls it, and how it is sent."""
         kind, _, way = told.type.rpartition(" as ")
-        length, scale = sized(kind, told.length, told.scale)
+        length, scale = normalize_size(kind, told.length, told.scale)
         return PostgresColumn(
             name=told.name,
             type=kind,
@@ -204,7 +204,7 @@ class PostgresDialect:
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """See :mod:`pipeline.sources.postgres.dialect`."""
-        return compare(old, new)
+        return compare_schemas(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
         """Each schema tells all."""
@@ -212,7 +212,7 @@ class PostgresDialect:
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
         """See :mod:`pipeline.sources.postgres.dialect`."""
-        return merge(schemas)
+        return merge_schemas(schemas)
 
     def lake_type(self, column: Column) -> str:
         """See :mod:`pipeline.sources.postgres.types`."""
@@ -230,7 +230,7 @@ class PostgresDialect:
         """A text that is kept as it was sent may be anything, but for a UUID."""
         if _own(column).kind == "UUID":
             return UUID.fullmatch(text) is not None
-        return bool(values.values(_own(column), pa.array([text], pa.string()))[0].is_valid)
+        return bool(values.decode_values(_own(column), pa.array([text], pa.string()))[0].is_valid)
 
     def spelled_alike(self, column: Column) -> bool:
         """A snapshot and the log tell a value alike."""
@@ -238,15 +238,15 @@ class PostgresDialect:
 
     def sent(self, column: Column) -> SentAs:
         """See :mod:`pipeline.sources.postgres.types`."""
-        return values.sent(_own(column))
+        return values.wire_kind(_own(column))
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
         """See :mod:`pipeline.sources.postgres.types`."""
-        return values.values(_own(column), wire)
+        return values.decode_values(_own(column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
         """See :mod:`pipeline.sources.postgres.types`."""
-        return values.altered_by_snapshot(_own(column), typed)
+        return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
         """NULL: no column is followed that may have held anything else."""
@@ -254,7 +254,7 @@ class PostgresDialect:
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
         """See :mod:`pipeline.sources.postgres.dialect`."""
-        return differences(schema, [_own(column) for column in server])
+        return find_differences(schema, [_own(column) for column in server])
 
 
 def _own(column: Column) -> PostgresColumn:

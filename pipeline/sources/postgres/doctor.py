@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from re import escape
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.settings import SourceSettings
 from pipeline.sources.doctor import (
     SHARD,
@@ -31,13 +31,18 @@ from pipeline.sources.postgres.facts import (
     PostgresShardFacts,
     PublicationFacts,
     SlotFacts,
-    filtered,
-    unidentified,
-    unsent,
+    describe_filter,
+    find_unidentified,
+    why_unsent,
 )
 from pipeline.sources.postgres.replication import Replication
-from pipeline.sources.postgres.session import ELSEWHERE, creation, named, spelled
-from pipeline.sources.postgres.types import unverifiable
+from pipeline.sources.postgres.session import (
+    ELSEWHERE,
+    display_table,
+    heartbeat_ddl,
+    quote_for_display,
+)
+from pipeline.sources.postgres.types import why_unverifiable
 from pipeline.sources.source import ExaminationScope, FoldedTable
 
 RESTART = "ALTER SYSTEM SET {name} = '{value}', and a restart of the server"
@@ -60,12 +65,12 @@ IDLE = "idle_replication_slot_timeout"  # in seconds, since version 18; 0: none
 KEPT = "max_slot_wal_keep_size"
 
 
-def server_findings(
+def check_settings(
     facts: PostgresFacts, where: str, names: Replication, scope: ExaminationScope
 ) -> list[Finding]:
     """Rule on its settings, the publication as a whole, and its clock."""
     return [
-        *unmet(DEMANDS, facts.settings, where, remedy=RESTART),
+        *find_unmet(DEMANDS, facts.settings, where, remedy=RESTART),
         *_standby(facts, where),
         *_room(facts, where),
         *_idle(facts, where, scope.outage),
@@ -74,11 +79,11 @@ def server_findings(
     ]
 
 
-def grant_findings(
+def check_grants(
     facts: PostgresFacts, where: str, heartbeat: str, hidden: Sequence[str]
 ) -> list[Finding]:
     """Rule on what its user may do; *hidden* are captured tables that it may not read."""
-    user = spelled(facts.user)
+    user = quote_for_display(facts.user)
     found = _heartbeat(facts, where, heartbeat, user)
     if hidden:
         fix = f"GRANT pg_read_all_data TO {user}, or USAGE on the schemas and SELECT on the tables"
@@ -120,12 +125,12 @@ def _idle(facts: PostgresFacts, where: str, outage: timedelta) -> list[Finding]:
 
 
 def _publication(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
-    name = spelled(names.publication)
+    name = quote_for_display(names.publication)
     if facts.publication is None:
         what = f"there is no publication {names.publication} in database {names.database}"
         fix = f"CREATE PUBLICATION {name} FOR ALL TABLES, as a superuser; or FOR TABLE a, b, ..."
         return [Finding(REFUSE, "publication", where, what, fix)]
-    if not (missing := facts.publication.lacks):
+    if not (missing := facts.publication.missing_operations):
         return []
     what = f"publication {names.publication} leaves out each {', '.join(missing)}"
     fix = f"ALTER PUBLICATION {name} SET (publish = '{', '.join(OPERATIONS)}')"
@@ -133,14 +138,14 @@ def _publication(facts: PostgresFacts, where: str, names: Replication) -> list[F
 
 
 def _heartbeat(facts: PostgresFacts, where: str, heartbeat: str, user: str) -> list[Finding]:
-    beat, schema = facts.heartbeat, spelled(heartbeat.partition(".")[0])
+    beat, schema = facts.heartbeat, quote_for_display(heartbeat.partition(".")[0])
     steps = []
     if not beat.present and not beat.creatable:
-        steps += list(creation(heartbeat)[beat.schema :])
-        steps.append(f"GRANT SELECT, INSERT, UPDATE ON {named(heartbeat)} TO {user}")
+        steps += list(heartbeat_ddl(heartbeat)[beat.schema :])
+        steps.append(f"GRANT SELECT, INSERT, UPDATE ON {display_table(heartbeat)} TO {user}")
     tables = [right for right in beat.lacking if right != "USAGE"]
     if tables:
-        steps.append(f"GRANT {', '.join(tables)} ON {named(heartbeat)} TO {user}")
+        steps.append(f"GRANT {', '.join(tables)} ON {display_table(heartbeat)} TO {user}")
     if "USAGE" in beat.lacking or (steps and not beat.present):
         steps.append(f"GRANT USAGE ON SCHEMA {schema} TO {user}")
     if not steps:
@@ -155,15 +160,15 @@ UNLIMITED = "-1"
 PLUGIN = "pgoutput"
 
 
-def slot_findings(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
+def check_slot(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
     """Rule on the slot that the config names."""
     return [
         Finding(severity, code, where, what, fix)
-        for severity, code, what, fix in _told(facts, names)
+        for severity, code, what, fix in _slot_rules(facts, names)
     ]
 
 
-def _told(facts: PostgresFacts, names: Replication) -> Iterator[TableFinding]:
+def _slot_rules(facts: PostgresFacts, names: Replication) -> Iterator[TableFinding]:
     slot = facts.slot
     if slot is None:
         what = f"there is no slot {names.slot}: until the connector has made it, nothing is kept"
@@ -172,7 +177,8 @@ def _told(facts: PostgresFacts, names: Replication) -> Iterator[TableFinding]:
     yield from _wrong(slot, names)
     yield from _losing(slot)
     if not slot.active:
-        what = f"nobody reads slot {slot.name}, which keeps {size(slot.retained or 0)} of the log"
+        kept = format_bytes(slot.retained or 0)
+        what = f"slot {slot.name} has no reader and retains {kept} of the log"
         yield WARN, "slot_idle", what, "start the connector; the disk fills until it reads on"
     if facts.settings.get(KEPT) == UNLIMITED:
         what = f"{KEPT}=-1: while the connector stands still, the log grows until the disk is full"
@@ -203,7 +209,7 @@ def _losing(slot: SlotFacts) -> Iterator[TableFinding]:
         yield REFUSE, "slot_lost", what, fix
 
 
-def size(number: int) -> str:
+def format_bytes(number: int) -> str:
     """Bytes for people."""
     for unit, step in (("GB", 2**30), ("MB", 2**20)):
         if number >= step:
@@ -238,7 +244,7 @@ FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
 Harm = tuple[Demand, TableFinding]
 
 
-def hazards(
+def collect_publication_hazards(
     shards: Iterable[PostgresShardFacts], publication: str, where: str
 ) -> tuple[Finding, ...]:
     """What drops or rewrites changes of published *shards*; each table in one of its own.
@@ -265,7 +271,7 @@ def hazards(
     return tuple(sorted(found, key=lambda one: one.what))
 
 
-def table_findings(
+def check_tables(
     shards: Sequence[PostgresShardFacts],
     publication: PublicationFacts | None,
     names: Replication,
@@ -284,7 +290,7 @@ def table_findings(
         yield from _sent(shard, publication, names)
         yield from check_key(into.key, shard.unique, not_null, topic_keys=topic_keys)
         yield from _identity(shard, into)
-        yield from report_unverifiable([why for c in shard.typed if (why := unverifiable(c))])
+        yield from report_unverifiable([why for c in shard.typed if (why := why_unverifiable(c))])
 
     return find_in_tables(shards, fold, rules)
 
@@ -295,24 +301,27 @@ def _sent(
     """What all tables share, no publication or one that leaves out operations, is told once."""
     if publication is None:
         return []
-    name = spelled(names.publication)
+    name = quote_for_display(names.publication)
     if not shard.logged:
-        what, fix = unsent(shard, publication, names.publication), f"ALTER TABLE {SHARD} SET LOGGED"
+        what, fix = (
+            why_unsent(shard, publication, names.publication),
+            f"ALTER TABLE {SHARD} SET LOGGED",
+        )
         return [(REFUSE, "unlogged", what, fix)]
     if shard.published is None:
-        what = unsent(shard, publication, names.publication)
+        what = why_unsent(shard, publication, names.publication)
         return [(REFUSE, "unpublished", what, f"ALTER PUBLICATION {name} ADD TABLE {SHARD}")]
     return [told for _, told in _left_out(shard, names.publication)][:1]
 
 
 def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
     """Rows and columns that the publication leaves out."""
-    name, sent = spelled(publication), shard.published
+    name, sent = quote_for_display(publication), shard.published
     again = (
         f"ALTER PUBLICATION {name} DROP TABLE {SHARD}; ALTER PUBLICATION {name} ADD TABLE {SHARD}"
     )
     if sent is not None and sent.rows:
-        yield ROWS, (ROWS.severity, "unpublished", filtered(sent, publication), again)
+        yield ROWS, (ROWS.severity, "unpublished", describe_filter(sent, publication), again)
     if sent is not None and sent.left_out:
         what = f"publication {publication} leaves out {', '.join(sent.left_out)}"
         what += ": the mirror lacks these columns"
@@ -343,14 +352,14 @@ def _refusing() -> TableFinding:
 
 
 def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[TableFinding]:
-    absent = unidentified(shard, key)
+    absent = find_unidentified(shard, key)
     if not absent:
         return []
     what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
     return [(OTHER_INDEX.severity, "replica_identity", what, FULL)]
 
 
-def findings(
+def collect_findings(
     settings: SourceSettings,
     names: Replication,
     server: PostgresFacts,
@@ -372,10 +381,10 @@ def findings(
     tables = [one for one in shards if one.shard.name != settings.heartbeat]
     hidden = [one.shard.name for one in tables if not one.readable and scope.fold(one.shard.name)]
     return (
-        *server_findings(server, where, names, scope),
-        *slot_findings(server, where, names),
-        *grant_findings(server, where, settings.heartbeat, hidden),
-        *table_findings(shards, server.publication, names, fold, topic_keys=scope.own_keys),
+        *check_settings(server, where, names, scope),
+        *check_slot(server, where, names),
+        *check_grants(server, where, settings.heartbeat, hidden),
+        *check_tables(shards, server.publication, names, fold, topic_keys=scope.own_keys),
         *_elsewhere(elsewhere or {}, scope),
     )
 

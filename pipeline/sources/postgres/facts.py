@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.model import Missing, Shard, ShardId
 from pipeline.sources.postgres.replication import Replication, Row
 from pipeline.sources.postgres.session import PostgresSession
-from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
+from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, read_column
 from pipeline.sources.source import LogBacklog, SourceDescription
 
 OPERATIONS = ("insert", "update", "delete", "truncate")
@@ -52,7 +52,7 @@ class PublicationFacts:
     via_root: bool = False
 
     @property
-    def lacks(self) -> tuple[str, ...]:
+    def missing_operations(self) -> tuple[str, ...]:
         """Operations that it leaves out."""
         return tuple(one for one in OPERATIONS if one not in self.operations)
 
@@ -89,7 +89,9 @@ class PostgresFacts:
     ahead: timedelta = timedelta()
 
 
-def server_facts(session: PostgresSession, names: Replication, heartbeat: str) -> PostgresFacts:
+def read_server_facts(
+    session: PostgresSession, names: Replication, heartbeat: str
+) -> PostgresFacts:
     """Ask the catalogue.
 
     Raises:
@@ -111,14 +113,14 @@ def server_facts(session: PostgresSession, names: Replication, heartbeat: str) -
         monitor=bool(own["monitor"]),
         slots=int(own["slots"]),
         senders=int(own["senders"]),
-        slot=slot_facts(session, names.slot),
-        publication=publication_facts(session, names.publication),
+        slot=read_slot_facts(session, names.slot),
+        publication=read_publication_facts(session, names.publication),
         heartbeat=_heartbeat(session, heartbeat),
         ahead=_ahead(session),
     )
 
 
-def slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
+def read_slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
     """The slot of that *name*; None if there is none."""
     found = session.ask(
         "SELECT plugin::text AS plugin, database::text AS database, active, wal_status AS status,"
@@ -132,7 +134,7 @@ def slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
     return _slot(name, found[0]) if found else None
 
 
-def publication_facts(session: PostgresSession, name: str) -> PublicationFacts | None:
+def read_publication_facts(session: PostgresSession, name: str) -> PublicationFacts | None:
     """The publication of that *name* in the database; None if there is none."""
     found = session.ask(
         "SELECT puballtables AS every, pubviaroot AS root, pubinsert AS insert,"
@@ -287,13 +289,13 @@ class PostgresShardFacts:
     typed: tuple[PostgresColumn, ...] = ()
 
 
-def shard_names(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
+def list_shards(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
     """Every table whose rows may be sent under its own name, sorted."""
     found = _sent_as_themselves(session, publication)
     return tuple(Shard(source, str(name)) for name in sorted(found))
 
 
-def shard_facts(
+def read_shard_facts(
     session: PostgresSession, source: str, publication: str, wanted: Callable[[ShardId], bool]
 ) -> tuple[PostgresShardFacts, ...]:
     """Describe every table that is *wanted*, sorted; a view is no table."""
@@ -306,11 +308,11 @@ def shard_facts(
     columns = {row["oid"]: row for row in session.ask(COLUMNS, oids)}
     sent, filled = _published(session, publication), defaultdict(list)
     for one in session.ask(FILLED, oids):
-        if not is_told(str(one["type"]), one["default"], one["missing"]):
+        if not is_default_in_rows(str(one["type"]), one["default"], one["missing"]):
             filled[one["oid"]].append(one["name"])
     typed = defaultdict(list)
     for one in session.ask(TYPED, oids):
-        typed[one["oid"]].append(described(one))
+        typed[one["oid"]].append(read_column(one))
     none = {"columns": (), "nullable": None}
     return tuple(
         replace(
@@ -326,7 +328,7 @@ def shard_facts(
     )
 
 
-def is_told(kind: str, default: str | None, missing: str | None) -> bool:
+def is_default_in_rows(kind: str, default: str | None, missing: str | None) -> bool:
     """Whether rows tell what old rows got in a column of the type *kind*: it is not followed then.
 
     *missing* is what the server has for them, as an array's text, None where all is in the rows.
@@ -339,7 +341,7 @@ def is_told(kind: str, default: str | None, missing: str | None) -> bool:
     return missing is None or missing[1:-1].strip('"') == same
 
 
-def sent_elsewhere(
+def find_sent_elsewhere(
     session: PostgresSession, publication: str, wanted: Callable[[ShardId], bool]
 ) -> Mapping[str, str]:
     """Which *wanted* tables' changes are sent under other names, and in what words to say so.
@@ -423,7 +425,7 @@ ENDED = {
 }
 
 
-def description(
+def describe_source(
     server: PostgresFacts,
     shards: Sequence[PostgresShardFacts],
     names: Replication,
@@ -436,17 +438,17 @@ def description(
     unlogged = {
         facts.shard.name: why
         for facts in shards
-        if (why := unsent(facts, server.publication, names.publication) or keyless(facts))
+        if (why := why_unsent(facts, server.publication, names.publication) or why_keyless(facts))
     }
     told = {**unlogged, **(elsewhere or {})}
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
     backlog = _backlog(server.slot) if server.slot else None
-    filled = {facts.shard.name: filling(facts) for facts in shards if facts.filled}
-    keeps = kept(server.slot, names.slot)
+    filled = {facts.shard.name: describe_filled(facts) for facts in shards if facts.filled}
+    keeps = check_retention(server.slot, names.slot)
     return SourceDescription(keeps, frozenset(), told, rows, backlog, filled)
 
 
-def filling(shard: PostgresShardFacts) -> str:
+def describe_filled(shard: PostgresShardFacts) -> str:
     """Say which columns of *shard* old rows may have got values in."""
     few = ", ".join(shard.filled)
     return f"old rows may have got values of {few} by a default, of which its log tells nothing"
@@ -457,7 +459,7 @@ def _backlog(slot: SlotFacts) -> LogBacklog:
     return LogBacklog(slot.name, slot.written, slot.retained or 0, left)
 
 
-def kept(slot: SlotFacts | None, name: str) -> Missing | None:
+def check_retention(slot: SlotFacts | None, name: str) -> Missing | None:
     """Whether the *slot* of that *name* keeps the log without an end of time.
 
     What its size limits, if anything does, its backlog tells.
@@ -469,7 +471,7 @@ def kept(slot: SlotFacts | None, name: str) -> Missing | None:
     return None
 
 
-def keyless(shard: PostgresShardFacts) -> str:
+def why_keyless(shard: PostgresShardFacts) -> str:
     """Why deletes of *shard*, or changes of its key, do not tell which row; empty if they do.
 
     Without a primary key, and the identity left as it is, the server refuses UPDATE and DELETE:
@@ -479,18 +481,18 @@ def keyless(shard: PostgresShardFacts) -> str:
         return ""
     if shard.identity == NOTHING:
         return "REPLICA IDENTITY NOTHING: its log does not say which row was deleted"
-    absent = unidentified(shard, shard.unique[0])
+    absent = find_unidentified(shard, shard.unique[0])
     if shard.identity == INDEX and absent:
         return f"its replica identity lacks {', '.join(absent)} of its key: a deleted row stays"
     return ""
 
 
-def unidentified(shard: PostgresShardFacts, key: Sequence[str]) -> tuple[str, ...]:
+def find_unidentified(shard: PostgresShardFacts, key: Sequence[str]) -> tuple[str, ...]:
     """Columns of *key* that are not sent of an old row."""
     return tuple(name for name in key if name not in shard.identified)
 
 
-def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name: str) -> str:
+def why_unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name: str) -> str:
     """Why changes of *shard* are not sent by the publication of that *name*; empty if all are."""
     if not shard.logged:
         return "an UNLOGGED table writes nothing to the log"
@@ -501,7 +503,7 @@ def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name
     return _left_out(shard.published, publication)
 
 
-def filtered(sent: PublishedFacts, publication: str) -> str:
+def describe_filter(sent: PublishedFacts, publication: str) -> str:
     """What the row filter of a *publication* lets through."""
     return f"publication {publication} sends only rows where {sent.rows}"
 
@@ -510,9 +512,9 @@ def _left_out(sent: PublishedFacts, publication: PublicationFacts) -> str:
     """What of the table does not come, though it is published."""
     name = publication.name
     if sent.rows:
-        return filtered(sent, name)
-    if publication.lacks:
-        return f"publication {name} leaves out each {', '.join(publication.lacks)}"
+        return describe_filter(sent, name)
+    if publication.missing_operations:
+        return f"publication {name} leaves out each {', '.join(publication.missing_operations)}"
     if sent.left_out:
         return f"publication {name} leaves out its columns {', '.join(sent.left_out)}"
     return ""

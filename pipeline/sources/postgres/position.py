@@ -29,7 +29,7 @@ KIND = "postgres"
 _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)
 
 
-def lsn(text: str) -> int:
+def parse_lsn(text: str) -> int:
     """The number of an LSN in Postgres's own words: a byte's place in the whole log.
 
     Raises:
@@ -50,21 +50,21 @@ def log_position(number: int) -> Position:
 class PostgresPositions:
     """One number; nothing in it names transactions."""
 
-    def place(self, position: Position) -> tuple[int, int]:
+    def locate(self, position: Position) -> tuple[int, int]:
         """The LSN: a change's own is that of the last commit before it."""
         return _read(position.words), 0
 
-    def reaches(self, passed: Position, wanted: Position) -> bool:
+    def has_reached(self, passed: Position, wanted: Position) -> bool:
         """Whether it is at or above."""
         return _read(passed.words) >= _read(wanted.words)
 
-    def reset(self, known: Position, now: Position) -> str | None:
+    def explain_reset(self, known: Position, now: Position) -> str | None:
         """A lower place: the server was restored from a backup, or lost what it had not synced."""
         if _read(now.words) < _read(known.words):
             return f"log went back from {known} to {now}"
         return None
 
-    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
+    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """It never had what a promoted server's predecessor wrote after they parted.
 
         Where that was it tells until it is started again.  Of another system, or another database
@@ -72,7 +72,7 @@ class PostgresPositions:
         the newest of its rows tell, each by the commit before it and by its own place.
         """
         if known.identity == now.identity:
-            return self.reset(known.position, now.position)
+            return self.explain_reset(known.position, now.position)
         if _database(known.identity) != _database(now.identity):
             return f"{now.identity} is another database than {known.identity}"
         if now.parted is None:
@@ -87,17 +87,17 @@ class PostgresPositions:
             )
         return None
 
-    def beyond(self, said: Position, end: Position) -> str | None:
+    def explain_overrun(self, said: Position, end: Position) -> str | None:
         """A higher place."""
         if _read(said.words) > _read(end.words):
             return f"{said} is above the head {end} that was read after it"
         return None
 
-    def proper(self, position: Position) -> bool:
+    def names_transactions(self, position: Position) -> bool:
         """Never: a promoted replica goes on counting where the old server was."""
         return False
 
-    def may_hold(self, position: Position, transaction: str) -> bool:
+    def may_contain(self, position: Position, transaction: str) -> bool:
         """Always: a transaction's number says nothing of where it ends."""
         return True
 
@@ -113,7 +113,7 @@ def _database(identity: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)  # the same fences are asked about for every table
 def _read(words: str) -> int:
-    return lsn(words)
+    return parse_lsn(words)
 
 
 # A transaction of its own, that writes nothing: it costs a number.
@@ -134,13 +134,13 @@ ORDER BY age(l.transactionid) DESC LIMIT 3
 """
 
 
-def ended(ask: Ask, number: int) -> str | None:
+def find_end_of_transactions(ask: Ask, number: int) -> str | None:
     """Whether all transactions up to *number* have: the place in the log by then, None if not."""
     (row,) = ask(BEGUN)
     return str(row["lsn"]) if int(row["oldest"]) > number else None
 
 
-def awaited(where: str, patience: object, writers: Sequence[Row]) -> ProofError:
+def fence_timeout(where: str, patience: object, writers: Sequence[Row]) -> ProofError:
     """What to tell of a fence that was waited for in vain: who is still at it."""
     found = "; ".join(map(_told, writers)) or "one that has just ended"
     return ProofError(

@@ -31,7 +31,7 @@ class Replication:
     slot: str
 
 
-def replication(settings: SourceSettings) -> Replication:
+def read_replication(settings: SourceSettings) -> Replication:
     """The names that the *settings* of a source give in its options, or leave to us.
 
     Raises:
@@ -41,22 +41,22 @@ def replication(settings: SourceSettings) -> Replication:
     if not told["database"]:
         raise ConfigError("options.database: is required; one source is one database of a server")
     publication = str(settings.options.get("publication") or PUBLICATION)
-    return named_connections(settings.name, told["database"], publication, told["slot"])
+    return name_replication(settings.name, told["database"], publication, told["slot"])
 
 
-def named_connections(source: str, database: str, publication: str, slot: str) -> Replication:
+def name_replication(source: str, database: str, publication: str, slot: str) -> Replication:
     """The names of the *source* of that name; without a *slot* the usual one.
 
     Raises:
         ConfigError: the slot's name is none that Postgres takes.
     """
-    slot = slot or usual_slot(source)
+    slot = slot or default_slot(source)
     if not re.fullmatch(rf"[a-z0-9_]{{1,{LONGEST}}}", slot):
         msg = f"options.slot: {slot!r} is no slot's name; write small letters, digits and _"
         raise ConfigError(msg)
     return Replication(database, publication, slot)
 
 
-def usual_slot(source: str) -> str:
+def default_slot(source: str) -> str:
     """The slot of the *source* of that name, unless the config names another."""
     return re.sub(r"[^a-z0-9_]", "_", f"sluice_{source.lower()}")[:LONGEST]

@@ -29,7 +29,7 @@ from pipeline.formats.json_text import Number, write
 from pipeline.model import Shard, ShardId
 from pipeline.schema.model import ColumnTold, TableSchema, TableTold
 from pipeline.sources.condition import SqlCondition, Value
-from pipeline.sources.postgres.session import quoted
+from pipeline.sources.postgres.session import quote_name
 from pipeline.sources.postgres.types import (
     EARLIEST,
     FIRST_DATE,
@@ -39,11 +39,17 @@ from pipeline.sources.postgres.types import (
     TEXTS,
     WHOLE,
     PostgresColumn,
-    columns,
-    described,
-    elements,
+    parse_array,
+    postgres_columns,
+    read_column,
 )
-from pipeline.sources.row_reader import WireTexts, require_spelling, rows_of, texts_of, unread
+from pipeline.sources.row_reader import (
+    WireTexts,
+    encode_rows,
+    invalid_key_value,
+    parse_key,
+    require_spelling,
+)
 
 # An array's elements are asked for as if they were a column of that name.
 TYPED = """\
@@ -122,13 +128,13 @@ def read_columns(
 
     *declared* are the columns as they did, *published* the names of those that are sent; None: all.
     """
-    known = {one.name: one for one in columns(declared)} if declared is not None else {}
+    known = {one.name: one for one in postgres_columns(declared)} if declared is not None else {}
     among = (row for row in rows if published is None or row["name"] in published)
     sent = (row for row in among if not _is_left_out(row))
     return tuple(_column(row, place, known) for place, row in enumerate(sent, start=1))
 
 
-def told_by(shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]) -> TableTold:
+def describe_table(shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]) -> TableTold:
     """What rows of these columns tell of their table."""
     columns = tuple(one.told for one in found)
     return TableTold(ShardId.parse(shard.name), "alter", columns, tuple(key))
@@ -139,7 +145,7 @@ def _is_left_out(row: Mapping[str, Any]) -> bool:
 
 
 def _column(row: Mapping[str, Any], place: int, known: Mapping[str, PostgresColumn]) -> ReadColumn:
-    column = described(row, place)
+    column = read_column(row, place)
     before = known.get(column.name)
     told = before.sent if before is not None and before.kind == column.kind else None
     column = replace(_timed(column, row), sent=told or _way(column, int(row["modifier"])))
@@ -158,8 +164,8 @@ def _element(row: Mapping[str, Any]) -> PostgresColumn:
     """As a column of its own; a domain's values are sent as bytes there."""
     made = {"type": row["element"], "made": row["element_made"], "domain": False}
     if row["element_made"] == "d":
-        return replace(described({**row, **made}), sent="bytes")
-    element = described({**row, **made})
+        return replace(read_column({**row, **made}), sent="bytes")
+    element = read_column({**row, **made})
     return replace(element, sent=_way(element, int(row["modifier"])))
 
 
@@ -190,23 +196,23 @@ PAIRS = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:NULL|"((?:[^"\\]|\\.)*)")', re.DOTA
 ODD_NUMBERS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 
 
-def wire_texts(one: ReadColumn, raw: pa.StringArray) -> WireTexts:
+def to_wire_texts(one: ReadColumn, raw: pa.StringArray) -> WireTexts:
     """How the values of a column are sent."""
     if one.element is not None:
         return WireTexts(_arrays(one.element, raw), quoted=False)
     return _told(one.column, raw)
 
 
-def wire_text(one: ReadColumn, raw: Raw) -> str | None:
+def to_wire_text(one: ReadColumn, raw: Raw) -> str | None:
     """How one value is sent."""
-    told: str | None = wire_texts(one, pa.array([raw], pa.string())).texts[0].as_py()
+    told: str | None = to_wire_texts(one, pa.array([raw], pa.string())).texts[0].as_py()
     return told
 
 
-def images(columns: Sequence[ReadColumn], raw: Sequence[pa.StringArray]) -> pa.StringArray:
+def encode_images(columns: Sequence[ReadColumn], raw: Sequence[pa.StringArray]) -> pa.StringArray:
     """Each row as a JSON object; *raw* are the columns' values."""
-    told = [wire_texts(one, values) for one, values in zip(columns, raw, strict=True)]
-    return rows_of([one.name for one in columns], told)
+    told = [to_wire_texts(one, values) for one, values in zip(columns, raw, strict=True)]
+    return encode_rows([one.name for one in columns], told)
 
 
 def _told(column: PostgresColumn, raw: pa.StringArray) -> WireTexts:
@@ -224,7 +230,7 @@ def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     """Of more than one dimension only how many there are in the first is sent, and no bits."""
     if element.kind in UNSENT:
         return _each(lambda _: "null")(element, raw)
-    found = [None if text is None else elements(text) for text in raw.to_pylist()]
+    found = [None if text is None else parse_array(text) for text in raw.to_pylist()]
     flat = [None if isinstance(v, list) else v for one in found if one for v in one]
     told = iter(_told(element, pa.array(flat, pa.string())).fragments.to_pylist())
     texts = [None if one is None else f"[{','.join(next(told) for _ in one)}]" for one in found]
@@ -261,10 +267,10 @@ def _base64(data: bytes) -> str:
 
 
 def _shape(text: str) -> str:
-    return _base64(NUMBER.sub(lambda found: java_double(found[0]), text).encode())
+    return _base64(NUMBER.sub(lambda found: format_java_double(found[0]), text).encode())
 
 
-def java_double(text: str) -> str:
+def format_java_double(text: str) -> str:
     """A number as Java writes a double."""
     if text in ODD_NUMBERS:
         return text
@@ -435,29 +441,29 @@ READ: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def one_of(shard: str, columns: Sequence[ReadColumn], keys: Sequence[str]) -> SqlCondition:
+def match_keys(shard: str, columns: Sequence[ReadColumn], keys: Sequence[str]) -> SqlCondition:
     """Rows under one of *keys*, each the JSON array of the texts of *columns*.
 
     Raises:
         ConfigError: one of them is no key of the shard.
     """
-    names = ", ".join(quoted(one.name) for one in columns)
+    names = ", ".join(quote_name(one.name) for one in columns)
     rows = [_row(shard, columns, key) for key in keys]
     places = ", ".join([f"({', '.join(['%s'] * len(columns))})"] * len(rows))
     return f"({names}) IN ({places})", tuple(value for row in rows for value in row)
 
 
 def _row(shard: str, columns: Sequence[ReadColumn], key: str) -> tuple[Value, ...]:
-    texts = texts_of(shard, [one.name for one in columns], key)
+    texts = parse_key(shard, [one.name for one in columns], key)
     return tuple(_value(shard, *pair) for pair in zip(columns, texts, strict=True))
 
 
 def _value(shard: str, one: ReadColumn, text: str) -> str:
     try:
         raw = _meant(one, text)
-        told = wire_text(one, raw)
+        told = to_wire_text(one, raw)
     except UNREADABLE as error:
-        raise unread(shard, one.name, one.column, text) from error
+        raise invalid_key_value(shard, one.name, one.column, text) from error
     require_spelling(shard, one.name, text, told)
     return raw
 

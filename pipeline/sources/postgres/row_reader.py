@@ -29,32 +29,32 @@ from pipeline.schema.model import Notation, TableSchema, TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition
 from pipeline.sources.postgres.facts import (
-    keyless,
-    publication_facts,
-    sent_elsewhere,
-    shard_facts,
-    unsent,
+    find_sent_elsewhere,
+    read_publication_facts,
+    read_shard_facts,
+    why_keyless,
+    why_unsent,
 )
 from pipeline.sources.postgres.position import (
     NUMBER,
     POSITIONS,
     WRITERS,
-    awaited,
-    ended,
+    fence_timeout,
+    find_end_of_transactions,
     log_position,
-    lsn,
+    parse_lsn,
 )
-from pipeline.sources.postgres.replication import replication
+from pipeline.sources.postgres.replication import read_replication
 from pipeline.sources.postgres.row_encoding import (
     TYPED,
     ReadColumn,
-    images,
-    one_of,
+    describe_table,
+    encode_images,
+    match_keys,
     read_columns,
-    told_by,
-    wire_texts,
+    to_wire_texts,
 )
-from pipeline.sources.postgres.session import quoted
+from pipeline.sources.postgres.session import quote_name
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.postgres.types import WHOLE
 from pipeline.sources.row_reader import (
@@ -66,13 +66,13 @@ from pipeline.sources.row_reader import (
     RowReader,
     RowsAsked,
     RowsRead,
-    keys_of,
+    encode_keys,
+    even_bounds,
+    read_replica,
     refuse_lagging,
-    replica_of,
     require_columns,
-    steps,
 )
-from pipeline.sources.source import Limits, limits_of
+from pipeline.sources.source import Limits, read_limits
 
 UNORDERED = (
     "FLOAT4",
@@ -90,13 +90,13 @@ UNORDERED = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReadKey:
+class PostgresKey:
     """The columns of a key, in its order, and how the server is asked about them."""
 
     columns: tuple[ReadColumn, ...]
 
     @classmethod
-    def of(cls, shard: str, columns: Sequence[ReadColumn], key: Sequence[str]) -> "ReadKey":
+    def of(cls, shard: str, columns: Sequence[ReadColumn], key: Sequence[str]) -> "PostgresKey":
         """Those of *key* among the shard's.
 
         Raises:
@@ -123,7 +123,7 @@ class ReadKey:
     @property
     def wanted(self) -> tuple[str, ...]:
         """What is asked for to get a row's key: the values as they are."""
-        return tuple(quoted(one.name) for one in self.columns)
+        return tuple(quote_name(one.name) for one in self.columns)
 
     def texts(self, row: Sequence[str | None]) -> KeyTexts:
         """A row's values of ``wanted``; none is NULL."""
@@ -137,9 +137,9 @@ class ReadKey:
         """Rows not above those that begin with *key*."""
         return self._compared("<=", key)
 
-    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+    def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
         """Rows under one of *keys*, each the JSON array of their texts in the log."""
-        return one_of(shard, self.columns, keys)
+        return match_keys(shard, self.columns, keys)
 
     def _compared(self, sign: str, key: KeyTexts) -> SqlCondition:
         asked = ", ".join(_asked(one) for one in self.columns[: len(key)])
@@ -147,7 +147,7 @@ class ReadKey:
 
 
 def _asked(one: ReadColumn) -> str:
-    return quoted(one.name) if one.ordered else f'{quoted(one.name)}::text COLLATE "C"'
+    return quote_name(one.name) if one.ordered else f'{quote_name(one.name)}::text COLLATE "C"'
 
 
 PUBLISHED = (
@@ -156,17 +156,17 @@ PUBLISHED = (
 )
 
 
-def unsent_by(source: PostgresSource, shard: Shard) -> str | None:
+def explain_unsent(source: PostgresSource, shard: Shard) -> str | None:
     """Why rows of *shard* that are written now are not all sent; None if they are."""
     session, name = source.session, source.publication
     asked = partial(_is, ShardId.parse(shard.name))
-    if elsewhere := sent_elsewhere(session, name, asked):
+    if elsewhere := find_sent_elsewhere(session, name, asked):
         return elsewhere[shard.name]
-    found = shard_facts(session, source.name, name, asked)
+    found = read_shard_facts(session, source.name, name, asked)
     if not found:
         return "there is no such table"
-    publication = publication_facts(session, name)
-    return unsent(found[0], publication, name) or keyless(found[0]) or None
+    publication = read_publication_facts(session, name)
+    return why_unsent(found[0], publication, name) or why_keyless(found[0]) or None
 
 
 def _is(wanted: ShardId, name: ShardId) -> bool:
@@ -201,7 +201,7 @@ class PostgresRowReader:
             ConfigError: the options name no database, or no replica.
         """
         self._server = self._source(self.settings)
-        replica = replica_of(self.settings)
+        replica = read_replica(self.settings)
         self._read_from = self._server if replica is None else self._source(replica)
 
     def shards(self) -> tuple[Shard, ...]:
@@ -214,10 +214,10 @@ class PostgresRowReader:
         Raises:
             ProofError: it does not, or there is no such table.
         """
-        if (why := unsent_by(self._server, shard)) is not None:
+        if (why := explain_unsent(self._server, shard)) is not None:
             raise ProofError(f"source:{self.settings.name}: {shard.name} gets no base: {why}")
         relation = self._relation(shard, None)
-        return told_by(shard, relation.columns, self._server.key_columns(shard))
+        return describe_table(shard, relation.columns, self._server.key_columns(shard))
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note the log's end, then commit a heartbeat, then take a transaction's number.
@@ -236,11 +236,11 @@ class PostgresRowReader:
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
         """Even steps from the lowest to the highest value of an integer; none for other keys."""
         found = self._relation(shard, None)
-        first = ReadKey.of(shard.name, found.columns, key).columns[0]
+        first = PostgresKey.of(shard.name, found.columns, key).columns[0]
         if pieces < 2 or first.column.kind not in WHOLE:
             return ()
         low = self._read_from.min_id(shard, first.name)
-        return steps(low, self._read_from.max_id(shard, first.name), pieces)
+        return even_bounds(low, self._read_from.max_id(shard, first.name), pieces)
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Rows along the key, once all that had begun to write by the fence has ended.
@@ -249,19 +249,19 @@ class PostgresRowReader:
         """
         needed = self._await(fence)
         relation = self._relation(asked.shard, asked.declared)
-        key = ReadKey.of(asked.shard.name, relation.columns, asked.key)
+        key = PostgresKey.of(asked.shard.name, relation.columns, asked.key)
         found, last, ended = self._found(relation, key, asked)
         if (missing := _lacking(fence, needed, self._read_from.head())) is not None:
             raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
-        told = told_by(asked.shard, relation.columns, asked.key)
+        told = describe_table(asked.shard, relation.columns, asked.key)
         return RowsRead(_told(relation.columns, key, found), last, ended, told)
 
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
         """As the log writes the integers of that column."""
         columns = self._relation(shard, None).columns
-        one = ReadKey.of(shard.name, columns, key).columns[0]
-        texts = wire_texts(one, pa.array(map(str, ids), pa.string())).texts
-        return tuple(keys_of([texts]).to_pylist())
+        one = PostgresKey.of(shard.name, columns, key).columns[0]
+        texts = to_wire_texts(one, pa.array(map(str, ids), pa.string())).texts
+        return tuple(encode_keys([texts]).to_pylist())
 
     def close(self) -> None:
         """Hang up."""
@@ -270,10 +270,10 @@ class PostgresRowReader:
 
     @property
     def _limits(self) -> Limits:
-        return self.limits or limits_of(self.settings.options)
+        return self.limits or read_limits(self.settings.options)
 
     def _source(self, settings: SourceSettings) -> PostgresSource:
-        names = replication(settings)
+        names = read_replication(settings)
         return PostgresSource(
             settings, names.database, names.publication, names.slot, limits=self._limits
         )
@@ -292,31 +292,31 @@ class PostgresRowReader:
 
     def _ended(self, fence: ReadFence, until: float) -> Position:
         session = self._server.session
-        while (place := ended(session.ask, int(fence.awaited))) is None:
+        while (place := find_end_of_transactions(session.ask, int(fence.awaited))) is None:
             if time.monotonic() > until:
                 where = f"source:{self.settings.name}"
-                raise awaited(where, self.patience, session.ask(WRITERS))
+                raise fence_timeout(where, self.patience, session.ask(WRITERS))
             time.sleep(POLL.total_seconds())
         if (there := self._server.head()).identity != fence.head.identity:
             msg = f"it is {there.identity}, not {fence.head.identity}"
             raise ProofError(f"source:{self.settings.name}: the server has changed: {msg}")
-        return log_position(lsn(place))
+        return log_position(parse_lsn(place))
 
-    def _found(self, relation: "_Relation", key: ReadKey, asked: RowsAsked) -> Found:
+    def _found(self, relation: "_Relation", key: PostgresKey, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)
         return KeyedTable(
-            f"{relation.only}{quoted(name.database)}.{quoted(name.relation)}",
+            f"{relation.only}{quote_name(name.database)}.{quote_name(name.relation)}",
             tuple(map(_expression, relation.columns)),
             {one.name for one in relation.columns},
             key,
-            quoted,
+            quote_name,
             self._read_from.session.rows,
-        ).found(asked)
+        ).read_rows(asked)
 
     def _relation(self, shard: Shard, declared: TableSchema | None) -> "_Relation":
         name = ShardId.parse(shard.name)
         session, source = self._read_from.session, f"source:{self.settings.name}"
-        with session.spared():
+        with session.within_limits():
             there = session.ask(RELATION, name.database, name.relation)
             if not there:
                 raise ProofError(f"{source}: there is no table {shard.name}")
@@ -338,7 +338,7 @@ class _Relation:
 
 def _expression(one: ReadColumn) -> str:
     """What is asked for to get a value as it is: money is printed as the server's country does."""
-    name = quoted(one.name)
+    name = quote_name(one.name)
     return f"{name}::numeric" if one.column.kind == "MONEY" else name
 
 
@@ -346,16 +346,18 @@ def _lacking(fence: ReadFence, needed: Position, server: Head) -> str | None:
     """What *server* lacks to be read; None if nothing."""
     if server.identity != fence.head.identity:
         return f"it is {server.identity}, not {fence.head.identity}"
-    if not POSITIONS.reaches(server.position, needed):
+    if not POSITIONS.has_reached(server.position, needed):
         return f"it has replayed up to {server.position.words}, {needed.words} is needed"
     return None
 
 
-def _told(columns: Sequence[ReadColumn], key: ReadKey, found: pa.RecordBatch) -> pa.RecordBatch:
+def _told(columns: Sequence[ReadColumn], key: PostgresKey, found: pa.RecordBatch) -> pa.RecordBatch:
     values = found.columns[: len(columns)]
     own = dict(zip((one.name for one in columns), values, strict=True))
-    texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
-    return pa.RecordBatch.from_arrays([keys_of(texts), images(columns, values)], schema=ROWS)
+    texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
+    return pa.RecordBatch.from_arrays(
+        [encode_keys(texts), encode_images(columns, values)], schema=ROWS
+    )
 
 
 ROW_READER: type[RowReader] = PostgresRowReader

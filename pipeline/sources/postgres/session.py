@@ -79,7 +79,7 @@ class PostgresSession:
             return pa.RecordBatch.from_arrays(columns, names=[*map(str, range(found.nfields))])
 
     @contextmanager
-    def spared(self) -> Iterator[None]:
+    def within_limits(self) -> Iterator[None]:
         """Refuse a loaded server.
 
         Raises:
@@ -90,7 +90,7 @@ class PostgresSession:
             yield
 
     @contextmanager
-    def together(self) -> Iterator[Ask]:
+    def exclusive(self) -> Iterator[Ask]:
         """No other thread's statement comes between; one that fails half-way hangs up."""
         with self._turn:
             try:
@@ -102,14 +102,14 @@ class PostgresSession:
     @contextmanager
     def snapshot(self) -> Iterator[Ask]:
         """All statements inside see one state of the tables; nothing is locked."""
-        with self.together() as ask:
+        with self.exclusive() as ask:
             ask("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield ask
             ask("ROLLBACK")
 
-    def hurry(self, deadline: float) -> None:
+    def check_deadline(self, deadline: float) -> None:
         """Raise UnreachableError, ``slow``, once *deadline* has passed."""
-        self.limits.hurry(deadline, self._where)
+        self.limits.check_deadline(deadline, self._where)
 
     def close(self) -> None:
         """Hang up; the next call would dial again."""
@@ -195,7 +195,7 @@ class PatientConnection(psycopg.Connection[Row]):
         """Let go without a warning: libpq hangs up with who had it, as PyMySQL does."""
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """*name* as an identifier in a statement for `PostgresSession.ask`; names are never trusted."""
     return f'"{name.replace(chr(34), 2 * chr(34)).replace("%", "%%")}"'
 
@@ -213,12 +213,12 @@ def tls_arguments(its: TlsSettings, host: str) -> dict[str, Any]:
     }
 
 
-def spelled(name: str) -> str:
+def quote_for_display(name: str) -> str:
     """*name* as an identifier in a statement for people, in quotes as it is."""
     return f'"{name.replace(chr(34), 2 * chr(34))}"'
 
 
-def prepare(ask: Ask, heartbeat: str, source: str) -> None:
+def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
     """Create the table *heartbeat*, ``schema.table``, unless it is there.
 
     Raises:
@@ -232,7 +232,7 @@ def prepare(ask: Ask, heartbeat: str, source: str) -> None:
     ):
         return
     there = ask("SELECT 1 FROM pg_namespace WHERE nspname = %s", schema)
-    statements = creation(heartbeat)[1:] if there else creation(heartbeat)
+    statements = heartbeat_ddl(heartbeat)[1:] if there else heartbeat_ddl(heartbeat)
     try:
         for statement in statements:
             ask(statement.replace("%", "%%"))
@@ -241,24 +241,24 @@ def prepare(ask: Ask, heartbeat: str, source: str) -> None:
         raise ConfigError(msg) from error
 
 
-def creation(heartbeat: str) -> tuple[str, str]:
+def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
     """Statements that create *heartbeat*, ``schema.table``, where it is not there: schema first.
 
     Who may not create a schema may not even say IF NOT EXISTS.  Its one row is changed all the
     time, so its pages are left room for that.
     """
     return (
-        f"CREATE SCHEMA IF NOT EXISTS {spelled(heartbeat.partition('.')[0])}",
-        f"CREATE TABLE IF NOT EXISTS {named(heartbeat)} (source VARCHAR(64) PRIMARY KEY,"
+        f"CREATE SCHEMA IF NOT EXISTS {quote_for_display(heartbeat.partition('.')[0])}",
+        f"CREATE TABLE IF NOT EXISTS {display_table(heartbeat)} (source VARCHAR(64) PRIMARY KEY,"
         " n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL) WITH (fillfactor = 10)",
     )
 
 
-def named(heartbeat: str) -> str:
+def display_table(heartbeat: str) -> str:
     """``schema.table`` in quotes, for people."""
-    return ".".join(spelled(part) for part in heartbeat.split(".", 1))
+    return ".".join(quote_for_display(part) for part in heartbeat.split(".", 1))
 
 
-def addressed(heartbeat: str) -> str:
+def quote_table(heartbeat: str) -> str:
     """The same for `PostgresSession.ask`."""
-    return ".".join(quoted(part) for part in heartbeat.split(".", 1))
+    return ".".join(quote_name(part) for part in heartbeat.split(".", 1))

@@ -34,19 +34,19 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from pipeline.errors import SluiceError
-from pipeline.model import Break, Capture, Head, LogKeeper, Shard, ShardId
-from pipeline.sources.postgres.doctor import hazards
+from pipeline.model import Break, Capture, Head, RetainedLog, Shard, ShardId
+from pipeline.sources.postgres.doctor import collect_publication_hazards
 from pipeline.sources.postgres.facts import (
     INDEX,
     INDEXES,
     PostgresShardFacts,
     PublicationFacts,
     PublishedFacts,
-    publication_facts,
+    read_publication_facts,
 )
-from pipeline.sources.postgres.log_keeper import SlotSeen
 from pipeline.sources.postgres.replication import Row
-from pipeline.sources.postgres.session import PostgresSession, quoted
+from pipeline.sources.postgres.retained_log import SlotSnapshot
+from pipeline.sources.postgres.session import PostgresSession, quote_name
 
 KEPT = """\
 SELECT confirmed_flush_lsn IS NOT NULL AND wal_status IS DISTINCT FROM 'lost' AS kept,
@@ -69,7 +69,7 @@ class WatchedSlot:
     clock: Callable[[], float] = time.monotonic
     _broken: Break | None = None
 
-    def look(self, head: Head) -> tuple[Break | None, LogKeeper | None]:
+    def look(self, head: Head) -> tuple[Break | None, RetainedLog | None]:
         """When it last kept nothing, None if it did at each look; and it, if it keeps now.
 
         *head* is the server's, asked just before: a slot that is made later begins there or above.
@@ -86,9 +86,9 @@ class WatchedSlot:
             self._broken = Break(self._why(bool(found)), self.clock())
         return self._broken, None
 
-    def _keeper(self, head: Head, row: Row) -> LogKeeper:
+    def _keeper(self, head: Head, row: Row) -> RetainedLog:
         server, _, _ = head.identity.rpartition("/")
-        return SlotSeen(
+        return SlotSnapshot(
             name=self.name,
             server=server,
             end=head.position.words,
@@ -215,8 +215,8 @@ class PublishedTables:
             UnreachableError: the server does not answer.
         """
         said_by = f"publication {self.name}"
-        facts = publication_facts(self.session, self.name)
-        if facts is None or facts.lacks:
+        facts = read_publication_facts(self.session, self.name)
+        if facts is None or facts.missing_operations:
             text = "none" if facts is None else str(facts)
             return Capture(lambda _: False, text, said_by=said_by)
         entries, schemas = dict[ShardId, frozenset[str]](), frozenset[str]()
@@ -239,7 +239,7 @@ class PublishedTables:
             replaced=dict(self._replaced),
             remembered=self._remembered,
             differs=self._differing,
-            hazards=hazards(self._odd(facts, schemas), self.name, said_by),
+            hazards=collect_publication_hazards(self._odd(facts, schemas), self.name, said_by),
         )
 
     def _odd(
@@ -276,7 +276,7 @@ class PublishedTables:
                 if known is not None and known.file != one.file and known.shard == one.shard:
                     self._rule(known, one)
             self._written = {int(row["oid"]): str(row["written"]) for row in rows}
-        found = {*replaced(self._present, present), *replaced(self._entries, entries)}
+        found = {*find_replaced(self._present, present), *find_replaced(self._entries, entries)}
         found |= {one.shard for oid, one in tables.items() if self._is_rewritten(before, oid, one)}
         if tables is not before or entries != self._entries:
             self._remembered = {str(oid): str(one) for oid, one in tables.items()} | {
@@ -314,7 +314,7 @@ class PublishedTables:
         """Whether a row of it is older than the last look; False where that cannot be read."""
         try:
             for leaf in self.session.ask(LEAF, oid):
-                table = f"{quoted(str(leaf['schema']))}.{quoted(str(leaf['relation']))}"
+                table = f"{quote_name(str(leaf['schema']))}.{quote_name(str(leaf['relation']))}"
                 older = f"SELECT 1 AS old FROM {table} WHERE age(xmin) > age(%s::xid8::xid)"  # noqa: S608
                 return bool(self.session.ask(f"{older} LIMIT 1", str(self._ended)))
         except SluiceError as error:
@@ -337,8 +337,8 @@ class PublishedTables:
                 entries[name] = frozenset(json.loads(text))
             else:
                 tables[int(key)] = StoredTable.parse(int(key), text)
-        found = {*replaced(_by_name(tables.values()), self._present)}
-        found |= replaced(entries, self._entries)
+        found = {*find_replaced(_by_name(tables.values()), self._present)}
+        found |= find_replaced(entries, self._entries)
         found |= {o.shard for oid, o in self._tables.items() if self._is_rewritten(tables, oid, o)}
         return frozenset(found)
 
@@ -346,7 +346,7 @@ class PublishedTables:
         return self.session.ask(statement, self.name)
 
 
-def replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
+def find_replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
     """Names under which something stands no more, or now stands what had another name.
 
     What is new to all is empty, for as far as anybody knows.

@@ -26,29 +26,34 @@ from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.doctor import findings
+from pipeline.sources.postgres.doctor import collect_findings
 from pipeline.sources.postgres.facts import (
     INDEXES,
-    description,
-    sent_elsewhere,
-    server_facts,
-    shard_facts,
-    shard_names,
+    describe_source,
+    find_sent_elsewhere,
+    list_shards,
+    read_server_facts,
+    read_shard_facts,
 )
-from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
+from pipeline.sources.postgres.position import POSITIONS, log_position, parse_lsn
 from pipeline.sources.postgres.replication import PUBLICATION, Replication, Row
-from pipeline.sources.postgres.replication import named_connections as named
-from pipeline.sources.postgres.session import PostgresSession, addressed, prepare, quoted
+from pipeline.sources.postgres.replication import name_replication as named
+from pipeline.sources.postgres.session import (
+    PostgresSession,
+    create_heartbeat_table,
+    quote_name,
+    quote_table,
+)
 from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
-from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, described
-from pipeline.sources.row_reader import replica_of
+from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, read_column
+from pipeline.sources.row_reader import read_replica
 from pipeline.sources.source import (
     ExaminationScope,
     Heartbeat,
     Limits,
     Source,
     SourceDescription,
-    naming_heartbeat,
+    name_heartbeat_lock,
 )
 
 KINDS = TalliedKinds(
@@ -58,7 +63,7 @@ KINDS = TalliedKinds(
 )
 
 
-def statement(
+def aggregate_sql(
     columns: Sequence[PostgresColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
 ) -> str:
     """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
@@ -81,7 +86,7 @@ def statement(
     return f"SELECT count(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
 
 
-def scanned(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def find_scanned_tables(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Tables, with their schemas, that *plan* (of EXPLAIN VERBOSE) reads whole to find some rows.
 
     What such a step gives is what its condition lets through, and not what it reads.
@@ -89,7 +94,7 @@ def scanned(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if plan["Node Type"] == "Seq Scan" and "Filter" in plan:
         yield plan["Schema"], plan["Relation Name"]
     for step in plan.get("Plans", []):
-        yield from scanned(step)
+        yield from find_scanned_tables(step)
 
 
 def _quoted(name: str) -> str:
@@ -149,7 +154,7 @@ class PostgresSource:
         Raises:
             ConfigError: the slot's name is none that Postgres takes, or there is no such replica.
         """
-        replica_of(self.settings)
+        read_replica(self.settings)
         self._names = named(self.name, self.database, self.publication, self.slot)
         self._session = PostgresSession(self.settings, self.database, self.limits)
         self._published = PublishedTables(self._session, self.publication)
@@ -168,12 +173,12 @@ class PostgresSource:
     def head(self) -> Head:
         """Identity of the database and end of the log of the server that answers."""
         (row,) = self._session.ask(HEAD)
-        parted = None if row["parted"] is None else log_position(lsn(str(row["parted"])))
-        return Head(_identity(row), log_position(lsn(str(row["lsn"]))), parted)
+        parted = None if row["parted"] is None else log_position(parse_lsn(str(row["parted"])))
+        return Head(_identity(row), log_position(parse_lsn(str(row["lsn"]))), parted)
 
     def prepare_heartbeat(self) -> None:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
-        prepare(self._session.ask, self.settings.heartbeat, self.name)
+        create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
@@ -183,9 +188,9 @@ class PostgresSource:
         Raises:
             ConfigError: the server is a standby, or takes no writes.
         """
-        table = addressed(self.settings.heartbeat)
-        naming = naming_heartbeat(self.settings.heartbeat)
-        with naming, self._session.together() as ask:
+        table = quote_table(self.settings.heartbeat)
+        naming = name_heartbeat_lock(self.settings.heartbeat)
+        with naming, self._session.exclusive() as ask:
             (row,) = ask(
                 f"INSERT INTO {table} AS own (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
                 " ON CONFLICT (source) DO UPDATE"
@@ -198,26 +203,26 @@ class PostgresSource:
 
     def newest_heartbeat(self) -> int:
         """The highest number of its own that is committed now; -1 before there is one."""
-        statement = f"SELECT n FROM {addressed(self.settings.heartbeat)} WHERE source = %s"  # noqa: S608
+        statement = f"SELECT n FROM {quote_table(self.settings.heartbeat)} WHERE source = %s"  # noqa: S608
         return max((int(row["n"]) for row in self._session.ask(statement, self.name)), default=-1)
 
-    def beaten(self) -> datetime | None:
+    def heartbeat_time(self) -> datetime | None:
         """The time of our newest heartbeat that it has, as a primary or from one."""
-        table = addressed(self.settings.heartbeat)
+        table = quote_table(self.settings.heartbeat)
         statement = f"SELECT at FROM {table} WHERE source = %s"  # noqa: S608
         found = [row["at"].astimezone(UTC) for row in self._session.ask(statement, self.name)]
         return found[0] if found else None
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Tables whose whole ``schema.table`` matches *pattern*, sorted; no views."""
-        found = shard_names(self._session, self.name, self.publication)
+        found = list_shards(self._session, self.name, self.publication)
         return tuple(shard for shard in found if re.fullmatch(pattern, shard.name))
 
     def columns(self, shard: Shard) -> tuple[PostgresColumn, ...]:
         """The shard's columns as the server describes them, in order; empty if it is not there."""
-        with self._session.spared():
+        with self._session.within_limits():
             found = [row for oid in self._oids(shard) for row in self._session.ask(CATALOGUE, oid)]
-        return tuple(described(row, place) for place, row in enumerate(found, start=1))
+        return tuple(read_column(row, place) for place, row in enumerate(found, start=1))
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """Columns of the primary key, in its order; empty if there is none."""
@@ -239,13 +244,13 @@ class PostgresSource:
             UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
             TooManyRowsError: one range holds more than `Limits` allow; none was counted.
         """
-        name = quoted(column)
+        name = quote_name(column)
         count = f"SELECT count(*) AS n FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
         session, counts = self._session, []
         deadline = self.limits.deadline()
-        with session.spared(), session.snapshot() as ask:
+        with session.within_limits(), session.snapshot() as ask:
             for low, high in ranges:
-                session.hurry(deadline)
+                session.check_deadline(deadline)
                 (plan,) = ask(f"EXPLAIN (FORMAT JSON) {count}", low, high)
                 self.limits.refuse_rows(_most(plan["QUERY PLAN"][0]["Plan"]), shard.name)
                 counts.append(int(ask(count, low, high)[0]["n"]))
@@ -253,8 +258,8 @@ class PostgresSource:
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit* (and never more than the rows of `Limits`)."""
-        name = quoted(column)
-        with self._session.spared():
+        name = quote_name(column)
+        with self._session.within_limits():
             found = self._session.ask(
                 f"SELECT {name} AS id FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
                 f" ORDER BY {name} LIMIT %s",
@@ -272,15 +277,15 @@ class PostgresSource:
             TooManyRowsError: a span would read more than `Limits` allow: *column* has no index.
             ProofError: a column is not there, or of a kind that is not added up.
         """
-        asked = statement(self.columns(shard), shard, column, fields)
+        asked = aggregate_sql(self.columns(shard), shard, column, fields)
         session, found = self._session, []
         deadline = self.limits.deadline()
-        with session.spared(), session.snapshot() as ask:
+        with session.within_limits(), session.snapshot() as ask:
             for span in spans:
-                session.hurry(deadline)
+                session.check_deadline(deadline)
                 (told,) = ask(f"EXPLAIN (FORMAT JSON, VERBOSE) {asked}", *span)
                 plan = told["QUERY PLAN"][0]["Plan"]
-                read = sum(int(ask(HELD, *own)[0]["n"]) for own in scanned(plan))
+                read = sum(int(ask(HELD, *own)[0]["n"]) for own in find_scanned_tables(plan))
                 self.limits.refuse_rows(max(_most(plan), read), shard.name)
                 found.append(tally(ask(asked, *span)[0], tuple(fields)))
         return tuple(found)
@@ -297,18 +302,20 @@ class PostgresSource:
             UnreachableError: it did not answer all of it.
             ConfigError: its user may not log in.
         """
-        server = server_facts(self._session, self._names, self.settings.heartbeat)
+        server = read_server_facts(self._session, self._names, self.settings.heartbeat)
         asked = partial(_is_among, shards)
-        found = shard_facts(self._session, self.name, self.publication, asked)
-        elsewhere = sent_elsewhere(self._session, self.publication, asked)
-        return description(server, found, self._names, elsewhere)
+        found = read_shard_facts(self._session, self.name, self.publication, asked)
+        elsewhere = find_sent_elsewhere(self._session, self.publication, asked)
+        return describe_source(server, found, self._names, elsewhere)
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         """Rule on its settings, its user's rights, its slot, and the tables that are captured."""
-        server = server_facts(self._session, self._names, self.settings.heartbeat)
-        shards = shard_facts(self._session, self.name, self.publication, scope.captured)
-        elsewhere = sent_elsewhere(self._session, self.publication, scope.captured)
-        return findings(self.settings, self._names, server, shards, scope, elsewhere=elsewhere)
+        server = read_server_facts(self._session, self._names, self.settings.heartbeat)
+        shards = read_shard_facts(self._session, self.name, self.publication, scope.captured)
+        elsewhere = find_sent_elsewhere(self._session, self.publication, scope.captured)
+        return collect_findings(
+            self.settings, self._names, server, shards, scope, elsewhere=elsewhere
+        )
 
     def close(self) -> None:
         """Hang up."""
@@ -325,8 +332,8 @@ class PostgresSource:
         return [int(row["oid"]) for row in found]
 
     def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
-        with self._session.spared():
-            statement = f"SELECT {which}({quoted(column)}) AS id FROM {_table(shard)}"  # noqa: S608
+        with self._session.within_limits():
+            statement = f"SELECT {which}({quote_name(column)}) AS id FROM {_table(shard)}"  # noqa: S608
             value = self._session.ask(statement)[0]["id"]
         if value is not None and not isinstance(value, int):
             msg = f"{column} of {shard.name} is no integer, so it has no order both sides share"
@@ -346,7 +353,7 @@ def _is_among(shards: Collection[str], name: ShardId) -> bool:
 
 def _table(shard: Shard) -> str:
     table = ShardId.parse(shard.name)
-    return f"{quoted(table.database)}.{quoted(table.relation)}"
+    return f"{quote_name(table.database)}.{quote_name(table.relation)}"
 
 
 def _most(plan: Row) -> int:

@@ -144,12 +144,14 @@ class PostgresColumn:
         return f"{name}({numbers})" if numbers else str(name)
 
 
-def columns(schema: TableSchema) -> tuple[PostgresColumn, ...]:
+def postgres_columns(schema: TableSchema) -> tuple[PostgresColumn, ...]:
     """The columns of a schema that is Postgres's."""
     return cast("tuple[PostgresColumn, ...]", schema.columns)
 
 
-def sized(kind: str, length: int | None, scale: int | None) -> tuple[int | None, int | None]:
+def normalize_size(
+    kind: str, length: int | None, scale: int | None
+) -> tuple[int | None, int | None]:
     """Length and scale of a type, None where it has none, whatever is told."""
     one = ONE_NAME.get(kind.upper(), kind.upper())
     if one not in ("NUMERIC", "BPCHAR", "VARCHAR", "BIT", "VARBIT") or length in ANY_SIZE:
@@ -157,7 +159,7 @@ def sized(kind: str, length: int | None, scale: int | None) -> tuple[int | None,
     return length, scale if one == "NUMERIC" else None
 
 
-def described(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
+def read_column(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
     """The column that a *row* of ``CATALOGUE`` tells.
 
     Of a domain of texts or numbers rows tell texts of any size: so does this.
@@ -225,7 +227,7 @@ def is_decimal(column: PostgresColumn) -> bool:
     return digits is not None and digits <= MOST_DIGITS and 0 <= column.fraction <= digits
 
 
-def unverifiable(column: PostgresColumn) -> str | None:
+def why_unverifiable(column: PostgresColumn) -> str | None:
     """Why source and mirror cannot be compared in *column*; None if they can."""
     name, kind = column.name, column.kind
     if column.type.upper() in LOSSY_ARRAYS:
@@ -251,17 +253,17 @@ SHIFTED = (datetime.date(1582, 10, 15), datetime.date(1582, 10, 25))
 Reading = ColumnReading[PostgresColumn]
 
 
-def sent(column: PostgresColumn) -> SentAs:
+def wire_kind(column: PostgresColumn) -> SentAs:
     """How the values of *column* arrive."""
     return _reading(column).sent
 
 
-def values(column: PostgresColumn, wire: pa.Array) -> pa.Array:
+def decode_values(column: PostgresColumn, wire: pa.Array) -> pa.Array:
     """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
     return _reading(column).values(column, wire)
 
 
-def altered_by_snapshot(column: PostgresColumn, typed: pa.Array) -> pa.BooleanArray | None:
+def find_altered_by_snapshot(column: PostgresColumn, typed: pa.Array) -> pa.BooleanArray | None:
     """Those days that a collector's snapshot sends for the ones ten days earlier, too.
 
     Of timestamps that early none is compared (``unverifiable``).
@@ -367,7 +369,7 @@ TOKEN = re.compile(r'[{},]|"((?:[^"\\]|\\.)*)"|((?:[^{},"\\]|\\.)+)', re.DOTALL)
 ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def elements(text: str) -> list[Any]:
+def parse_array(text: str) -> list[Any]:
     """Texts, None for NULL; a list for each row of more than one dimension.
 
     Bounds other than from 1 on (``[0:1]={1,2}``) are left aside.

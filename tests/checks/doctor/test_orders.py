@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.doctor import order_findings
+from checks.doctor import check_order
 from checks.ordering import SourceOrdering
 from pipeline.finding import NOTE, REFUSE, FindingSeverity
 from pipeline.model import Ordering
@@ -33,7 +33,7 @@ def test_less_than_places_in_the_log_is_told(
     partitions: int,
     found: list[tuple[str, FindingSeverity]],
 ) -> None:
-    told = order_findings(SourceOrdering(has, accepts), partitions, "source:shop")
+    told = check_order(SourceOrdering(has, accepts), partitions, "source:shop")
 
     assert [(one.code, one.severity) for one in told] == found
     assert all(one.where == "source:shop" and one.fix for one in told)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from checks.doctor import topic_findings
+from checks.doctor import check_topics
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.transports.topics import TopicFacts
 
@@ -16,7 +16,7 @@ NAMES = ("shop", "shop.transaction", "shop.shop.users")
 
 
 def ruled(*topics: TopicFacts) -> dict[str, FindingSeverity]:
-    found = topic_findings(
+    found = check_topics(
         topics, "kafka:shop", prefix="shop", history="history", outage=timedelta(days=3)
     )
     assert all(finding.fix for finding in found)
@@ -77,7 +77,7 @@ def test_one_copy_of_a_topic_is_noted() -> None:
 def test_many_topics_are_one_finding_with_a_statement() -> None:
     short = [TopicFacts(f"shop.shop.t{n}", 3, {"retention.ms": "1"}) for n in range(5)]
 
-    found = topic_findings(short, "kafka:shop", prefix="shop", history="", outage=timedelta(days=1))
+    found = check_topics(short, "kafka:shop", prefix="shop", history="", outage=timedelta(days=1))
 
     assert [f.what.partition(":")[0] for f in found] == [
         "shop.shop.t0, shop.shop.t1, shop.shop.t2 and 2 more"

@@ -6,7 +6,7 @@ import pytest
 from monitor.config.file import Faults, load, parse
 from monitor.config.sections import unbuilt
 from pipeline.errors import ConfigError
-from pipeline.sources.source import limits_of
+from pipeline.sources.source import read_limits
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
@@ -565,7 +565,7 @@ def test_a_limit_of_statements_alone_lets_calls_take_as_long() -> None:
     said = "    options: {limits: {statement: 1m}}\n"
 
     assert built_faults(MINIMAL + said) == []
-    assert limits_of({"limits": {"statement": "1m"}}).call == timedelta(minutes=1)
+    assert read_limits({"limits": {"statement": "1m"}}).call == timedelta(minutes=1)
 
 
 def test_labels_of_kubernetes_are_settings_of_spark() -> None:

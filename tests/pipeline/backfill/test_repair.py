@@ -17,7 +17,7 @@ from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRa
 from pipeline.checkpoint import Mark
 from pipeline.errors import ConfigError
 from pipeline.model import Op, Order, Origin, Shard, Table
-from pipeline.sources.condition import Compared
+from pipeline.sources.condition import Comparison
 from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
 from tests.pipeline.backfill.test_bootstrap import NAME, Beside, Rows, begun
 
@@ -26,7 +26,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @dataclass(eq=False)
 class SomeRows(Rows):
-    """As ``Rows``, without those that are ``gone``; a condition is one on their ids."""
+    """As ``HeldRows``, without those that are ``gone``; a condition is one on their ids."""
 
     gone: frozenset[int] = frozenset()
 
@@ -44,7 +44,7 @@ class SomeRows(Rows):
 
 def _meets(number: int, asked: RowsAsked) -> bool:
     where = asked.where
-    return where is None or (isinstance(where, Compared) and number >= cast(int, where.value))
+    return where is None or (isinstance(where, Comparison) and number >= cast(int, where.value))
 
 
 def batch(numbers: Sequence[int]) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, T
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 from pipeline.sources.source import Source
 from pipeline.transports.transport import Transport
 
@@ -283,6 +283,6 @@ def test_whatever_is_called_arrived_is_there(steps: list[str]) -> None:
         elif verb == "carry" and world.over.get(at, -1) < world.there[at] - 1:
             world.over[at] = world.over.get(at, -1) + 1
         elif verb == "ask" and isinstance(found := mirrored.acknowledged(), Acknowledged):
-            needed = below[place(found.position)[1]]
+            needed = below[locate_position(found.position)[1]]
             assert needed.keys() == {USERS, BEATS}
             assert all(world.over.get(at, -1) >= end - 1 for at, end in needed.items())

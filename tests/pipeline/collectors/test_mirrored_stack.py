@@ -20,7 +20,7 @@ from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.model import Acknowledged, Fence, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 from pipeline.sources.source import HeartbeatTable
 from pipeline.transports.kafka import KafkaTransport
 from tests.mirror_maker import mirroring
@@ -77,7 +77,7 @@ class Crossing:
 def past(said: object, fence: Fence) -> bool:
     if not isinstance(said, Acknowledged):
         return False
-    return place(said.position) >= place(fence.head.position)
+    return locate_position(said.position) >= locate_position(fence.head.position)
 
 
 @pytest.fixture

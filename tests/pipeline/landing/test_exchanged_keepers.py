@@ -7,11 +7,11 @@ import pytest
 
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.landing.gaps import with_unkept
-from pipeline.model import Break, Capture, LogKeeper, Order, both
+from pipeline.model import Break, Capture, Order, RetainedLog, both
 from pipeline.reports import read_gap
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.log_keeper import SlotSeen
 from pipeline.sources.postgres.position import log_position
+from pipeline.sources.postgres.retained_log import SlotSnapshot
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
@@ -19,10 +19,12 @@ from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
 
 def slot(restart: int, *, end: int, decoded: int = 9) -> Capture:
     log_end, begin = f"0/{end:X}", f"0/{restart:X}"
-    return replace(ALL, keeper=SlotSeen("s", "7/1", log_end, begin, "", decoded, "", end).keeper)
+    return replace(
+        ALL, keeper=SlotSnapshot("s", "7/1", log_end, begin, "", decoded, "", end).keeper
+    )
 
 
-def kept(told: Capture) -> LogKeeper:
+def kept(told: Capture) -> RetainedLog:
     assert told.keeper is not None
     return told.keeper
 
@@ -124,7 +126,7 @@ def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
     based(desk, 750)
 
     assert short(desk) == []
-    assert isinstance(desk.loop.mark.keepers["a"], LogKeeper)
+    assert isinstance(desk.loop.mark.keepers["a"], RetainedLog)
 
 
 def test_what_keeps_the_log_is_the_sources_word() -> None:

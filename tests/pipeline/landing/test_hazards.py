@@ -16,7 +16,7 @@ from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
 from pipeline.collectors.connect.requirements import CONFLUENT, DEMANDS, JSON, NULLABLES, NULLS
 from pipeline.errors import UnreachableError
-from pipeline.finding import EVERY, REFUSE, Effect, Finding, alternatives, joined
+from pipeline.finding import EVERY, REFUSE, Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.listing import LINGER
@@ -25,11 +25,11 @@ from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, 
 from pipeline.reports import Gap, read_gap, tell_gap
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.doctor import DEMANDS as SERVER_DEMANDS
-from pipeline.sources.mysql.doctor import hazards as server_hazards
+from pipeline.sources.mysql.doctor import collect_hazards as server_hazards
 from pipeline.sources.mysql.facts import ServerFacts
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.doctor import _identity
-from pipeline.sources.postgres.doctor import hazards as table_hazards
+from pipeline.sources.postgres.doctor import collect_publication_hazards as table_hazards
 from pipeline.sources.postgres.facts import PostgresShardFacts
 from pipeline.sources.source import FoldedTable
 from pipeline.transports.topics import TopicFacts, untold_parts
@@ -787,7 +787,7 @@ def test_f102_the_tables_of_many_alternatives_are_those_of_each() -> None:
     names = ["db.t", "DB.T", "db.u", "db.a b", "db.ab", '"x.y".t', "db.t-1", '"é".é', "é.é", "dbxt"]
     facts = [TopicFacts(f"p.{one}", 1, {"cleanup.policy": "compact"}) for one in topics]
     single = list(topic_hazards(facts, "p", frozenset(), routed=False))
-    every = replace(SKIPS, shards=joined({one.shards for one in single}))
+    every = replace(SKIPS, shards=join_alternatives({one.shards for one in single}))
 
     found = {name for name in names if every.affects(name)}
 
@@ -805,5 +805,5 @@ def test_f102_the_tables_of_many_alternatives_are_those_of_each() -> None:
     ],
 )
 def test_f102_alternatives_of_tables(shards: str, parts: set[str]) -> None:
-    assert alternatives(shards) == parts
-    assert joined(alternatives(shards)) == shards
+    assert split_alternatives(shards) == parts
+    assert join_alternatives(split_alternatives(shards)) == shards

@@ -18,7 +18,7 @@ from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op
-from pipeline.sources.positions import place
+from pipeline.sources.positions import locate_position
 from tests.pipeline.landing.desk import GIB4, NOW, Desk, Server, Topics
 
 LATER = NOW + timedelta(minutes=1)
@@ -378,7 +378,7 @@ def test_what_was_acknowledged_of_a_log_that_was_reset_proves_nothing_of_the_new
         said.append(desk.loop.mark.acknowledged.get("a"))
 
     assert desk.loop.mark.epochs["a"].number == 2
-    assert [one and place(one.position)[0] for one in said] == expected
+    assert [one and locate_position(one.position)[0] for one in said] == expected
 
 
 # a fail-over

@@ -8,11 +8,11 @@ import pytest
 from pipeline.errors import ConfigError
 from pipeline.sources.condition import SqlCondition
 from pipeline.sources.mysql import row_encoding as mysql_values
-from pipeline.sources.mysql.row_reader import KeyColumns
+from pipeline.sources.mysql.row_reader import MySqlKey
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres import row_encoding as postgres_values
-from pipeline.sources.postgres.row_reader import ReadKey
-from pipeline.sources.row_reader import steps
+from pipeline.sources.postgres.row_reader import PostgresKey
+from pipeline.sources.row_reader import even_bounds
 from tests.pipeline.sources.postgres.test_wire_text import column
 
 MYSQL = (MySqlColumn(name="k", type="INT", length=None, scale=None, nullable=False),)
@@ -23,15 +23,15 @@ Rows = Callable[[str], SqlCondition]
 @pytest.fixture(params=["mysql", "postgres"])
 def rows(request: pytest.FixtureRequest) -> Rows:
     if request.param == "mysql":
-        return lambda key: mysql_values.one_of("d.t", MYSQL, (key,))
-    return lambda key: postgres_values.one_of("d.t", POSTGRES, (key,))
+        return lambda key: mysql_values.match_keys("d.t", MYSQL, (key,))
+    return lambda key: postgres_values.match_keys("d.t", POSTGRES, (key,))
 
 
 @pytest.fixture(params=["mysql", "postgres"])
 def along(request: pytest.FixtureRequest) -> Callable[[Sequence[str]], Any]:
     if request.param == "mysql":
-        return lambda key: KeyColumns.of("d.t", MYSQL, key)
-    return lambda key: ReadKey.of("d.t", POSTGRES, key)
+        return lambda key: MySqlKey.of("d.t", MYSQL, key)
+    return lambda key: PostgresKey.of("d.t", POSTGRES, key)
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_what_a_table_cannot_be_read_along_is_refused(
 def test_steps_are_even(
     low: int | None, high: int | None, pieces: int, found: tuple[str, ...]
 ) -> None:
-    assert steps(low, high, pieces) == tuple((text,) for text in found)
+    assert even_bounds(low, high, pieces) == tuple((text,) for text in found)

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.sources.condition import columns_in, parsed, require_known, written
+from pipeline.sources.condition import list_columns, parse_condition, require_known, to_sql
 
 REFUSED = {
     "a statement": "id = 1; DROP TABLE t",
@@ -33,18 +33,18 @@ REFUSED = {
 
 
 def sql(text: str) -> tuple[str, tuple[object, ...]]:
-    return written(parsed(text), lambda name: f"`{name}`")
+    return to_sql(parse_condition(text), lambda name: f"`{name}`")
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=list(REFUSED))
 def test_what_is_no_plain_condition_is_refused_in_words(text: str) -> None:
     with pytest.raises(ConfigError, match=r"not plain at|too long"):
-        parsed(text)
+        parse_condition(text)
 
 
 def test_the_refusal_names_the_place() -> None:
     with pytest.raises(ConfigError, match=r"at 'now\(\)'; write columns"):
-        parsed("day >= now()")
+        parse_condition("day >= now()")
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,15 @@ def test_values_stand_apart_from_the_sql(text: str, told: str, values: tuple[obj
 
 
 def test_all_columns_are_known() -> None:
-    assert columns_in(parsed("NOT (a = 1 AND (b IN (1) OR c IS NULL))")) == {"a", "b", "c"}
+    assert list_columns(parse_condition("NOT (a = 1 AND (b IN (1) OR c IS NULL))")) == {
+        "a",
+        "b",
+        "c",
+    }
 
 
 def test_a_condition_on_no_column_is_refused_with_those_there_are() -> None:
-    require_known(parsed("a = 1 OR b IS NULL"), "d.t", {"a", "b"})
+    require_known(parse_condition("a = 1 OR b IS NULL"), "d.t", {"a", "b"})
 
     with pytest.raises(ConfigError, match=r"d\.t has no column c; known: a, b"):
-        require_known(parsed("a = 1 OR NOT (c IS NULL)"), "d.t", {"b", "a"})
+        require_known(parse_condition("a = 1 OR NOT (c IS NULL)"), "d.t", {"b", "a"})

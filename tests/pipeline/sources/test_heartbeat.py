@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Head
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.mysql.session import Row, prepare
-from pipeline.sources.source import Heartbeat, HeartbeatTable, Source, naming_heartbeat
+from pipeline.sources.mysql.session import Row, create_heartbeat_table
+from pipeline.sources.source import Heartbeat, HeartbeatTable, Source, name_heartbeat_lock
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -111,7 +111,7 @@ def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:
         return []
 
     with pytest.raises(ConfigError, match=r"have these run: CREATE DATABASE .*; CREATE TABLE"):
-        prepare(ask, "sluice.heartbeat", "shop")
+        create_heartbeat_table(ask, "sluice.heartbeat", "shop")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:
     ],
 )
 def test_f198_a_lock_names_the_heartbeat_table(said: str, named: bool) -> None:
-    with pytest.raises(UnreachableError) as told, naming_heartbeat("sluice.heartbeat"):
+    with pytest.raises(UnreachableError) as told, name_heartbeat_lock("sluice.heartbeat"):
         raise UnreachableError(said)
 
     assert str(told.value).startswith(said)

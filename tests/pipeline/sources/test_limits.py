@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
-from pipeline.sources.source import Limits, limits_of
+from pipeline.sources.source import Limits, read_limits
 
 LIMITS = Limits(running=3, rows=100, call=timedelta(0))
 
@@ -12,7 +12,7 @@ LIMITS = Limits(running=3, rows=100, call=timedelta(0))
 def test_what_is_within_the_limits_passes() -> None:
     LIMITS.refuse_load(3, "source:shop")
     LIMITS.refuse_rows(100, "d.t")
-    Limits().hurry(Limits().deadline(), "source:shop")
+    Limits().check_deadline(Limits().deadline(), "source:shop")
 
 
 def test_what_is_beyond_them_is_refused_and_says_by_which() -> None:
@@ -21,7 +21,7 @@ def test_what_is_beyond_them_is_refused_and_says_by_which() -> None:
     with pytest.raises(TooManyRowsError, match=r"about 101 rows of d\.t .* 100 may be counted"):
         LIMITS.refuse_rows(101, "d.t")
     with pytest.raises(UnreachableError, match="source:shop: slow"):
-        LIMITS.hurry(LIMITS.deadline() - 1, "source:shop")
+        LIMITS.check_deadline(LIMITS.deadline() - 1, "source:shop")
 
 
 def test_the_server_ends_a_statement_before_we_stop_waiting() -> None:
@@ -52,6 +52,6 @@ def test_a_brake_travels_between_processes() -> None:
 def test_limits_are_those_of_the_sources_options() -> None:
     told = {"limits": {"running": 200, "rate": 5_000, "lag": "PT10S"}, "read_from": "b:3306"}
 
-    assert limits_of(told) == Limits(running=200, rate=5_000, lag=timedelta(seconds=10))
-    assert limits_of({}) == Limits()
-    assert limits_of({"limits": {"lag": "10s"}}) == Limits(lag=timedelta(seconds=10))
+    assert read_limits(told) == Limits(running=200, rate=5_000, lag=timedelta(seconds=10))
+    assert read_limits({}) == Limits()
+    assert read_limits({"limits": {"lag": "10s"}}) == Limits(lag=timedelta(seconds=10))

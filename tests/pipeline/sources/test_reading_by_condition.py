@@ -15,17 +15,17 @@ import pytest
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.condition import Condition, parsed
-from pipeline.sources.mysql.row_reader import KeyColumns, MySqlRowReader
+from pipeline.sources.condition import Condition, parse_condition
+from pipeline.sources.mysql.row_reader import MySqlKey, MySqlRowReader
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres.row_encoding import ReadColumn
-from pipeline.sources.postgres.row_reader import PostgresRowReader, ReadKey, _Relation
+from pipeline.sources.postgres.row_reader import PostgresKey, PostgresRowReader, _Relation
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import PostgresColumn
 from pipeline.sources.row_reader import Found, RowsAsked
 
-FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parsed("id >= 0"))
+FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parse_condition("id >= 0"))
 SETTINGS = SourceSettings("s", "h", 1, "u", CollectorSettings("http://h", "c"), "s")
 Read = Callable[[RowsAsked], Found]
 
@@ -51,7 +51,7 @@ class BusyServer:
         return self
 
     @contextmanager
-    def spared(self) -> Iterator[None]:
+    def within_limits(self) -> Iterator[None]:
         yield
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
@@ -71,14 +71,14 @@ def mysql(server: BusyServer, settings: SourceSettings) -> Read:
     reader = MySqlRowReader(settings)
     reader._read_from = cast(Any, server)
     columns = (MySqlColumn("id", "INT", None, None, nullable=False),)
-    return lambda asked: reader._found(columns, KeyColumns(columns), asked)
+    return lambda asked: reader._found(columns, MySqlKey(columns), asked)
 
 
 def postgres(server: BusyServer, settings: SourceSettings) -> Read:
     reader = PostgresRowReader(replace(settings, kind="postgres", options={"database": "d"}))
     reader._read_from = cast(Any, server)
     columns = (ReadColumn(PostgresColumn("id", "INT4 as int32", nullable=False), "INT4"),)
-    return lambda asked: reader._found(_Relation("", columns), ReadKey(columns), asked)
+    return lambda asked: reader._found(_Relation("", columns), PostgresKey(columns), asked)
 
 
 @pytest.mark.parametrize("kind", [mysql, postgres])
@@ -103,7 +103,7 @@ def test_what_was_there_when_the_read_began_is_read(
 @pytest.mark.parametrize(
     ("where", "error"),
     [
-        pytest.param(parsed("id >= 'soon'"), ConfigError, id="nothing will come of it"),
+        pytest.param(parse_condition("id >= 'soon'"), ConfigError, id="nothing will come of it"),
         pytest.param(None, ProofError, id="it may be there later"),
     ],
 )

@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.formats.json_text import quote
-from pipeline.sources.row_reader import WireTexts, keys_of, rows_of
+from pipeline.sources.row_reader import WireTexts, encode_keys, encode_rows
 
 LETTERS = ['"', "\\", "\n", "\r", "\t", "\x00", "\x1f", "\x7f", "/", "é", "😀", "\u2028", "a", " "]
 
@@ -25,7 +25,7 @@ def test_texts_are_escaped_as_one_by_one() -> None:
         column = pa.array(["cut off", *texts], pa.string())[1:]
 
         told = WireTexts(column, quoted=True).fragments.to_pylist()
-        keys = keys_of([column, column]).to_pylist()
+        keys = encode_keys([column, column]).to_pylist()
 
         assert told == [msgspec.json.encode(text).decode() for text in texts]
         both = [quote(text) if text is not None else "null" for text in texts]
@@ -40,7 +40,7 @@ def test_rows_are_objects_under_any_names() -> None:
         WireTexts(pa.array(["[2]", "{}"]), quoted=False),
     ]
 
-    rows = rows_of(names, columns).to_pylist()
+    rows = encode_rows(names, columns).to_pylist()
 
     assert [json.loads(row) for row in rows] == [
         {'a"b': 1, "%s": "x", "é": [2]},

@@ -20,7 +20,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import CollectorSettings
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.positions import may_hold, place
+from pipeline.sources.positions import locate_position, may_contain
 from tests.patience import SOON
 
 names = (f"p3_connect_{n}" for n in count())
@@ -253,7 +253,7 @@ def test_a_transaction_is_acknowledged_once_a_later_one_has_been_read(shop: Shop
             shop.write()
             now = collector.acknowledged()
             assert isinstance(now, Acknowledged)
-            return not now.snapshot and _passed(now, end) and may_hold(now.position, gtids)
+            return not now.snapshot and _passed(now, end) and may_contain(now.position, gtids)
 
         until("the transaction in what is acknowledged", proven)
         assert collector.state() == CollectorState("running")
@@ -274,11 +274,11 @@ def test_an_unfinished_transaction_is_never_acknowledged(shop: Shop) -> None:
         now = collector.acknowledged()
 
     assert isinstance(now, Acknowledged)
-    assert not _passed(now, end) or may_hold(now.position, gtids)
+    assert not _passed(now, end) or may_contain(now.position, gtids)
 
 
 def _passed(said: Acknowledged | Missing, pos: int) -> bool:
-    return isinstance(said, Acknowledged) and place(said.position)[1] >= pos
+    return isinstance(said, Acknowledged) and locate_position(said.position)[1] >= pos
 
 
 @pytest.mark.stack

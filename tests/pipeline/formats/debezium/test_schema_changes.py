@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import FormatError
 from pipeline.model import Order, ShardId
-from pipeline.sources.mysql.types import columns
+from pipeline.sources.mysql.types import mysql_columns
 from tests.pipeline.corpus import messages
 from tests.pipeline.reading import read
 
@@ -32,7 +32,7 @@ def test_captured_messages_tell_statement_database_and_tables() -> None:
     assert every[-1] is not None
     assert every[-1].shard == "typ.every"
     assert every[-1].key == ("id",)
-    generated = {column.name for column in columns(every[-1]) if column.generated}
+    generated = {column.name for column in mysql_columns(every[-1]) if column.generated}
     assert generated == {"c_stored", "c_virtual"}
 
 
@@ -53,7 +53,7 @@ def test_labels_are_read_in_whichever_quotes_they_were_written(quoted: str) -> N
     ((_, schema),) = read(json.dumps({"ddl": "", "tableChanges": [change]}), END).tables
 
     assert schema is not None
-    assert columns(schema)[0].values == ("it's, it",)
+    assert mysql_columns(schema)[0].values == ("it's, it",)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pipeline.schema.model import (
     TableSchema,
     Told,
 )
-from pipeline.sources.files.types import FILES, FileColumn
+from pipeline.sources.files.dialect import FILES, FileColumn
 
 SHARD = ShardId("d", "l")
 

@@ -10,9 +10,9 @@ from pipeline.files.ledger import Ledger
 from pipeline.finding import REFUSE
 from pipeline.model import Position, Shard
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.files.dialect import FileColumn
 from pipeline.sources.files.source import FilesSource, sweep_position
-from pipeline.sources.files.types import FileColumn
-from pipeline.sources.positions import reaches
+from pipeline.sources.positions import has_reached
 from pipeline.sources.source import ExaminationScope, FoldedTable
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
 
@@ -42,14 +42,14 @@ def test_a_beats_place_is_a_sweep_that_begins_after_it(source: FilesSource, ledg
     ledger.end_sweep(running)
     assert beat.number == source.newest_heartbeat() == 5
     assert beat.head.identity == ledger.id
-    assert source.positions.place(beat.head.position) == (0, 0)
+    assert source.positions.locate(beat.head.position) == (0, 0)
     assert not reached(ledger, beat.head.position)
     ledger.end_sweep(ledger.begin())
     assert reached(ledger, beat.head.position)
 
 
 def reached(ledger: Ledger, wanted: Position) -> bool:
-    return reaches(sweep_position(ledger.acknowledged(), 0), wanted)
+    return has_reached(sweep_position(ledger.acknowledged(), 0), wanted)
 
 
 def test_logs_and_their_columns_are_those_that_the_ledger_told(

@@ -10,9 +10,9 @@ import pytest
 from pipeline.model import Order
 from pipeline.schema.decode import typed
 from pipeline.schema.model import TableSchema, arrow_type
-from pipeline.sources.mysql.ddl_effects import constant, default_scalar
+from pipeline.sources.mysql.ddl_effects import default_scalar, read_constant
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.mysql.types import columns
+from pipeline.sources.mysql.types import mysql_columns
 from tests.pipeline.corpus import messages
 from tests.pipeline.reading import parse
 
@@ -91,7 +91,7 @@ def test_a_default_that_is_not_certain_is_refused(column: Column, why: str) -> N
 
 def test_defaults_equal_what_a_real_server_filled_in() -> None:
     schema, row = defaults_of_a_real_table()
-    sure = [c for c in columns(schema) if c.name not in UNSURE and c.name != "id"]
+    sure = [c for c in mysql_columns(schema) if c.name not in UNSURE and c.name != "id"]
 
     read = typed(pa.array([row]), sure)
     filled = {column.name: default_scalar(column).as_py() for column in sure}
@@ -104,9 +104,9 @@ def test_defaults_that_a_real_server_computed_are_refused() -> None:
     schema, _ = defaults_of_a_real_table()
 
     for name in UNSURE:
-        (column,) = [one for one in columns(schema) if one.name == name]
+        (column,) = [one for one in mysql_columns(schema) if one.name == name]
         with pytest.raises(ValueError, match=r"default|base|computed"):
-            constant(column)
+            read_constant(column)
 
 
 def defaults_of_a_real_table() -> tuple[TableSchema, str]:

@@ -5,7 +5,12 @@ from datetime import timedelta
 import pytest
 
 from pipeline.model import Shard
-from pipeline.sources.mysql.facts import ServerFacts, ShardFacts, description, log_kept
+from pipeline.sources.mysql.facts import (
+    ServerFacts,
+    ShardFacts,
+    describe_source,
+    read_log_retention,
+)
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -27,11 +32,11 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def test_a_server_keeps_its_log_for_as_long_as_it_says(
     variables: dict[str, str], kept: timedelta | None
 ) -> None:
-    assert log_kept(variables) == kept
+    assert read_log_retention(variables) == kept
 
 
 def test_about_how_many_rows_a_table_has_is_told_where_the_server_knows() -> None:
     server = ServerFacts((8, 0), mariadb=False, grants=(), variables={})
     shards = (ShardFacts(Shard("shop", "a.b"), rows=0), ShardFacts(Shard("shop", "a.c")))
 
-    assert description(server, shards, ["a.b", "a.c"]).rows == {"a.b": 0}
+    assert describe_source(server, shards, ["a.b", "a.c"]).rows == {"a.b": 0}

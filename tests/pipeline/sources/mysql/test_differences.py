@@ -4,9 +4,9 @@ import pytest
 
 from pipeline.model import Order
 from pipeline.schema.model import TableSchema
-from pipeline.sources.mysql.ddl_effects import differences
+from pipeline.sources.mysql.ddl_effects import find_differences
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.mysql.types import described as column_of
+from pipeline.sources.mysql.types import read_column as column_of
 
 ID = Column("id", "INT", nullable=False)
 
@@ -20,7 +20,7 @@ def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
         ID, Column("n", "DECIMAL UNSIGNED", 10, 2), Column("e", "ENUM", values=("a", "b'c"))
     )
 
-    assert differences(table, SERVER) == ()
+    assert find_differences(table, SERVER) == ()
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
     ],
 )
 def test_what_changes_no_value_is_no_difference(column: Column, kind: str) -> None:
-    assert differences(told(column), [described("c", kind)]) == ()
+    assert find_differences(told(column), [described("c", kind)]) == ()
 
 
 def test_labels_in_another_order_are_a_difference() -> None:
     table = told(Column("c", "ENUM", values=("a", "b")))
 
-    assert differences(table, [described("c", "enum('b','a')")]) != ()
+    assert find_differences(table, [described("c", "enum('b','a')")]) != ()
 
 
 def test_where_server_and_log_differ_is_named() -> None:
     table = told(ID, Column("n", "DECIMAL", 10, 2), Column("x", "INT"))
 
-    assert differences(table, SERVER) == (
+    assert find_differences(table, SERVER) == (
         "n: the log says DECIMAL(10,2), the server DECIMAL(10,2) UNSIGNED",
         "x: the log has it, the server does not",
         "e: the server has it, the log does not",
@@ -65,7 +65,7 @@ def test_columns_in_another_order_are_a_difference() -> None:
     """Values stand in a row image by place: each would be read as another column's."""
     table = told(Column("a", "INT"), Column("b", "INT"))
 
-    assert differences(table, [described("b", "int"), described("a", "int")]) == (
+    assert find_differences(table, [described("b", "int"), described("a", "int")]) == (
         "a: column 1 of the log, where the server has b",
         "b: column 2 of the log, where the server has a",
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.model import BaseNeeded, Effect, Keep, KnownTables, TableSchema, Told
-from pipeline.sources.mysql.ddl_effects import follow
+from pipeline.sources.mysql.ddl_effects import follow_statements
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.effect_words import written
 
@@ -21,7 +21,7 @@ HERE = Order(1, 1, 100)
 
 
 def effects(told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
-    return follow(told, known)[0]
+    return follow_statements(told, known)[0]
 
 
 TABLE = "id INT!, v INT, s VARCHAR:10"
@@ -245,7 +245,7 @@ def test_columns_that_rows_tell_are_kept_and_make_no_base() -> None:
     wider = told("", f"d.t: {TABLE}, more INT")
     other = told("", "d.t: id INT!, v VARCHAR:9, s VARCHAR:10")
 
-    found, after = follow([fresh], BOTH)
+    found, after = follow_statements([fresh], BOTH)
 
     assert all_written(found) == ["d.fresh keep"]
     assert ShardId("d", "fresh") not in after.based
@@ -400,7 +400,7 @@ def test_a_held_table_that_is_emptied_is_whole_again() -> None:
         told("TRUNCATE t", order=Order(1, 1, 2)),
     ]
 
-    _, after = follow(story, BOTH)
+    _, after = follow_statements(story, BOTH)
 
     assert ShardId("d", "t") in after.based
 
@@ -411,7 +411,7 @@ def test_a_held_table_that_is_altered_is_not_whole_again() -> None:
         told("ALTER TABLE t ADD n INT", f"d.t:{TABLE}, n INT", order=Order(1, 1, 2)),
     ]
 
-    found, after = follow(story, BOTH)
+    found, after = follow_statements(story, BOTH)
 
     assert written(found[-1]) == "d.t keep"
     assert ShardId("d", "t") not in after.based
@@ -431,8 +431,8 @@ def test_a_snapshot_makes_whole_what_is_captured_and_forgets_what_it_only_drops(
     gone = replace(told("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
     there = replace(told("CREATE TABLE x (id INT)", "d.x: id INT"), snapshot=True)
 
-    after = follow([gone, there], BOTH)[1]
-    elsewhere = follow([there], replace(BOTH, captured=lambda shard: shard != x))[1]
+    after = follow_statements([gone, there], BOTH)[1]
+    elsewhere = follow_statements([there], replace(BOTH, captured=lambda shard: shard != x))[1]
 
     assert (t in after.based, x in after.based) == (False, True)
     assert x not in elsewhere.based
@@ -442,8 +442,8 @@ def test_a_table_made_where_the_collector_leaves_it_out_has_no_whole_mirror() ->
     x = ShardId("d", "x")
     made = [told("CREATE TABLE x (id INT)", "d.x: id INT")]
 
-    assert x in follow(made, BOTH)[1].based
-    assert x not in follow(made, replace(BOTH, captured=lambda _: False))[1].based
+    assert x in follow_statements(made, BOTH)[1].based
+    assert x not in follow_statements(made, replace(BOTH, captured=lambda _: False))[1].based
 
 
 def test_a_snapshot_describes_and_has_no_effect() -> None:

@@ -18,7 +18,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
 from pipeline.schema.model import BaseNeeded, KnownTables, Told
-from pipeline.sources.mysql.ddl_effects import follow
+from pipeline.sources.mysql.ddl_effects import follow_statements
 from tests.pipeline.effect_words import written
 from tests.pipeline.reading import read
 from tests.topic_records import records
@@ -233,7 +233,7 @@ def test_every_statement_is_read_as_meant(run: Run) -> None:
     known = KnownTables(captured)
     found = []
     for number, (statement, *_) in enumerate(STORY):
-        made, known = follow(run.of(number), known)
+        made, known = follow_statements(run.of(number), known)
         held = {e.shard for e in made if isinstance(e, BaseNeeded)} & set(known.schemas)
         known = replace(known, based=known.based | held)
         found.append((statement, *sorted(written(effect).replace("ea.", "") for effect in made)))

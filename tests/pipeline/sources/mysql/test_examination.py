@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.mysql.doctor import findings
+from pipeline.sources.mysql.doctor import collect_findings
 from pipeline.sources.mysql.facts import ServerFacts, ShardFacts
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import ExaminationScope, FoldedTable
@@ -30,7 +30,7 @@ SCOPE = ExaminationScope(
 def ruled(
     scope: ExaminationScope = SCOPE, server: ServerFacts = SERVER, *, heartbeat: bool = True
 ) -> list[tuple[str, str]]:
-    found = findings(SETTINGS, server, (HEARTBEAT, USERS), scope, heartbeat=heartbeat)
+    found = collect_findings(SETTINGS, server, (HEARTBEAT, USERS), scope, heartbeat=heartbeat)
     return [(one.code, one.where) for one in found]
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from pipeline.finding import REFUSE
-from pipeline.sources.mysql.doctor import grant_findings
-from pipeline.sources.mysql.facts import ServerFacts, may, parse
+from pipeline.sources.mysql.doctor import check_grants
+from pipeline.sources.mysql.facts import ServerFacts, is_granted, parse_grant
 
 WATCH = "GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`"
 BEAT = "GRANT ALL PRIVILEGES ON `sluice`.* TO `sluice`@`%`"
@@ -15,7 +15,7 @@ NARROW = "GRANT REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`"
 
 def ruled(lines: Sequence[str], *, present: bool = True) -> dict[str, str]:
     server = ServerFacts((8, 0), mariadb=False, grants=tuple(lines))
-    found = grant_findings(
+    found = check_grants(
         server,
         "source:shop",
         "sluice.heartbeat",
@@ -73,9 +73,9 @@ def ruled(lines: Sequence[str], *, present: bool = True) -> dict[str, str]:
     ],
 )
 def test_may_reads_grants(lines: Sequence[str], privilege: str, table: str, allowed: bool) -> None:
-    grants = [grant for line in lines if (grant := parse(line))]
+    grants = [grant for line in lines if (grant := parse_grant(line))]
 
-    assert may(grants, privilege, *table.split(".")) is allowed
+    assert is_granted(grants, privilege, *table.split(".")) is allowed
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_f108_a_user_who_may_not_list_xa_transactions_is_found(
 ) -> None:
     server = ServerFacts(version, mariadb=mariadb, grants=tuple(grants))
 
-    told = grant_findings(server, "source:s", "sluice.heartbeat", present=True, tables=())
+    told = check_grants(server, "source:s", "sluice.heartbeat", present=True, tables=())
 
     fixes = [one.fix for one in told if one.code == "grant_xa"]
     assert bool(fixes) is found

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.row_encoding import one_of
+from pipeline.sources.mysql.row_encoding import match_keys
 from pipeline.sources.mysql.types import MySqlColumn
 
 
@@ -33,7 +33,7 @@ def column(kind: str, scale: int | None = None, length: int | None = None) -> My
     ids=str,
 )
 def test_the_value_is_the_logs(of: MySqlColumn, text: str, value: object) -> None:
-    told, values = one_of("d.t", (of,), (f'["{text}"]',))
+    told, values = match_keys("d.t", (of,), (f'["{text}"]',))
 
     assert (told, values) == ("(`k` = %s)", (value,))
 
@@ -53,7 +53,7 @@ def test_the_value_is_the_logs(of: MySqlColumn, text: str, value: object) -> Non
 )
 def test_another_spelling_is_refused_in_words(of: MySqlColumn, key: str) -> None:
     with pytest.raises(ConfigError, match=r"d\.t"):
-        one_of("d.t", (of,), (key,))
+        match_keys("d.t", (of,), (key,))
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_a_key_that_stands_for_days_that_do_not_exist_is_not_asked_by(
 ) -> None:
     """The row of 1970 would be found for that of 0000-00-00, which would then be deleted."""
     with pytest.raises(ConfigError, match="stands for 1970 and for each day that does not exist"):
-        one_of("d.t", (of,), (f'["{text}"]',))
+        match_keys("d.t", (of,), (f'["{text}"]',))
 
 
 def test_each_key_is_an_alternative_and_each_column_has_its_value() -> None:
     columns = (column("INT"), MySqlColumn("a%", "VARCHAR", 9, None, nullable=False))
 
-    assert one_of("d.t", columns, ('["1","x"]', '["2","y"]')) == (
+    assert match_keys("d.t", columns, ('["1","x"]', '["2","y"]')) == (
         "(`k` = %s AND `a%%` = %s) OR (`k` = %s AND `a%%` = %s)",
         (1, "x", 2, "y"),
     )

@@ -6,7 +6,7 @@ import pytest
 from pipeline.schema.decode import typed
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.mysql.types import labels, unescaped, unquoted
+from pipeline.sources.mysql.types import decode_labels, unescape_text, unquote_text
 
 ODD = ("a", "d,e", "f'g", r"h\'i", r"j\\k", "l ", r"m\\,n", r"q\nr", "é", r"x\\\\y", r"\\", r"s\,t")
 """Labels as a schema change tells them; a real collector sent those below for their values."""
@@ -87,12 +87,12 @@ def test_a_text_that_is_no_label_stays_unless_it_may_mean_another(
     ],
 )
 def test_a_literal_is_read_as_the_server_reads_it(text: str, meant: str) -> None:
-    assert unquoted(text) == meant
-    assert unescaped(text.replace("''", "'")) == meant
+    assert unquote_text(text) == meant
+    assert unescape_text(text.replace("''", "'")) == meant
 
 
 def read(column: Column, *sent: str) -> list[str | None]:
-    found: list[str | None] = labels(column, pa.array(sent, pa.string())).to_pylist()
+    found: list[str | None] = decode_labels(column, pa.array(sent, pa.string())).to_pylist()
     return found
 
 

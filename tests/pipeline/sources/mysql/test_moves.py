@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.model import BaseNeeded, Empty, Replace, Told
-from pipeline.sources.mysql.ddl_effects import makes_anew
-from pipeline.sources.mysql.ddl_parser import read
+from pipeline.sources.mysql.ddl_effects import creates_empty_table
+from pipeline.sources.mysql.ddl_parser import parse_statement
 from pipeline.sources.mysql.dialect import MYSQL
 from tests.pipeline.sources.mysql.test_effects import (
     BOTH,
@@ -198,7 +198,7 @@ def test_a_mirror_is_rebuilt_only_where_it_cannot_take_the_new_columns(
 def test_f109_only_a_create_without_rows_of_its_own_makes_an_empty_table(
     text: str, there: bool | None, anew: bool
 ) -> None:
-    assert makes_anew(read(text), there=there) is anew
+    assert creates_empty_table(parse_statement(text), there=there) is anew
 
 
 @pytest.mark.parametrize(

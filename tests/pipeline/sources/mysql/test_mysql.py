@@ -17,10 +17,10 @@ from demo.servers import Servers
 from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.mysql.facts import server_facts
+from pipeline.sources.mysql.facts import read_server_facts
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.positions import may_hold, place, proper, reaches
+from pipeline.sources.positions import has_reached, locate_position, may_contain, names_transactions
 from pipeline.sources.source import HeartbeatTable, Limits
 from tests.patience import SOON, answered
 from tests.pipeline.sources.patience import PATIENT
@@ -73,18 +73,18 @@ def test_a_head_is_identity_log_position_and_what_was_executed(mysql: MySQL) -> 
 
     ((identity,),) = mysql.execute("SELECT @@server_uuid")
     assert before.identity == after.identity == identity
-    assert place(before.position) < place(after.position)
-    assert reaches(after.position, before.position)
-    assert proper(before.position)
-    assert not may_hold(before.position, after.position.words.partition(" ")[2])
-    assert may_hold(after.position, before.position.words.partition(" ")[2])
+    assert locate_position(before.position) < locate_position(after.position)
+    assert has_reached(after.position, before.position)
+    assert names_transactions(before.position)
+    assert not may_contain(before.position, after.position.words.partition(" ")[2])
+    assert may_contain(after.position, before.position.words.partition(" ")[2])
 
 
 def test_a_rotated_log_has_a_higher_number(mysql: MySQL) -> None:
     with source(mysql) as shop:
         before = shop.head()
         mysql.execute("FLUSH BINARY LOGS")
-        assert place(shop.head().position)[0] == place(before.position)[0] + 1
+        assert locate_position(shop.head().position)[0] == locate_position(before.position)[0] + 1
 
 
 def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mysql: MySQL) -> None:
@@ -95,7 +95,7 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mys
         head = shop.head()
 
     assert (first.number, second.number, second.head) == (42, 43, head)
-    assert place(first.head.position) < place(second.head.position)
+    assert locate_position(first.head.position) < locate_position(second.head.position)
     rows = mysql.execute("SELECT source, n, at FROM sluice.p3_beats")
     assert rows == [("shop", 43, NOON.replace(tzinfo=None))]
 
@@ -120,7 +120,7 @@ def test_a_server_tells_how_far_its_clock_is_from_ours(mysql: MySQL, ahead: int)
     with source(mysql) as shop:
         if ahead:
             shop._session.ask("SET TIMESTAMP = UNIX_TIMESTAMP() + %s", ahead)
-        told = server_facts(shop._session).ahead
+        told = read_server_facts(shop._session).ahead
 
     assert abs(told.total_seconds() - ahead) < 60
 

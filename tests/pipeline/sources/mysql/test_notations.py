@@ -12,8 +12,8 @@ import pytest
 from pipeline.model import Order
 from pipeline.schema.model import Column, ColumnTold, Notation, TableSchema
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.types import MySqlColumn, columns
-from pipeline.sources.mysql.values import sent, values
+from pipeline.sources.mysql.types import MySqlColumn, mysql_columns
+from pipeline.sources.mysql.values import decode_values, wire_kind
 
 DAY = datetime(2020, 5, 13, 12, 38, 35, 120_000, UTC)
 NOON = "2020-05-13 12:38:35.12"
@@ -67,7 +67,7 @@ PLAIN = [
 
 def read(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
     named = replace(own, notation=notation)
-    return list(values(named, pa.array([text, None], pa.string())).to_pylist())
+    return list(decode_values(named, pa.array([text, None], pa.string())).to_pylist())
 
 
 @pytest.mark.parametrize("notation", [Notation.TEXTS, Notation.PLAIN])
@@ -91,7 +91,7 @@ def test_plain_json(own: MySqlColumn, text: str, value: Any) -> None:
 def test_a_list_is_the_labels_of_a_set() -> None:
     own = MySqlColumn("c", "SET", values=ABC, notation=Notation.PLAIN)
 
-    assert values(own, pa.array(['["a","c"]', "[]"])).to_pylist() == ["a,c", ""]
+    assert decode_values(own, pa.array(['["a","c"]', "[]"])).to_pylist() == ["a,c", ""]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_null(kind: str, text: str) -> None:
     labels = ABC if kind in ("ENUM", "SET") else ()
     own = MySqlColumn("c", kind, length, values=labels, notation=Notation.TEXTS)
 
-    assert values(own, pa.array([text])).to_pylist() == [None]
+    assert decode_values(own, pa.array([text])).to_pylist() == [None]
 
 
 def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> None:
@@ -129,9 +129,9 @@ def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> No
         first, schema([MYSQL.column(one, "alter table t add n int") for one in told])
     )
 
-    shown = [(str(one), one.nullable) for one in columns(first)]
+    shown = [(str(one), one.nullable) for one in mysql_columns(first)]
     assert shown == [("INT", False), ("DECIMAL(10,2)", True), ("VARCHAR(20)", False)]
-    assert [str(one) for one in columns(later)] == [str(one) for one in columns(first)]
+    assert [str(one) for one in mysql_columns(later)] == [str(one) for one in mysql_columns(first)]
 
 
 SENT = [("id", "INT"), ("price", "DECIMAL"), ("s", "VARCHAR")]
@@ -144,5 +144,5 @@ def schema(some: Sequence[Column]) -> TableSchema:
 def test_connects_notation_is_as_before() -> None:
     own = MySqlColumn("c", "DATE")
 
-    assert values(own, pa.array([-1])).to_pylist() == [date(1969, 12, 31)]
-    assert sent(own) is not sent(MySqlColumn("c", "DATE", notation=Notation.TEXTS))
+    assert decode_values(own, pa.array([-1])).to_pylist() == [date(1969, 12, 31)]
+    assert wire_kind(own) is not wire_kind(MySqlColumn("c", "DATE", notation=Notation.TEXTS))

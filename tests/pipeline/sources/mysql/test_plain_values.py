@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.schema.model import Notation
-from pipeline.sources.mysql.row_encoding import plain_rows
+from pipeline.sources.mysql.row_encoding import encode_plain_rows
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.mysql.values import Raw
 
@@ -34,7 +34,7 @@ BESIDE = told("JSON", "hadoop_metadata")
 def test_what_has_one_way_is_written_so(events: str, there: str, raw: Raw, value: object) -> None:
     columns = [MySqlColumn("c", there)]
 
-    rows = plain_rows("s/db.t", [told(events), BESIDE], columns, [pa.array([raw, None])])
+    rows = encode_plain_rows("s/db.t", [told(events), BESIDE], columns, [pa.array([raw, None])])
 
     assert [json.loads(row)["c"] for row in rows.to_pylist()] == [value, None]
 
@@ -42,7 +42,7 @@ def test_what_has_one_way_is_written_so(events: str, there: str, raw: Raw, value
 def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() -> None:
     columns = [MySqlColumn("c", "INT"), MySqlColumn("more", "INT")]
 
-    (row,) = plain_rows(
+    (row,) = encode_plain_rows(
         "s/db.t", [told("INT"), BESIDE], columns, [pa.array(["1"]), pa.array(["2"])]
     ).to_pylist()
 
@@ -65,7 +65,9 @@ def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() 
 )
 def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        plain_rows("s/db.t", [told(events), BESIDE], [MySqlColumn("c", there)], [pa.array(["1"])])
+        encode_plain_rows(
+            "s/db.t", [told(events), BESIDE], [MySqlColumn("c", there)], [pa.array(["1"])]
+        )
 
     assert "column c" in str(refused.value)
     assert why in str(refused.value)
@@ -73,10 +75,12 @@ def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: 
 
 def test_a_column_that_the_table_lost_is_told() -> None:
     with pytest.raises(ConfigError, match=r"s/db\.t has no column row_key, which its events have"):
-        plain_rows("s/db.t", [told("LONGTEXT", "row_key"), BESIDE], [], [])
+        encode_plain_rows("s/db.t", [told("LONGTEXT", "row_key"), BESIDE], [], [])
 
 
 def test_rows_of_a_collector_that_puts_nothing_beside_them_are_not_read() -> None:
     """Maxwell's, whose columns are told by statements."""
     with pytest.raises(ConfigError, match="written otherwise than its collector writes them"):
-        plain_rows("s/db.t", [told("BIGINT")], [MySqlColumn("c", "BIGINT")], [pa.array(["1"])])
+        encode_plain_rows(
+            "s/db.t", [told("BIGINT")], [MySqlColumn("c", "BIGINT")], [pa.array(["1"])]
+        )

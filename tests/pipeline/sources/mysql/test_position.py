@@ -2,7 +2,15 @@ import pytest
 
 from pipeline.model import Head, Position
 from pipeline.sources.mysql.position import binlog_position as at
-from pipeline.sources.positions import beyond, lacks, may_hold, place, proper, reaches, reset
+from pipeline.sources.positions import (
+    explain_missing_log,
+    explain_overrun,
+    explain_reset,
+    has_reached,
+    locate_position,
+    may_contain,
+    names_transactions,
+)
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 HEAD = at(5, 500)
@@ -12,7 +20,7 @@ def test_the_words_are_for_people_and_hold_the_set_without_blanks() -> None:
     found = at(7, 1234, f"{OLD}:1-9,\n {NEW}:1")
 
     assert str(found) == f"7/1234 {OLD}:1-9,{NEW}:1"
-    assert place(found) == (7, 1234)
+    assert locate_position(found) == (7, 1234)
     assert str(at(7, 1234)) == "7/1234"
 
 
@@ -39,7 +47,7 @@ def test_the_words_are_for_people_and_hold_the_set_without_blanks() -> None:
 def test_f04_what_the_server_cannot_have_written_is_refused(
     said: Position, head: Position, word: str | None
 ) -> None:
-    found = beyond(said, head)
+    found = explain_overrun(said, head)
 
     assert (found is None) == (word is None)
     assert word is None or word in str(found)
@@ -61,7 +69,7 @@ def test_f04_what_the_server_cannot_have_written_is_refused(
 def test_a_position_is_reached_by_place_and_by_transactions(
     said: Position, head: Position, reached: bool
 ) -> None:
-    assert reaches(said, head) is reached
+    assert has_reached(said, head) is reached
 
 
 @pytest.mark.parametrize(
@@ -76,12 +84,12 @@ def test_a_position_is_reached_by_place_and_by_transactions(
 def test_whether_a_transaction_may_stand_before_it(
     position: Position, names: bool, holds: bool
 ) -> None:
-    assert proper(position) is names
-    assert may_hold(position, f"{NEW}:9") is holds
+    assert names_transactions(position) is names
+    assert may_contain(position, f"{NEW}:9") is holds
 
 
 def test_a_log_of_another_kind_is_another_log() -> None:
-    assert "of kind other" in (reset(Position("other", "9"), HEAD) or "")
+    assert "of kind other" in (explain_reset(Position("other", "9"), HEAD) or "")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,7 @@ def test_a_log_of_another_kind_is_another_log() -> None:
 def test_a_log_that_cannot_have_grown_from_what_it_was_is_another(
     known: Position, now: Position, why: str | None
 ) -> None:
-    found = reset(known, now)
+    found = explain_reset(known, now)
 
     assert (found is None) == (why is None)
     assert why is None or why in str(found)
@@ -143,6 +151,6 @@ def test_a_log_that_cannot_have_grown_from_what_it_was_is_another(
 def test_f101_only_gtids_show_that_a_promoted_server_has_the_old_logs_end(
     known: Head, now: Head, why: str | None
 ) -> None:
-    found = lacks(known, now)
+    found = explain_missing_log(known, now)
 
     assert found is None if why is None else why in str(found)

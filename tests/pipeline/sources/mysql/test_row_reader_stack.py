@@ -18,7 +18,7 @@ from demo.processes import wait_until
 from pipeline.errors import ConfigError, ProofError, SparedError, UnreachableError
 from pipeline.model import Head, Shard, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.condition import parsed
+from pipeline.sources.condition import parse_condition
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.row_reader import RowsAsked
@@ -283,7 +283,12 @@ def test_rows_that_meet_a_condition_are_read_however_few_they_are(primary: MySQL
     primary.execute(
         f"INSERT INTO d.t VALUES {','.join(f'({n // 3},{n},{n % 40})' for n in range(300))}"
     )
-    wanted, after, found, reads = parsed("\"100%\" = '7' AND `%s` < 80"), None, list[int](), 0
+    wanted, after, found, reads = (
+        parse_condition("\"100%\" = '7' AND `%s` < 80"),
+        None,
+        list[int](),
+        0,
+    )
     with closing(reader(primary)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         while True:
@@ -293,7 +298,7 @@ def test_rows_that_meet_a_condition_are_read_however_few_they_are(primary: MySQL
             if read.ended:
                 break
         with pytest.raises(ConfigError, match="no column c; known: %s, 100%, b"):
-            rows.read(fence, RowsAsked(T, ("%s", "b"), None, None, 20, parsed("c = 1")))
+            rows.read(fence, RowsAsked(T, ("%s", "b"), None, None, 20, parse_condition("c = 1")))
 
     assert found == [n for n in range(240) if n % 40 == 7]
     assert reads == 16

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pipeline.model import Order
 from pipeline.schema.history import History, SchemaChange
 from pipeline.schema.model import Compatible, Incompatible, TableSchema, compare, merge
-from pipeline.sources.mysql.ddl_effects import wider
+from pipeline.sources.mysql.ddl_effects import is_wider
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.mysql.types import columns
+from pipeline.sources.mysql.types import mysql_columns
 from tests.pipeline.corpus import messages
 from tests.pipeline.reading import parse
 from tests.pipeline.schema_messages import described, message
@@ -56,7 +56,7 @@ def test_a_table_is_known_from_its_snapshot_although_drop_and_create_stand_toget
         "BIT(12)",
     ]
     assert str(every.column("c_set")) == "SET('x','y z','é')"
-    assert all(c.generated == (c.name in ("c_stored", "c_virtual")) for c in columns(every))
+    assert all(c.generated == (c.name in ("c_stored", "c_virtual")) for c in mysql_columns(every))
 
 
 def test_changes_given_in_any_order_tell_the_same() -> None:
@@ -121,7 +121,7 @@ def test_a_column_stays_computed_when_later_statements_do_not_say_so() -> None:
 
     newest = history.newest("db.t")
     assert newest is not None
-    assert [c.generated for c in columns(newest)] == [False, True, False]
+    assert [c.generated for c in mysql_columns(newest)] == [False, True, False]
 
 
 def test_a_statement_about_no_table_changes_nothing() -> None:
@@ -259,7 +259,7 @@ def test_shards_at_different_steps_share_one_wider_schema() -> None:
         "z DATE",
     ]
     assert merged.shard == "s0.t"
-    assert [c.nullable for c in columns(merged)] == [False, True, True, True]
+    assert [c.nullable for c in mysql_columns(merged)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_a_schema_compared_with_itself_has_no_change(kind: Column) -> None:
 
 @given(one=KINDS, two=KINDS, three=KINDS)
 def test_widening_is_transitive(one: Column, two: Column, three: Column) -> None:
-    assert not (wider(one, two) and wider(two, three)) or wider(one, three)
+    assert not (is_wider(one, two) and is_wider(two, three)) or is_wider(one, three)
 
 
 @given(one=KINDS, two=KINDS)
 def test_widening_both_ways_means_the_same_type(one: Column, two: Column) -> None:
-    assert not (wider(one, two) and wider(two, one)) or one.shape == two.shape
+    assert not (is_wider(one, two) and is_wider(two, one)) or one.shape == two.shape

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
-from pipeline.sources.mysql.doctor import server_findings
+from pipeline.sources.mysql.doctor import check_settings
 from pipeline.sources.mysql.facts import ServerFacts
 from pipeline.sources.source import ExaminationScope
 
@@ -34,7 +34,7 @@ SCOPE = ExaminationScope(lambda _: None, timedelta(days=3), timedelta(seconds=2)
 
 
 def ruled(server: ServerFacts) -> dict[str, FindingSeverity]:
-    found = server_findings(server, "source:shop", ["shop", "crm"], SCOPE)
+    found = check_settings(server, "source:shop", ["shop", "crm"], SCOPE)
     assert all(finding.fix for finding in found)
     return {finding.code: finding.severity for finding in found}
 
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_know_a_setting_is_not_blamed_for_it() -> None:
 
 
 def test_the_fix_is_a_statement() -> None:
-    found = server_findings(changed(binlog_row_image="MINIMAL"), "source:shop", [], SCOPE)
+    found = check_settings(changed(binlog_row_image="MINIMAL"), "source:shop", [], SCOPE)
 
     assert found[0].fix.startswith("SET GLOBAL binlog_row_image = 'full'")
 
@@ -111,7 +111,7 @@ def test_a_log_kept_for_less_than_the_outage_is_warned_of(
 def test_databases_that_the_log_leaves_out_are_named(line: str, lost: str | None) -> None:
     unlogged = replace(SERVER, unlogged=(line,))
 
-    found = server_findings(unlogged, "source:shop", ["shop", "crm"], SCOPE)
+    found = check_settings(unlogged, "source:shop", ["shop", "crm"], SCOPE)
 
     assert [finding.what for finding in found] == (
         [f"{line}: changes of {lost} are not in the log"] if lost else []
@@ -141,7 +141,7 @@ def test_a_replica_must_log_what_it_replicates(
 def test_a_clock_that_is_not_ours_is_found(ahead: int, told: str | None) -> None:
     server = replace(SERVER, ahead=timedelta(seconds=ahead))
 
-    found = server_findings(server, "source:shop", ["shop"], SCOPE)
+    found = check_settings(server, "source:shop", ["shop"], SCOPE)
 
     assert [one.code for one in found] == ([] if told is None else ["clock"])
     assert all(told in one.what for one in found if told)

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schema.model import Notation
-from pipeline.sources.mysql.row_encoding import server_texts
+from pipeline.sources.mysql.row_encoding import to_server_texts
 from pipeline.sources.mysql.types import MySqlColumn
-from pipeline.sources.mysql.values import Raw, to_connect, wire_texts
+from pipeline.sources.mysql.values import Raw, to_connect, to_wire_texts
 
 ABC = ("a", "b", "c")
 
@@ -44,9 +44,9 @@ def test_it_is_written_as_the_log_has_it_and_means_the_same(
 ) -> None:
     values = pa.array([raw, None])
 
-    told = server_texts(column, values)
+    told = to_server_texts(column, values)
 
     assert told.quoted
     assert text is None or told.texts.to_pylist() == [text, None]
     sent = to_connect(replace(column, notation=Notation.TEXTS), told.texts)
-    assert sent.to_pylist() == wire_texts(column, values).texts.to_pylist()
+    assert sent.to_pylist() == to_wire_texts(column, values).texts.to_pylist()

@@ -17,7 +17,7 @@ from pipeline.sources.mysql.ddl_parser import (
     Statement,
     Truncated,
     UnknownStatement,
-    read,
+    parse_statement,
 )
 
 
@@ -96,7 +96,7 @@ READ = [
 
 @pytest.mark.parametrize(("text", "expected"), READ)
 def test_a_statement_is_read(text: str, expected: Statement) -> None:
-    assert read(text) == expected
+    assert parse_statement(text) == expected
 
 
 UNREAD = [
@@ -120,7 +120,7 @@ UNREAD = [
 
 @pytest.mark.parametrize("text", UNREAD)
 def test_what_is_not_known_or_reads_in_two_ways_is_unread_and_names_its_tables(text: str) -> None:
-    found = read(text)
+    found = parse_statement(text)
 
     assert isinstance(found, UnknownStatement)
     assert found.why
@@ -128,10 +128,12 @@ def test_what_is_not_known_or_reads_in_two_ways_is_unread_and_names_its_tables(t
 
 
 def test_a_statement_that_reads_the_same_in_every_version_is_read() -> None:
-    assert read("ALTER TABLE t ADD a INT /*!80023 INVISIBLE */") == altered(described=True)
-    assert read("CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH (a) */") == Created(T)
-    assert read("ALTER TABLE t COMMENT 'a\\b'") == altered()
-    assert read("ALTER ONLINE TABLE t FORCE") == altered()
+    assert parse_statement("ALTER TABLE t ADD a INT /*!80023 INVISIBLE */") == altered(
+        described=True
+    )
+    assert parse_statement("CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH (a) */") == Created(T)
+    assert parse_statement("ALTER TABLE t COMMENT 'a\\b'") == altered()
+    assert parse_statement("ALTER ONLINE TABLE t FORCE") == altered()
 
 
 def altered(**facts: Any) -> Altered:
@@ -175,12 +177,12 @@ def cases(text: str) -> list[str]:
 
 @pytest.mark.parametrize("clauses", cases(NEUTRAL))
 def test_clauses_that_change_neither_rows_nor_columns(clauses: str) -> None:
-    assert read(f"ALTER TABLE t {clauses}") == altered()
+    assert parse_statement(f"ALTER TABLE t {clauses}") == altered()
 
 
 @pytest.mark.parametrize("clauses", cases(DESCRIBED))
 def test_clauses_whose_effect_the_described_columns_show(clauses: str) -> None:
-    assert read(f"ALTER TABLE t {clauses}") == altered(described=True)
+    assert parse_statement(f"ALTER TABLE t {clauses}") == altered(described=True)
 
 
 DOUBTED = """
@@ -206,7 +208,7 @@ DOUBTED = """
 
 @pytest.mark.parametrize("clauses", cases(DOUBTED))
 def test_clauses_that_may_change_what_no_column_shows_are_doubted(clauses: str) -> None:
-    found = read(f"ALTER TABLE t {clauses}")
+    found = parse_statement(f"ALTER TABLE t {clauses}")
 
     assert isinstance(found, Altered)
     assert len(found.doubts) == 1
@@ -216,7 +218,7 @@ def test_clauses_that_may_change_what_no_column_shows_are_doubted(clauses: str) 
 
 @pytest.mark.parametrize("column", ["g", "COLUMN g", "COLUMN IF EXISTS g", "IF EXISTS g"])
 def test_a_doubt_names_the_column_that_it_is_about(column: str) -> None:
-    found = read(f"ALTER TABLE t MODIFY {column} INT AS (id * 4) STORED")
+    found = parse_statement(f"ALTER TABLE t MODIFY {column} INT AS (id * 4) STORED")
 
     assert found == altered(described=True, doubts=("column g is computed anew",))
 
@@ -229,7 +231,7 @@ def test_a_doubt_names_the_column_that_it_is_about(column: str) -> None:
     ],
 )
 def test_a_doubt_says_what_it_is_about(clause: str, told: str) -> None:
-    found = read(f"ALTER TABLE t {clause}")
+    found = parse_statement(f"ALTER TABLE t {clause}")
 
     assert isinstance(found, Altered)
     assert found.doubts[0].startswith(told)
@@ -237,11 +239,11 @@ def test_a_doubt_says_what_it_is_about(clause: str, told: str) -> None:
 
 @pytest.mark.parametrize("begin", ["TABLE IF EXISTS t", "TABLE t WAIT 5", "TABLE t NOWAIT"])
 def test_what_stands_before_the_clauses_is_passed_over(begin: str) -> None:
-    assert read(f"ALTER {begin} FORCE") == altered()
+    assert parse_statement(f"ALTER {begin} FORCE") == altered()
 
 
 def test_ignore_may_delete_rows() -> None:
-    found = read("ALTER IGNORE TABLE t ADD UNIQUE (s)")
+    found = parse_statement("ALTER IGNORE TABLE t ADD UNIQUE (s)")
 
     assert isinstance(found, Altered)
     assert "deletes rows" in found.doubts[0]
@@ -274,7 +276,7 @@ def test_ignore_may_delete_rows() -> None:
     ],
 )
 def test_what_is_lost_or_renamed_is_named(clauses: str, facts: dict[str, Any]) -> None:
-    assert read(f"ALTER TABLE t {clauses}") == altered(**facts)
+    assert parse_statement(f"ALTER TABLE t {clauses}") == altered(**facts)
 
 
 WORDS = st.sampled_from(
@@ -289,7 +291,7 @@ WORDS = st.sampled_from(
 
 @given(words=st.lists(WORDS, max_size=12))
 def test_whatever_stands_in_a_statement_it_is_read_or_unread(words: list[str]) -> None:
-    assert read(" ".join(words)) is not None
+    assert parse_statement(" ".join(words)) is not None
 
 
 @given(
@@ -302,4 +304,4 @@ def test_comments_between_words_change_nothing(gaps: list[str]) -> None:
 
     text = words[0] + "".join(f" {gap} {word}" for gap, word in zip(gaps, words[1:], strict=True))
 
-    assert read(text) == altered(described=True)
+    assert parse_statement(text) == altered(described=True)

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.model import Shard
-from pipeline.sources.mysql.doctor import table_findings, zero_dates
-from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, description
+from pipeline.sources.mysql.doctor import allows_zero_dates, check_tables
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.source import FoldedTable
 
@@ -25,7 +25,7 @@ def fold(shard: str) -> FoldedTable | None:
 
 
 def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, FindingSeverity]:
-    return {finding.code: finding.severity for finding in table_findings(shards, server, fold)}
+    return {finding.code: finding.severity for finding in check_tables(shards, server, fold)}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_columns_that_a_snapshot_rounds_are_named_with_the_way_out() -> None:
         USERS, columns=(ID, Column("weight", "FLOAT"), Column("size", "FLOAT UNSIGNED"))
     )
 
-    (told,) = table_findings([shard], SERVER, fold)
+    (told,) = check_tables([shard], SERVER, fold)
 
     assert told.what.startswith("FLOAT in weight, size: a snapshot rounds it to six digits")
     assert "make weight, size of shop.users DOUBLE by ALTER TABLE ... MODIFY with all" in told.fix
@@ -98,7 +98,7 @@ def test_cascades_are_unproven_where_the_engine_acts_on_them(
     cascading = replace(USERS, cascades=(CASCADE,))
 
     assert ("unproven" in ruled(cascading, server=server)) is found
-    assert description(server, [cascading], {"shop.users"}).unlogged == (
+    assert describe_source(server, [cascading], {"shop.users"}).unlogged == (
         {
             "shop.users": "rows changed by foreign keys are in no log:"
             " shop.teams ON DELETE CASCADE (fk)"
@@ -122,9 +122,9 @@ def test_cascades_are_unproven_where_the_engine_acts_on_them(
 def test_zero_dates_are_kept_out_only_by_both_modes(modes: str, possible: bool) -> None:
     server = replace(SERVER, variables={"sql_mode": modes})
 
-    found = table_findings([replace(USERS, columns=(ID, BORN))], server, fold)
+    found = check_tables([replace(USERS, columns=(ID, BORN))], server, fold)
 
-    assert zero_dates(server) is possible
+    assert allows_zero_dates(server) is possible
     assert [(f.code, "NO_ZERO_DATE" in f.fix) for f in found] == (
         [("unverifiable", True)] if possible else []
     )
@@ -145,7 +145,7 @@ def test_a_key_from_the_config_is_held_to_the_schema(
     users = replace(USERS, columns=(ID, BORN, Column("name", "TEXT", nullable=False)))
 
     folded = FoldedTable(USERS.shard.name, key)
-    found = table_findings([users], SERVER, lambda _: folded, topic_keys=True)
+    found = check_tables([users], SERVER, lambda _: folded, topic_keys=True)
 
     assert {finding.code: finding.severity for finding in found} == expected
 
@@ -165,7 +165,7 @@ def test_f11_a_key_that_the_connector_does_not_send_is_refused(
     named = replace(shard, columns=(ID, Column("name", "TEXT", nullable=False)))
     folded = FoldedTable(shard.shard.name, key)
 
-    found = table_findings([named], SERVER, lambda _: folded, topic_keys=topic_keys)
+    found = check_tables([named], SERVER, lambda _: folded, topic_keys=topic_keys)
 
     sent = [finding for finding in found if finding.code == "key_sent"]
     assert [one.severity for one in sent] == ([REFUSE] if refused else [])
@@ -173,7 +173,7 @@ def test_f11_a_key_that_the_connector_does_not_send_is_refused(
 
 
 def test_keys_of_the_connector_stand_in_for_a_missing_key() -> None:
-    assert table_findings([replace(USERS, unique=())], SERVER, fold, topic_keys=True) == []
+    assert check_tables([replace(USERS, unique=())], SERVER, fold, topic_keys=True) == []
 
 
 def test_shards_of_a_table_share_one_finding() -> None:
@@ -181,7 +181,7 @@ def test_shards_of_a_table_share_one_finding() -> None:
         ShardFacts(Shard("shop", f"shop_{n}.orders"), columns=(ID,), unique=()) for n in range(5)
     ]
 
-    found = table_findings(shards, SERVER, lambda _: FoldedTable("shop.orders"))
+    found = check_tables(shards, SERVER, lambda _: FoldedTable("shop.orders"))
 
     assert [(f.where, f.what.partition(": ")[0]) for f in found] == [
         ("table shop.orders", "shop_0.orders, shop_1.orders, shop_2.orders and 2 more")

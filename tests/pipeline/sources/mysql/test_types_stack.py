@@ -19,11 +19,11 @@ from pipeline.model import Op, Order
 from pipeline.schema.decode import typed
 from pipeline.schema.history import History
 from pipeline.schema.model import TableSchema
-from pipeline.sources.mysql.ddl_effects import differences
+from pipeline.sources.mysql.ddl_effects import find_differences
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.mysql.types import columns as own
-from pipeline.sources.mysql.types import described as column_of
-from pipeline.sources.mysql.types import unverifiable
+from pipeline.sources.mysql.types import mysql_columns as own
+from pipeline.sources.mysql.types import read_column as column_of
+from pipeline.sources.mysql.types import why_unverifiable
 from tests.pipeline import every_type
 from tests.pipeline.reading import parse
 from tests.topic_records import records
@@ -51,8 +51,8 @@ def test_every_value_arrives_as_mysql_tells_it(servers: Servers) -> None:
     images = {json.loads(c["key_values"])[0]: c["after"] for c in sent if c["op"] in ROWS}
     mirrored = mirror(images, columns)
 
-    assert {c.name for c in own(schema) if unverifiable(c) is not None} == UNVERIFIABLE
-    assert differences(schema, described(servers)) == ()
+    assert {c.name for c in own(schema) if why_unverifiable(c) is not None} == UNVERIFIABLE
+    assert find_differences(schema, described(servers)) == ()
     for number in every_type.ROWS:
         row = source_row(servers, number + SENT_LATER)
         for id_ in (number, number + SENT_LATER):
@@ -164,7 +164,7 @@ def test_a_type_told_by_another_name_is_what_the_server_makes_of_it(servers: Ser
     schema = told(servers)
     assert schema is not None
     assert len(schema.columns) == len(every_type.ALIASES) + 3
-    assert differences(schema, described(servers, "aliases", "told")) == ()
+    assert find_differences(schema, described(servers, "aliases", "told")) == ()
 
 
 def told(servers: Servers) -> TableSchema | None:

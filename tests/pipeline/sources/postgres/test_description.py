@@ -9,8 +9,8 @@ from pipeline.sources.postgres.facts import (
     PublicationFacts,
     PublishedFacts,
     SlotFacts,
-    description,
-    is_told,
+    describe_source,
+    is_default_in_rows,
 )
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.source import LogBacklog
@@ -24,7 +24,7 @@ KEYED = PostgresShardFacts(T, identified=("id",), unique=(("id",),), primary=Tru
 
 
 def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
-    found = description(
+    found = describe_source(
         SERVER, (PostgresShardFacts(T, rows=7), PostgresShardFacts(Shard("shop", "a.b"))), NAMES
     )
 
@@ -76,7 +76,7 @@ def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
 def test_a_table_whose_changes_are_not_all_sent_is_unlogged(
     server: PostgresFacts, shard: PostgresShardFacts, why: str
 ) -> None:
-    found = description(server, (shard,), NAMES)
+    found = describe_source(server, (shard,), NAMES)
 
     assert list(found.unlogged) == ["public.t"]
     assert why in found.unlogged["public.t"]
@@ -91,13 +91,13 @@ def test_a_table_whose_changes_are_not_all_sent_is_unlogged(
     ],
 )
 def test_what_the_slot_keeps_is_its_backlog(slot: SlotFacts, held: int, left: int | None) -> None:
-    found = description(replace(SERVER, slot=slot), (), NAMES)
+    found = describe_source(replace(SERVER, slot=slot), (), NAMES)
 
     assert found.backlog == LogBacklog("s", 99, held, left)
 
 
 def test_without_a_slot_nothing_is_kept() -> None:
-    assert description(replace(SERVER, slot=None), (), NAMES).backlog is None
+    assert describe_source(replace(SERVER, slot=None), (), NAMES).backlog is None
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_without_a_slot_nothing_is_kept() -> None:
     ],
 )
 def test_a_table_whose_old_rows_tell_their_key_is_logged(shard: PostgresShardFacts) -> None:
-    assert description(SERVER, (shard,), NAMES).unlogged == {}
+    assert describe_source(SERVER, (shard,), NAMES).unlogged == {}
 
 
 def test_a_table_that_is_sent_under_other_names_is_unlogged() -> None:
-    found = description(SERVER, (), NAMES, {"public.t": "it is partitioned"})
+    found = describe_source(SERVER, (), NAMES, {"public.t": "it is partitioned"})
 
     assert found.unlogged == {"public.t": "it is partitioned"}
 
@@ -131,13 +131,13 @@ def test_a_table_that_is_sent_under_other_names_is_unlogged() -> None:
     ],
 )
 def test_a_slot_that_is_gone_keeps_nothing(slot: SlotFacts | None, why: str | None) -> None:
-    found = description(replace(SERVER, slot=slot), (), NAMES).kept
+    found = describe_source(replace(SERVER, slot=slot), (), NAMES).kept
 
     assert found is None if why is None else isinstance(found, Missing) and why in found.why
 
 
 def test_columns_that_old_rows_may_have_got_values_in_are_named() -> None:
-    found = description(SERVER, (replace(KEYED, filled=("at", "who")), KEYED), NAMES)
+    found = describe_source(SERVER, (replace(KEYED, filled=("at", "who")), KEYED), NAMES)
 
     assert "values of at, who by a default" in found.filled["public.t"]
     assert found.unlogged == {}
@@ -162,4 +162,4 @@ def test_columns_that_old_rows_may_have_got_values_in_are_named() -> None:
 def test_only_a_constant_is_told(
     kind: str, default: str | None, missing: str | None, told: bool
 ) -> None:
-    assert is_told(kind, default, missing) is told
+    assert is_default_in_rows(kind, default, missing) is told

@@ -21,7 +21,7 @@ from pipeline.schema.model import (
     arrow_type,
 )
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.types import PostgresColumn, described, unverifiable
+from pipeline.sources.postgres.types import PostgresColumn, read_column, why_unverifiable
 
 TIME = "time."
 ANY = 2_147_483_647
@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_told_and_never_guessed(
 )
 def test_rows_and_the_catalogue_tell_the_same(told: PostgresColumn, row: dict[str, Any]) -> None:
     plain = {"name": "c", "made": "b", "domain": False, "filled": False, "default": None}
-    there = described({"modifier": -1, **plain, **row})
+    there = read_column({"modifier": -1, **plain, **row})
 
     assert POSTGRES.differences(schema(told), [there]) == ()
     assert POSTGRES.lake_type(told) == POSTGRES.lake_type(there)
@@ -344,6 +344,6 @@ def test_columns_that_are_told_leave_all_rows_as_they_are() -> None:
     ids=str,
 )
 def test_what_cannot_be_compared_is_named(one: PostgresColumn, why: str | None) -> None:
-    told = unverifiable(one)
+    told = why_unverifiable(one)
 
     assert (told is None) if why is None else (told is not None and why in told)

@@ -10,7 +10,7 @@ import pytest
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.postgres.doctor import findings
+from pipeline.sources.postgres.doctor import collect_findings
 from pipeline.sources.postgres.facts import (
     HeartbeatFacts,
     PostgresFacts,
@@ -57,7 +57,9 @@ def ruled(
     scope: ExaminationScope = SCOPE,
     elsewhere: Mapping[str, str] | None = None,
 ) -> list[tuple[FindingSeverity, str, str, str]]:
-    found = findings(SETTINGS, NAMES, server, shards or (KEYED,), scope, elsewhere=elsewhere)
+    found = collect_findings(
+        SETTINGS, NAMES, server, shards or (KEYED,), scope, elsewhere=elsewhere
+    )
     return [(one.severity, one.code, one.what, one.fix) for one in found]
 
 
@@ -174,7 +176,7 @@ def test_an_idle_slot_says_what_it_keeps() -> None:
     (found,) = ruled(slot(active=False, retained=3 * 2**30 // 2))
 
     assert found[:2] == (WARN, "slot_idle")
-    assert "keeps 1.5 GB" in found[2]
+    assert "retains 1.5 GB" in found[2]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,9 @@ def test_what_is_ignored_is_not_ruled_and_the_heartbeat_always_is() -> None:
     unseen = replace(KEYED, published=None)
     beats = replace(unseen, shard=Shard("shop", "sluice.heartbeat"))
 
-    found = findings(SETTINGS, NAMES, GOOD, (unseen, beats), replace(SCOPE, fold=lambda _: None))
+    found = collect_findings(
+        SETTINGS, NAMES, GOOD, (unseen, beats), replace(SCOPE, fold=lambda _: None)
+    )
 
     assert [(one.code, one.where) for one in found] == [("unpublished", "table sluice.heartbeat")]
 

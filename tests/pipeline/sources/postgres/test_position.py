@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.errors import FormatError
 from pipeline.model import Position
-from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
+from pipeline.sources.postgres.position import POSITIONS, log_position, parse_lsn
 
 HEAD = Position("postgres", "16/B374D848")
 
@@ -17,15 +17,15 @@ HEAD = Position("postgres", "16/B374D848")
     ],
 )
 def test_a_number_and_its_words_are_one(words: str, number: int) -> None:
-    assert lsn(words) == number
+    assert parse_lsn(words) == number
     assert log_position(number) == Position("postgres", words)
-    assert POSITIONS.place(log_position(number)) == (number, 0)
+    assert POSITIONS.locate(log_position(number)) == (number, 0)
 
 
 @pytest.mark.parametrize("text", ["", "16", "G/0", "0/123456789", "0/1 ", "-1/0"])
 def test_what_is_no_lsn_is_said_to_be_none(text: str) -> None:
     with pytest.raises(FormatError, match="is no LSN"):
-        lsn(text)
+        parse_lsn(text)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_what_is_no_lsn_is_said_to_be_none(text: str) -> None:
 def test_it_is_reached_by_number(at: str, reached: bool) -> None:
     said = Position("postgres", at)
 
-    assert POSITIONS.reaches(said, HEAD) is reached
-    assert (POSITIONS.reset(HEAD, said) is None) is reached
-    assert (POSITIONS.beyond(HEAD, said) is None) is reached
+    assert POSITIONS.has_reached(said, HEAD) is reached
+    assert (POSITIONS.explain_reset(HEAD, said) is None) is reached
+    assert (POSITIONS.explain_overrun(HEAD, said) is None) is reached
 
 
 def test_it_names_no_transactions() -> None:
-    assert not POSITIONS.proper(HEAD)
-    assert POSITIONS.may_hold(HEAD, "739")
+    assert not POSITIONS.names_transactions(HEAD)
+    assert POSITIONS.may_contain(HEAD, "739")

@@ -10,7 +10,7 @@ from demo.ports import free_ports
 from demo.postgres import Postgres
 from demo.processes import wait_until
 from pipeline.model import Head
-from pipeline.sources.positions import lacks
+from pipeline.sources.positions import explain_missing_log
 from pipeline.sources.postgres.source import PostgresSource
 from tests.patience import SOON
 from tests.pipeline.sources.patience import PATIENT
@@ -51,9 +51,9 @@ def test_what_a_promoted_server_never_had_is_told_until_it_is_started_again(
     assert (had.parted, following.parted) == (None, None)
     assert following.identity == had.identity
     assert promoted.identity != had.identity
-    assert lacks(had, promoted) is None
+    assert explain_missing_log(had, promoted) is None
     assert "the promoted server left the log of the one before it at" in (
-        lacks(lost, promoted) or ""
+        explain_missing_log(lost, promoted) or ""
     )
     assert started.identity == promoted.identity
-    assert "does not tell where" in (lacks(had, started) or "")
+    assert "does not tell where" in (explain_missing_log(had, started) or "")

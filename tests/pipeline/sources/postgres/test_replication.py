@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.postgres.replication import Replication, replication
+from pipeline.sources.postgres.replication import Replication, read_replication
 
 
 def settings(name: str = "shop", **options: Any) -> SourceSettings:
@@ -31,11 +31,11 @@ def settings(name: str = "shop", **options: Any) -> SourceSettings:
     ],
 )
 def test_names_are_a_persons_or_the_usual_ones(given: SourceSettings, names: Replication) -> None:
-    assert replication(given) == names
+    assert read_replication(given) == names
 
 
 def test_no_usual_name_is_too_long_to_be_one() -> None:
-    assert len(replication(settings("s" * 80, database="d")).slot) == 63
+    assert len(read_replication(settings("s" * 80, database="d")).slot) == 63
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_no_usual_name_is_too_long_to_be_one() -> None:
 )
 def test_what_cannot_be_a_name_is_said(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        replication(settings(**options))
+        read_replication(settings(**options))

@@ -80,7 +80,7 @@ def test_a_head_is_identity_and_log_position(asked: Postgres) -> None:
     ((system,),) = asked.execute("SELECT system_identifier::text FROM pg_control_system()")
     ((database,),) = asked.execute("SELECT oid::int FROM pg_database WHERE datname = 'asked'")
     assert before.identity == after.identity == f"{system}/1/{database}"
-    assert POSITIONS.place(before.position) < POSITIONS.place(after.position)
+    assert POSITIONS.locate(before.position) < POSITIONS.locate(after.position)
 
 
 def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(
@@ -92,7 +92,7 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(
         first, second = (shop.beat(42, NOON) for _ in range(2))
 
     assert (first.number, second.number) == (42, 43)
-    assert POSITIONS.place(first.head.position) < POSITIONS.place(second.head.position)
+    assert POSITIONS.locate(first.head.position) < POSITIONS.locate(second.head.position)
     rows = asked.execute("SELECT source, n, at FROM sluice.beats", database="asked")
     assert rows == [("shop", 43, NOON)]
 
@@ -101,7 +101,7 @@ def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(asked: Postgres)
     limits = replace(PATIENT, statement=timedelta(seconds=1))
     with source(asked) as other, source(asked, limits) as shop:
         shop.prepare_heartbeat()
-        with other._session.together() as ask:
+        with other._session.exclusive() as ask:
             ask("BEGIN")
             ask("LOCK TABLE sluice.beats IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(UnreachableError, match=r"locks heartbeat table sluice\.beats: end"):

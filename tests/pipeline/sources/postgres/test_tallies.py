@@ -4,7 +4,7 @@ from typing import Any
 
 from pipeline.aggregates import TalliedField
 from pipeline.model import Shard
-from pipeline.sources.postgres.source import scanned, statement
+from pipeline.sources.postgres.source import aggregate_sql, find_scanned_tables
 from pipeline.sources.postgres.types import PostgresColumn
 
 PARTED: dict[str, Any] = {
@@ -29,7 +29,7 @@ PARTED: dict[str, Any] = {
 
 
 def test_who_looks_for_few_rows_without_an_index_reads_them_all() -> None:
-    assert list(scanned(PARTED)) == [("public", "o_1")]
+    assert list(find_scanned_tables(PARTED)) == [("public", "o_1")]
 
 
 def test_an_oid_is_added_up_as_the_number_that_it_is() -> None:
@@ -38,6 +38,6 @@ def test_an_oid_is_added_up_as_the_number_that_it_is() -> None:
         PostgresColumn("owner", "OID", position=2),
     ]
 
-    made = statement(columns, Shard("shop", "public.o"), "made", [TalliedField("owner")])
+    made = aggregate_sql(columns, Shard("shop", "public.o"), "made", [TalliedField("owner")])
 
     assert 'sum("owner"::bigint) AS s0' in made

@@ -21,9 +21,9 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.types import (
     CATALOGUE,
     PostgresColumn,
-    columns,
-    described,
-    unverifiable,
+    postgres_columns,
+    read_column,
+    why_unverifiable,
 )
 from tests.pipeline.every_postgres_type import CREATE, KINDS, MADE, insert
 from tests.pipeline.formats.batches import Raw, batch
@@ -52,7 +52,7 @@ def test_each_type_arrives_as_the_server_tells_it(servers: Servers, postgres: Po
     reading = SchemaReading(DebeziumJson().schema_change, POSTGRES)
     (change,) = reading.read(changes[0]["after"], Order(1, 1, 1))[1]
     assert change.schema is not None
-    own = columns(change.schema)
+    own = postgres_columns(change.schema)
     texts = pa.array([row["after"] for row in changes if row["op"] != Op.DDL])
     read = typed(texts, own)
 
@@ -61,7 +61,7 @@ def test_each_type_arrives_as_the_server_tells_it(servers: Servers, postgres: Po
     assert POSTGRES.differences(change.schema, _catalogue(postgres, name)) == ()
     wrong: dict[tuple[str, int], tuple[Any, Any]] = {}
     for column in own:
-        if column.name in KINDS and (unverifiable(column) is None or column.name in EARLY):
+        if column.name in KINDS and (why_unverifiable(column) is None or column.name in EARLY):
             is_text = POSTGRES.lake_type(column) == "string"
             server = _server(postgres, name, column.name, is_text=is_text)
             told = dict(zip(ROWS, read.rows[column.name], strict=True))
@@ -153,7 +153,7 @@ def _catalogue(postgres: Postgres, name: str) -> list[Any]:
         oid = connection.execute(b"SELECT 'every'::regclass::oid::int").fetchall()[0]
         cursor = connection.execute(CATALOGUE.encode(), oid)
         names = [one.name for one in cursor.description or ()]
-        return [described(dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+        return [read_column(dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
 
 
 def _server(postgres: Postgres, name: str, column: str, *, is_text: bool) -> dict[int, Any]:

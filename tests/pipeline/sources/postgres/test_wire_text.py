@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.sources.postgres.row_encoding import ReadColumn, read_columns
-from pipeline.sources.postgres.row_encoding import images as arrow_images
-from pipeline.sources.postgres.types import elements
+from pipeline.sources.postgres.row_encoding import encode_images as arrow_images
+from pipeline.sources.postgres.types import parse_array
 
 
 def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
@@ -135,7 +135,7 @@ def test_an_array_of_a_domain_is_sent_as_bytes_and_one_of_intervals_not_at_all()
 
 
 def test_elements_of_more_than_one_dimension_are_lists() -> None:
-    assert elements('{{a,"b}"},{NULL,d}}') == [["a", "b}"], [None, "d"]]
+    assert parse_array('{{a,"b}"},{NULL,d}}') == [["a", "b}"], [None, "d"]]
 
 
 def test_names_of_columns_may_hold_anything() -> None:

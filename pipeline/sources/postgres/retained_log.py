@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pipeline.model import LogKeeper
-from pipeline.sources.postgres.position import KIND, log_position, lsn
-from pipeline.sources.source import LogKeeperRules
+from pipeline.model import RetainedLog
+from pipeline.sources.postgres.position import KIND, log_position, parse_lsn
+from pipeline.sources.source import RetainedLogRules
 
 
 @dataclass(frozen=True, slots=True)
-class SlotSeen:
+class SlotSnapshot:
     """A slot as it was seen, and its server's log, ``end``, just before; LSNs are Postgres's texts.
 
     ``server`` is the system and its timeline.  ``reader`` is the process that reads it, empty if
@@ -38,19 +38,21 @@ class SlotSeen:
     begun: int
 
     @property
-    def keeper(self) -> LogKeeper:
+    def keeper(self) -> RetainedLog:
         """It as what keeps the log from ``restart`` on: the first snapshot beside it is above."""
         words = msgspec.json.encode(self).decode()
-        return LogKeeper(KIND, words, log_position(lsn(self.restart)))
+        return RetainedLog(KIND, words, log_position(parse_lsn(self.restart)))
 
 
-class KnownSlots:
+class SlotRules:
     """How a slot is known again."""
 
-    def exchanged(self, known: str, now: str) -> str | None:
-        """Why it may have been made since it was seen, as *known*; words are of `SlotSeen`."""
+    def explain_replaced(self, known: str, now: str) -> str | None:
+        """Why it may have been made since it was seen, as *known*; words are of `SlotSnapshot`."""
         try:
-            before, later = (msgspec.json.decode(words, type=SlotSeen) for words in (known, now))
+            before, later = (
+                msgspec.json.decode(words, type=SlotSnapshot) for words in (known, now)
+            )
         except msgspec.DecodeError:  # another version of Sluice wrote what is known
             return None
         if before.name != later.name:
@@ -58,13 +60,13 @@ class KnownSlots:
         return None if _was_there(before, later) else _made(before, later)
 
 
-def _was_there(before: SlotSeen, later: SlotSeen) -> bool:
+def _was_there(before: SlotSnapshot, later: SlotSnapshot) -> bool:
     """Whether it was at that look, by the log that it keeps, or by who reads it."""
     read = later.reader != "" and later.reader == before.reader
-    return read or lsn(later.restart) < lsn(before.end)
+    return read or parse_lsn(later.restart) < parse_lsn(before.end)
 
 
-def _made(before: SlotSeen, later: SlotSeen) -> str | None:
+def _made(before: SlotSnapshot, later: SlotSnapshot) -> str | None:
     """Why it was made since, by its counts; None if they do not show it."""
     begins = (
         f"it keeps nothing below {later.restart}; when it was seen last, {before.end} was the"
@@ -82,4 +84,4 @@ def _made(before: SlotSeen, later: SlotSeen) -> str | None:
     return f"slot {later.name} {how} made anew: {begins}; {counts}; {lost}"
 
 
-LOG_KEEPER: type[LogKeeperRules] = KnownSlots
+RETAINED_LOG: type[RetainedLogRules] = SlotRules

@@ -5,10 +5,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from pipeline.sources.postgres.log_keeper import SlotSeen
-from pipeline.sources.source import exchanged
+from pipeline.sources.postgres.retained_log import SlotSnapshot
+from pipeline.sources.source import explain_replaced_log
 
-KNOWN = SlotSeen(
+KNOWN = SlotSnapshot(
     name="s",
     server="7/1",
     end="0/200",
@@ -43,8 +43,10 @@ MAYBE = "slot s may have been made by the server that took another's place"
         pytest.param(replace(KNOWN, name="t"), "names slot t, and named s before", id="another"),
     ],
 )
-def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(now: SlotSeen, told: str | None) -> None:
-    found = exchanged(KNOWN.keeper, now.keeper)
+def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(
+    now: SlotSnapshot, told: str | None
+) -> None:
+    found = explain_replaced_log(KNOWN.keeper, now.keeper)
 
     assert (found is None) == (told is None)
     assert (told or "") in (found or "")
@@ -53,14 +55,14 @@ def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(now: SlotSeen, told: 
 def test_nobody_who_reads_neither_is_no_process_that_reads_both() -> None:
     known = replace(KNOWN, reader="")
 
-    assert exchanged(known.keeper, replace(LATER, reader="", decoded=0).keeper)
+    assert explain_replaced_log(known.keeper, replace(LATER, reader="", decoded=0).keeper)
 
 
 def test_words_are_read_as_they_were_written() -> None:
-    assert msgspec.json.decode(KNOWN.keeper.words, type=SlotSeen) == KNOWN
+    assert msgspec.json.decode(KNOWN.keeper.words, type=SlotSnapshot) == KNOWN
 
 
 def test_words_of_another_version_are_no_reason_to_stop() -> None:
     now = KNOWN.keeper
 
-    assert exchanged(replace(now, words='{"name": "s"}'), now) is None
+    assert explain_replaced_log(replace(now, words='{"name": "s"}'), now) is None

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from demo.postgres import Postgres
-from pipeline.model import LogKeeper
+from pipeline.model import RetainedLog
 from pipeline.sources.postgres.source import PostgresSource
-from pipeline.sources.source import exchanged
+from pipeline.sources.source import explain_replaced_log
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
 pytestmark = pytest.mark.stack
@@ -33,7 +33,7 @@ class Watched:
     def do(self, *statements: str) -> None:
         self.server.execute(*statements, database=self.name)
 
-    def look(self) -> LogKeeper:
+    def look(self) -> RetainedLog:
         """As another process would."""
         with closing(PostgresSource(settings(self.server), self.name, slot="kept")) as source:
             found = source.sends().keeper
@@ -51,13 +51,13 @@ def watched(postgres: Postgres) -> Iterator[Watched]:
 
 def test_it_is_known_again_however_far_it_went_on(watched: Watched) -> None:
     known = watched.look()
-    assert exchanged(known, watched.look()) is None
+    assert explain_replaced_log(known, watched.look()) is None
 
     for _ in range(3):
         watched.do(WRITE, "CHECKPOINT", WRITE, READ)
 
     later = watched.look()
-    assert exchanged(known, later) is None
+    assert explain_replaced_log(known, later) is None
     assert later.begins != known.begins
 
 
@@ -78,7 +78,9 @@ def test_one_that_was_made_anew_is_told(
 
     watched.do(DROP, *between, MAKE, *after)
 
-    assert "made anew: it keeps nothing below" in (exchanged(known, watched.look()) or "")
+    assert "made anew: it keeps nothing below" in (
+        explain_replaced_log(known, watched.look()) or ""
+    )
 
 
 def test_a_crash_makes_no_other_slot_of_it(start_postgres: Callable[..., Postgres]) -> None:
@@ -88,4 +90,4 @@ def test_a_crash_makes_no_other_slot_of_it(start_postgres: Callable[..., Postgre
     crashing.server.restart()
     crashing.do(WRITE, "CHECKPOINT", WRITE, READ)
 
-    assert exchanged(known, crashing.look()) is None
+    assert explain_replaced_log(known, crashing.look()) is None
