@@ -56,7 +56,7 @@ def _origin(server: str) -> str:
     except ValueError as error:
         raise ConfigError(f"--server {server}: {error}; write http://host:port") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigError(f"--server {server}: is no address; write http://host:port")
+        raise ConfigError(f"--server {server}: is not an address; write http://host:port")
     if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
         msg = f"--server {server}: has more than an address"
         raise ConfigError(f"{msg}; write {parts.scheme}://{parts.netloc.rpartition('@')[2]}")

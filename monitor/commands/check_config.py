@@ -48,7 +48,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         return
     for doubt in facts.pop("warnings"):
         say(f"warning: {doubt}", err=True)
-    say(f"{config} is fine" if not doubts else f"{config} can be used; see the warnings")
+    say(f"{config} is valid" if not doubts else f"{config} is valid; see the warnings")
     for name, value in list(facts.items())[1:]:
         say(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
 

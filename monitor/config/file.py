@@ -183,12 +183,12 @@ def _hollow(told: Any, at: str = "") -> Iterator[str]:
     for name, value in told.items() if isinstance(told, Mapping) else ():
         place = f"{at}.{name}" if at else str(name)
         if at and name in _NAMING and value in ("", []):
-            yield f"{place}: is empty; name one, or remove the line"
+            yield f"{place}: is empty; set a value, or remove the line"
         elif at and name in _NAMING and isinstance(value, list):
             if not all(one is None or str(one).strip() for one in value):
-                yield f"{place}: holds an empty name; write the name, or remove it"
+                yield f"{place}: contains an empty name; write the name, or remove it"
             if twice := next((one for one in value if value.count(one) > 1), None):
-                yield f"{place}: {twice!r} stands there twice; remove one"
+                yield f"{place}: {twice!r} occurs twice; remove one"
         elif name not in _OF_PLUG_INS:
             yield from _hollow(value, place)
 
@@ -272,7 +272,7 @@ def _security(
 
 
 def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
-    off = "must be a mapping of settings; {enabled: false} switches it off"
+    off = "must be a mapping of settings; to switch it off, write {enabled: false}"
     raw, wrong = _sections(told, "probes", off)
     known = probes.known()
     modules, unknown = elsewhere(probes.find, [n for n in raw if n not in known], probes.Probe)
@@ -286,7 +286,7 @@ def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
 
 
 def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    raw, faults = _sections(told, "channels", "must be a mapping of settings, such as its kind")
+    raw, faults = _sections(told, "channels", "must be a mapping of settings, such as {kind: log}")
     built: dict[str, Any] = {}
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section)
@@ -300,7 +300,7 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
         faults += wrong
         if built[name] is not None and built[name].per_minute < 1:
             faults.append(
-                f"channels.{name}.per_minute: must be 1 at least, or nothing is ever sent"
+                f"channels.{name}.per_minute: must be at least 1, or no notification is sent"
             )
     return built, faults
 

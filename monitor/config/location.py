@@ -74,11 +74,11 @@ def _token(auth: Any, path: Path) -> str:
 
 def _no_server(http: Any) -> list[str]:
     if not isinstance(http, Mapping):
-        return ["http: must be a mapping of host and port"]
+        return ["http: must be a mapping, such as {host: 127.0.0.1, port: 8088}"]
     host, port = http.get("host", HOST), http.get("port", PORT)
-    faults = [] if isinstance(host, str) else [f"http.host: {host!r} is no host"]
+    faults = [] if isinstance(host, str) else [f"http.host: {host!r} is not a host"]
     if not isinstance(port, int) or not 0 <= port <= 65535:
-        faults.append(f"http.port: {port!r} is no port; write one up to 65535")
+        faults.append(f"http.port: {port!r} is not a port; use 1 to 65535")
     return faults
 
 

@@ -62,17 +62,17 @@ class OpenLineageSettings(TlsSettings):
             ValueError: says what.
         """
         if self.timeout <= timedelta():
-            msg = "timeout must be longer than nothing"
+            msg = "timeout must be longer than 0s"
             raise ValueError(msg)
         there = urlsplit(self.url)
         if not self.url and not self.file:
-            msg = "name a url or a file"
+            msg = "url and file are both empty; set one"
             raise ValueError(msg)
         if self.url and (there.scheme not in ("http", "https") or not there.netloc):
             msg = "url must be an http:// or https:// address"
             raise ValueError(msg)
         if self.file and not Path(self.file).is_absolute():
-            msg = "file must be a whole path"
+            msg = "file must be an absolute path"
             raise ValueError(msg)
 
 

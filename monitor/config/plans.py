@@ -30,7 +30,7 @@ COMMON = ("every", "enabled", "tables", "overrides")
 
 def _positive(value: timedelta) -> timedelta:
     if value <= timedelta():
-        msg = "must be longer than nothing"
+        msg = "must be longer than 0s"
         raise ValueError(msg)
     return value
 
@@ -103,7 +103,9 @@ def read(
     """Build dataclass *kind* from one section, strictly; *also* names keys read elsewhere."""
     at = place.at
     known, faults = resolve(raw, kind, at, place.folder)
-    lost = [f"{at}.{name}: is lost" for name in secret_fields(kind) & (raw.keys() - known.keys())]
+    lost = [
+        f"{at}.{name}: is ignored" for name in secret_fields(kind) & (raw.keys() - known.keys())
+    ]
     known, unset = expand(known, at)
     faults += unset
     told = {fault.partition(": ")[0] for fault in unset}

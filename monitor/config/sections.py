@@ -42,7 +42,10 @@ from pipeline.standards.table_standards import ALL, hides
 BESIDE = ("kind", "tables")
 LAST_PORT = 65_535
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,29}", re.IGNORECASE)
-_MUST = "must be a mapping of names, such as {cache: {kind: postgres, tables: shop.orders}}"
+_MUST = (
+    "must be a mapping of copy names to settings, such as {cache: {kind:"
+    " postgres, tables: shop.orders}}"
+)
 
 
 def plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
@@ -79,11 +82,11 @@ def schema(secret: Mapping[str, Any]) -> dict[str, Any]:
 def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[str]]:
     at = f"copies.{name}"
     if not isinstance(section, Mapping):
-        return None, [f"{at}: must be a mapping of settings, such as its kind"]
+        return None, [f"{at}: must be a mapping of settings, such as {{kind: postgres}}"]
     faults = []
     if not _NAME.fullmatch(name):
         faults.append(
-            f"{at}: {name!r} names no copy; write letters, digits, '_' and '-', 30 at most"
+            f"{at}: {name!r} is not a copy name; use at most 30 letters, digits, '_' and '-'"
         )
     patterns, wrong = _patterns(section.get("tables"), at)
     faults += wrong
@@ -113,12 +116,12 @@ def _unreachable(copy: Copy) -> Iterator[str]:
     """Fields, as most kinds have them, by which no server would ever be found."""
     host, port = getattr(copy, "host", None), getattr(copy, "port", None)
     if isinstance(host, str) and not is_host(host):
-        yield f"host: {host!r} is no host; write a name or an address, the port by `port`"
+        yield f"host: {host!r} is not a host; write a name or an address, and the port in `port`"
     if isinstance(port, int) and not 0 < port <= LAST_PORT:
-        yield f"port: {port} is no port; write one up to {LAST_PORT}"
+        yield f"port: {port} is not a port; use 1 to {LAST_PORT}"
     patience = getattr(copy, "patience", None)
     if isinstance(patience, timedelta) and patience <= timedelta():
-        yield "patience: must be longer than nothing"
+        yield "patience: must be longer than 0s"
 
 
 def _colliding(found: list[CopyPlan]) -> Iterator[str]:
@@ -127,7 +130,10 @@ def _colliding(found: list[CopyPlan]) -> Iterator[str]:
     for one in found:
         other = places.setdefault(one.copy.place, one.name)
         if other != one.name:
-            told = f"copy {other} writes to {one.copy.place}, too; give each a place of its own"
+            told = (
+                f"copy {other} also writes to {one.copy.place}; use a target of its own"
+                " for each copy"
+            )
             yield f"copies.{one.name}: {told}"
 
 
@@ -150,7 +156,7 @@ def built(
 
 
 _MUST_DEMAND = (
-    "must be a list of tables and what is demanded: [{tables: shop.orders, not_null: {...}}]"
+    "must be a list of tables with their invariants: [{tables: shop.orders, not_null: {...}}]"
 )
 
 
@@ -186,7 +192,7 @@ def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[InvariantRule, 
     if not isinstance(glob, str):
         faults.append(f"{place.at}.tables: is required; write a pattern such as shop.*")
     if not named:
-        faults.append(f"{place.at}: demands nothing; known: {', '.join(known_invariants())}")
+        faults.append(f"{place.at}: has no invariant; known: {', '.join(known_invariants())}")
     right: list[tuple[str, Invariant]] = []
     for name, invariant, wrong in built(find_invariant, Invariant, named, place):
         faults += wrong
@@ -199,8 +205,8 @@ _MUST_STANDARDIZE = (
 )
 _OWN = ("tables", "key", "clear")
 _CLEAR = (
-    'name the columns that land as they are, such as [created_at, "*_id"]; or "*" for all that no'
-    " standard names"
+    'list the columns that land unchanged, such as [created_at, "*_id"], or "*" for all that no'
+    " standard changes"
 )
 
 
@@ -236,10 +242,12 @@ def _standard_rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[Standa
     if not isinstance(glob, str):
         faults.append(f"{place.at}.tables: is required; write a pattern such as shop.*")
     if not isinstance(key, list) or not key or not all(isinstance(one, str) for one in key):
-        faults.append(f"{place.at}.key: is required; name the key's columns, in order: [id]")
+        faults.append(
+            f"{place.at}.key: is required; list the key's columns in their order, such as [id]"
+        )
         key = []
     if not named:
-        faults.append(f"{place.at}: names no standard; known: {', '.join(known_standards())}")
+        faults.append(f"{place.at}: has no standard; known: {', '.join(known_standards())}")
     right: list[tuple[str, Standard]] = []
     for name, standard, wrong in built(find_standard, Standard, named, place):
         faults += wrong
@@ -257,18 +265,21 @@ def _cleared(told: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
         return ALL, []
     listed = [told] if isinstance(told, str) else told
     if told is None or not isinstance(listed, list) or not all(isinstance(o, str) for o in listed):
-        return ALL, [f"{'is required' if told is None else 'is no list of names'}; {_CLEAR}"]
+        return ALL, [f"{'is required' if told is None else 'is not a list of names'}; {_CLEAR}"]
     return (ALL if "*" in listed else tuple(listed)), []
 
 
 def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str]:
     if not standard.columns:
-        yield f"{at}.{name}.columns: names none"
+        yield f"{at}.{name}.columns: is empty; list the columns to change"
     if isinstance(standard, RestingStandard) and standard.fault:
         yield f"{at}.{name}.{standard.fault}"
     for column in standard.columns:
         if column in key and not standard.distinct:
-            yield f"{at}.{name}.columns: {column} is in the key, and two keys may become one"
+            yield (
+                f"{at}.{name}.columns: {column} is in the key, and this standard may make"
+                " two keys equal; use another standard"
+            )
 
 
 def mistaken(config: Config) -> Iterator[str]:

@@ -36,11 +36,11 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        begin = ", or let `sluice init` write one" if isinstance(error, FileNotFoundError) else ""
-        msg = f"cannot read {path}: {error.strerror}; name another by --config{begin}"
+        begin = ", or create one with `sluice init`" if isinstance(error, FileNotFoundError) else ""
+        msg = f"cannot read {path}: {error.strerror}; use another file with --config{begin}"
         raise ConfigError(msg) from None
     except UnicodeDecodeError as error:
-        raise refusal(path, [f"is not UTF-8 text, from byte {error.start} on"]) from None
+        raise refusal(path, [f"is not UTF-8 text (byte {error.start}); save it as UTF-8"]) from None
 
 
 def mapping(text: str, path: Path) -> dict[str, Any]:
@@ -54,13 +54,13 @@ def mapping(text: str, path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise refusal(path, [f"is not YAML: {_told(error, text)}"]) from None
     if not isinstance(raw, dict):
-        raise refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
+        raise refusal(path, ["must be a mapping of sections; `sluice init` creates an example"])
     try:
         json.dumps(raw, default=str)  # as it is read from here on
     except (ValueError, RecursionError):
-        raise refusal(path, ["an alias stands within what it stands for"]) from None
+        raise refusal(path, ["a YAML alias contains itself; write the values out"]) from None
     except TypeError as error:
-        raise refusal(path, [f"a key is no name: {error}; quote it"]) from None
+        raise refusal(path, [f"a key is not a text: {error}; quote it"]) from None
     return {str(key): value for key, value in raw.items()}
 
 
@@ -161,7 +161,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.value in keys:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} stands twice", key.start_mark
+                    None, None, f"key {key.value!r} occurs twice; remove one", key.start_mark
                 )
             keys.append(key.value)
         return super().construct_mapping(node, deep)
@@ -241,7 +241,9 @@ def _expanded(name: str, at: str) -> tuple[Any, list[str]]:
     except ValueError as error:
         return None, [f"{at}: {error}"]
     except yaml.YAMLError:
-        return None, [f"{at}: environment variable {name} is no YAML value"]
+        return None, [
+            f"{at}: environment variable {name} is not a YAML value; quote special characters"
+        ]
 
 
 def _read(reference: object, folder: Path) -> str:
@@ -250,7 +252,7 @@ def _read(reference: object, folder: Path) -> str:
             return _full(_from_environment(name), f"environment variable {name}")
         case {"file": str(path), **rest} if not rest:
             return _full(_from_file(folder / path), str(folder / path))
-    msg = f"a secret is never written here; name where it is: {WAYS}"
+    msg = f"a secret must not be written here; write where it is: {WAYS}"
     raise ValueError(msg)
 
 

@@ -122,7 +122,7 @@ def tls_clients(config: Config) -> Iterator[tuple[str, TlsSettings]]:
 def _of_tables(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.tables):
         if rule.tier < 0:
-            yield f"tables[{i}].tier: {rule.tier} is no tier; write 0 (urgent), 1 or 2"
+            yield f"tables[{i}].tier: {rule.tier} is not a tier; use 0 (urgent), 1 or 2"
         if fault := _no_pattern(rule.shards):
             yield f"tables[{i}].shards: {fault}"
         elif not rule.ignore and (fault := _no_table(rule)):
@@ -139,22 +139,28 @@ def _torn(config: Config) -> Iterator[str]:
         other = first.setdefault(rule.table, i)
         for name in ("tier", "unique_across_shards"):
             if getattr(rule, name) != getattr(config.tables[other], name):
-                yield f"tables[{i}].{name}: tables[{other}] says another of {rule.table}"
+                yield (
+                    f"tables[{i}].{name}: tables[{other}] has another value for {rule.table};"
+                    " use one value"
+                )
 
 
 def _of_images(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.publish):
         if rule.where and rule.how not in ("parquet", "clone"):
-            yield f"publish[{i}].where: images that are pinned are in their mirrors"
+            yield (
+                f"publish[{i}].where: pinned images stay in their mirrors; remove `where`,"
+                " or use how: parquet"
+            )
         for name in ("keep", "hold_back", "due"):
             if getattr(rule, name) <= timedelta():
-                yield f"publish[{i}].{name}: must be longer than nothing"
+                yield f"publish[{i}].{name}: must be longer than 0s"
 
 
 def _of_bases(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.rebootstrap):
         if rule.at_once < 1:
-            yield f"rebootstrap[{i}].at_once: must be 1 or more; how: ask begins none"
+            yield f"rebootstrap[{i}].at_once: must be 1 or more; to start none, use how: ask"
 
 
 def _of_archives(config: Config) -> Iterator[str]:
@@ -166,14 +172,14 @@ def _of_archives(config: Config) -> Iterator[str]:
             if marker.fault:
                 yield f"archive[{i}].markers[{j}]: {marker.fault}"
         if not (rule.windows or rule.markers):
-            yield f"archive[{i}]: says nothing of {rule.tables}; give it windows or markers"
+            yield f"archive[{i}]: has no effect on {rule.tables}; add windows or markers"
 
 
 def _no_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        return f"is no regular expression: {error}"
+        return f"is not a regular expression: {error}"
     return ""
 
 
@@ -186,9 +192,9 @@ def _no_table(rule: TableRule) -> str:
     database, dot, name = rule.table.partition(".")
     named = bool(database.strip() and name.strip()) or "\\" in rule.table
     if "/" in rule.table or not (named and (dot or "\\" in rule.table)):
-        return f"{rule.table!r} names no table; write database.table, without a slash"
+        return f"{rule.table!r} is not a table name; write database.table, without a slash"
     if any(sign in rule.table for sign in "*?["):
-        return f"{rule.table!r} is a pattern; write one name, or a group of shards such as \\1"
+        return f"{rule.table!r} is a pattern; write one name, or a group of `shards` such as \\1"
     return ""
 
 
@@ -199,15 +205,15 @@ def _of_sources(config: Config) -> Iterator[str]:
         if fault := _no_pattern(source.topics):
             yield f"{at}.topics: {fault}"
         if not _SOURCE.fullmatch(source.name) or source.name == _WORKER:
-            legal = "a word of letters, digits, '_', '.' and '-', other than worker"
-            yield f"{at}.name: {source.name!r} names no source; write {legal}"
+            legal = "letters, digits, '_', '.' and '-', and not 'worker'"
+            yield f"{at}.name: {source.name!r} is not a source name; write {legal}"
         if source.name in {other.name for other in before}:
             yield f"{at}.name: {source.name!r} is already the name of another source"
         if (source.transport or config.transport) == TRANSPORT and not _TOPIC.fullmatch(
             source.prefix
         ):
-            legal = "letters, digits, '_' and '-', with dots between"
-            yield f"{at}.prefix: {source.prefix!r} can begin no topic's name; write {legal}"
+            legal = "letters, digits, '_' and '-', separated by dots"
+            yield f"{at}.prefix: {source.prefix!r} is not a valid topic prefix; use {legal}"
         for other in before:
             if (fault := _both(other, source)) or (fault := _both(source, other)):
                 yield f"{at}.prefix: {fault}"
@@ -220,21 +226,26 @@ def _of_servers(config: Config) -> Iterator[str]:
     for i, source in enumerate(config.sources):
         at, host = f"sources[{i}]", source.host
         if len(source.name) > _LONGEST:
-            yield f"{at}.name: is too long for the heartbeat table; at most {_LONGEST} letters"
+            yield (
+                f"{at}.name: is too long for the heartbeat table; use at most {_LONGEST} characters"
+            )
         if not is_host(host):
-            yield f"{at}.host: {host!r} is no host; write a name or an address, the port by `port`"
+            yield (
+                f"{at}.host: {host!r} is not a host; write a name or an address, and the"
+                " port in `port`"
+            )
         if not source.user.strip():
-            yield f"{at}.user: is empty; write the user that Sluice logs in as"
+            yield f"{at}.user: is empty; write the user for Sluice's login"
         if not source.port:
-            yield f"{at}.port: 0 is no port; write one up to 65535"
+            yield f"{at}.port: 0 is not a port; use 1 to 65535"
         if not source.collector.kind and not source.collector.connector.strip():
             yield f"{at}.collector.connector: is empty; write the connector's name"
         if not _BEAT.fullmatch(source.heartbeat):
-            yield f"{at}.heartbeat: {source.heartbeat!r} names no table; write database.table"
+            yield f"{at}.heartbeat: {source.heartbeat!r} is not a table name; write database.table"
         for number, listed in enumerate(source.follow_hosts):
             name, _, port = listed.rpartition(":")
             if not is_host(listed) and not (is_host(name) and port.isdecimal()):
-                fault = f"{listed!r} is no server; write host or host:port"
+                fault = f"{listed!r} is not a server; write host or host:port"
                 yield f"{at}.follow_hosts[{number}]: {fault}"
 
 
@@ -245,7 +256,9 @@ def _of_limits(config: Config) -> Iterator[str]:
         except ValidationError:  # told where the source is made, which knows its options
             continue
         if limits.call < limits.statement:
-            told = f"{limits.call} is below limits.statement, {limits.statement}; raise it"
+            told = (
+                f"{limits.call} is shorter than limits.statement ({limits.statement}); increase it"
+            )
             yield f"sources[{i}].options.limits.call: {told}"
 
 
@@ -260,23 +273,28 @@ def _of_numbers(config: Config) -> Iterator[str]:
     }
     for name, bound in least.items():
         if getattr(tuning, name) < bound:
-            yield f"pipeline.{name}: must be {bound} at least"
+            yield f"pipeline.{name}: must be at least {bound}"
     if upkeep.vacuum_every <= timedelta():
-        yield "pipeline.upkeep.vacuum_every: must be longer than nothing"
+        yield "pipeline.upkeep.vacuum_every: must be longer than 0s"
     for name in ("keep_versions", "keep_changes"):
         if getattr(upkeep, name) < _SHORTEST_KEPT:
-            yield f"pipeline.upkeep.{name}: must be 1h at least; readers lose their files before"
+            yield (
+                f"pipeline.upkeep.{name}: must be at least 1h, or readers lose files that they read"
+            )
     for name, most in {"landing_tasks": 10_000, "merge_workers": 256}.items():
         if getattr(tuning, name) > most:
-            yield f"pipeline.{name}: must be {most} at most"
+            yield f"pipeline.{name}: must be at most {most}"
     if not _MEMORY.fullmatch(tuning.driver_memory):
-        yield f"pipeline.driver_memory: {tuning.driver_memory!r} is no size; write 1500m or 4g"
+        yield (
+            f"pipeline.driver_memory: {tuning.driver_memory!r} is not a size; write a"
+            " size such as 1500m or 4g"
+        )
     elif _megabytes(tuning.driver_memory) < _LEAST_MEMORY:
-        told = f"{tuning.driver_memory!r} is too little for Spark"
-        yield f"pipeline.driver_memory: {told}; write {_LEAST_MEMORY}m at least"
+        told = f"{tuning.driver_memory!r} is too small for Spark"
+        yield f"pipeline.driver_memory: {told}; use at least {_LEAST_MEMORY}m"
     yield from _of_spark(tuning.spark)
     if config.readiness.margin < timedelta():  # a gate that opens before the changes are in
-        yield "readiness.margin: must not be below nothing"
+        yield "readiness.margin: must not be negative"
 
 
 def _megabytes(size: str) -> float:
@@ -289,16 +307,24 @@ def _of_spark(settings: Mapping[str, str]) -> Iterator[str]:
         if instead := _OURS.get(name):
             yield f"pipeline.spark.{name}: is set by {instead}; write it there"
         elif not _SPARK.fullmatch(name):
-            yield f"pipeline.spark.{name}: is no setting of Spark; their names begin with spark."
+            yield (
+                f"pipeline.spark.{name}: is not a Spark setting; use a name that starts with spark."
+            )
 
 
 def _both(one: SourceSettings, other: SourceSettings) -> str:
     """Why topics of *other* would be read as those of *one*, too."""
     if one.prefix == other.prefix:
-        return f"{other.prefix!r} is that of source {one.name}, too; each connector needs its own"
+        return (
+            f"{other.prefix!r} is already the prefix of source {one.name}; use a"
+            " prefix of its own for each connector"
+        )
     if not one.topics and other.prefix.startswith(f"{one.prefix}."):
-        least = f"name the topics of source {one.name} by `topics`"
-        return f"source {one.name} reads all topics below {one.prefix!r}, also these; {least}"
+        least = f"list the topics of source {one.name} in `topics`"
+        return (
+            f"source {one.name} also reads these topics, because its prefix is"
+            f" {one.prefix!r}; {least}"
+        )
     return ""
 
 
@@ -310,7 +336,7 @@ def _no_url(text: str) -> str:
             return ""
     except ValueError:  # a port or a bracket that is none
         pass
-    return f"{without_login(text)!r} is no address; write http://host:port"
+    return f"{without_login(text)!r} is not an address; write http://host:port"
 
 
 def _places(config: Config) -> Iterator[str]:
@@ -318,23 +344,23 @@ def _places(config: Config) -> Iterator[str]:
         if fault := _no_brokers(text):
             yield f"{at}: {fault}"
     if config.http.host and not is_host(config.http.host):
-        yield f"http.host: {config.http.host!r} is no host; write a name or an address"
+        yield f"http.host: {config.http.host!r} is not a host; write a name or an address"
     for i, name in enumerate(config.http.names):
         if not is_host(name):
-            told = f"{name!r} is no host; write a name or an address, without scheme and port"
+            told = f"{name!r} is not a host; write a name or an address, without scheme and port"
             yield f"http.names[{i}]: {told}"
     yield from _of_token(config.http)
     if not config.kafka and config.transport == TRANSPORT and config.settings.carried:
-        yield "kafka: is required; write host:port, with commas between several"
+        yield "kafka: is required; write host:port, or several separated by commas"
     ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
     for at, port in [*ports, ("http.port", config.http.port)]:
         if not 0 <= port <= 65535:
-            yield f"{at}: {port} is no port; write one up to 65535"
+            yield f"{at}: {port} is not a port; use 1 to 65535"
     if config.kafka_security != KafkaSecurity() and not config.kafka:
-        yield "kafka_security: there is no `kafka` that it could secure; remove it"
+        yield "kafka_security: has no effect without `kafka`; remove it, or set `kafka`"
     if not _MASTER.fullmatch(config.pipeline.master):
         known = "local[4], local[*], yarn, spark://host:port or k8s://address"
-        yield f"pipeline.master: {config.pipeline.master!r} is no Spark; write {known}"
+        yield f"pipeline.master: {config.pipeline.master!r} is not a Spark master; use {known}"
 
 
 def _of_token(http: HttpSettings) -> Iterator[str]:
@@ -342,13 +368,13 @@ def _of_token(http: HttpSettings) -> Iterator[str]:
     if http.auth is None:
         if not is_loopback(http.host):
             yield (
-                f"http.host: other machines reach {http.host!r} and there is no token; set"
+                f"http.host: other machines can reach {http.host!r} without a token; set"
                 " http.auth: {token: {file: PATH}}, or bind to 127.0.0.1"
             )
     elif len(http.auth.token) < _SHORTEST_TOKEN or not _TOKEN.fullmatch(http.auth.token):
         yield (
-            f"http.auth.token: needs at least {_SHORTEST_TOKEN} characters, ASCII and without"
-            " spaces; make one with `openssl rand -hex 32`"
+            f"http.auth.token: must have at least {_SHORTEST_TOKEN} ASCII characters, without"
+            " spaces; create one with `openssl rand -hex 32`"
         )
 
 
@@ -366,7 +392,10 @@ def _no_brokers(text: str) -> str:
         host, _, port = broker.strip().rpartition(":")
         port_is_one = port.isdecimal() and 0 < int(port) <= 65535
         if not is_host(host.removeprefix("[").removesuffix("]")) or not port_is_one:
-            return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
+            return (
+                f"{broker.strip()!r} is not a broker; write host:port, or several"
+                " separated by commas"
+            )
     return ""
 
 
@@ -375,31 +404,46 @@ def _of_paces(config: Config) -> Iterator[str]:
     schedule, readiness = config.schedule, config.readiness
     for name in ("land", "merge", "watch", "probe", "deliver", "upkeep", "prune"):
         if getattr(schedule, name) < _SHORTEST_PACE:
-            yield f"schedule.{name}: must be 100ms at least"
+            yield f"schedule.{name}: must be at least 100ms"
     for name in ("land", "merge", "upkeep"):
         deadline = getattr(schedule, f"{name}_deadline")
         if deadline < _SHORTEST_DEADLINE:
-            yield f"schedule.{name}_deadline: must be 10s at least; Spark needs as long to begin"
+            yield (
+                f"schedule.{name}_deadline: must be at least 10s, because Spark needs as"
+                " long to start"
+            )
         elif deadline < (pace := getattr(schedule, name)):
-            yield f"schedule.{name}_deadline: {deadline} is below schedule.{name}, {pace}"
+            yield (
+                f"schedule.{name}_deadline: {deadline} is shorter than schedule.{name}"
+                f" ({pace}); increase it"
+            )
     if readiness.heartbeat_age <= config.heartbeat:
-        told = f"{readiness.heartbeat_age} is not above heartbeat, {config.heartbeat}"
-        yield f"readiness.heartbeat_age: {told}; no table would be READY: raise it"
+        told = f"{readiness.heartbeat_age} is not longer than `heartbeat` ({config.heartbeat})"
+        yield f"readiness.heartbeat_age: {told}, so no table would be READY; increase it"
     if readiness.sample_age <= schedule.watch:
-        told = f"{readiness.sample_age} is not above schedule.watch, {schedule.watch}"
-        yield f"readiness.sample_age: {told}; no table would be READY: raise it"
+        told = f"{readiness.sample_age} is not longer than schedule.watch ({schedule.watch})"
+        yield f"readiness.sample_age: {told}, so no table would be READY; increase it"
 
 
 def _of_tiers(config: Config) -> Iterator[str]:
     tiers = config.readiness.lag_budget
     if not tiers or not all(tier.isdecimal() for tier in tiers):
-        yield "readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}"
+        yield (
+            "readiness.lag_budget: must be a mapping of tiers to durations, such as"
+            " {0: PT5M, 1: PT15M}"
+        )
         return
     for tier, cycle in (config.schedule.cycles or {}).items():
         if not tier.isdecimal() or int(tier) == 0:
-            yield f"schedule.cycles.{tier}: is no tier that can wait; write {{2: PT5M}}"
+            yield (
+                f"schedule.cycles.{tier}: is not a tier that can wait; write for example"
+                f" {{2: PT5M}}"
+            )
         elif cycle >= (most := config.readiness.budget(int(tier))):
-            told = f"{cycle} is not below its lag_budget, {most}: it would be late in each"
+            told = (
+                f"{cycle} must be shorter than readiness.lag_budget of this tier ({most});"
+                " decrease it"
+            )
             yield f"schedule.cycles.{tier}: {told}"
 
 
@@ -452,7 +496,7 @@ def elsewhere(
 def _lacks(kind: type, needs: type) -> str:
     """What would stop a class of another's in the middle of reading its section."""
     if not is_dataclass(kind):
-        return "is no dataclass; its fields would be the settings"
+        return "is not a dataclass; make it one, with a field for each setting"
     return lacking(kind, needs)
 
 
@@ -464,7 +508,10 @@ def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
         if name in unknown:
             yield f"readiness.gating[{i}]: {unknown[name]}"
         elif name not in running:
-            yield f"readiness.gating[{i}]: probe {name!r} is switched off, and can hold no gate"
+            yield (
+                f"readiness.gating[{i}]: probe {name!r} is switched off and cannot block"
+                " the gate; enable it, or remove it here"
+            )
 
 
 def _routes(
@@ -504,7 +551,10 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
         for name, one in rule.invariants:
             for table in sorted(one.others) if isinstance(one, Referring) else ():
                 if not _is_table(table):
-                    yield f"invariants[{i}].{name}: {table!r} is no table; write database.table"
+                    yield (
+                        f"invariants[{i}].{name}: {table!r} is not a table name; write"
+                        " database.table"
+                    )
 
 
 def _restated(config: Config, rules: Sequence[StandardRule]) -> Iterator[str]:
@@ -521,7 +571,7 @@ def _archived(config: Config) -> Iterator[str]:
             yield f"archive[{i}].tables: {fault}"
         for j, marker in enumerate(rule.markers):
             if not _is_table(marker.table):
-                told = f"{marker.table!r} is no table; write database.table"
+                told = f"{marker.table!r} is not a table name; write database.table"
                 yield f"archive[{i}].markers[{j}].table: {told}"
 
 
@@ -570,11 +620,11 @@ def misplaced(config: Config, path: Path) -> Iterator[str]:
     if fault := _no_lake(config.lake, path):
         yield f"lake: {fault}"
     if "://" in config.store:
-        yield "store: must be the path of a file, of SQLite; other databases cannot be used"
+        yield "store: must be the path of an SQLite file; other databases are not supported"
     elif fault := _no_file(config.store, path):
         yield f"store: {fault}"
     elif placed(config.store, path) == _whole(config.lake, path):
-        yield "store: is the lake's folder; name a file beside it, such as sluice.db"
+        yield "store: is the directory of the lake; use a file outside of it, such as sluice.db"
     for i, rule in enumerate(config.publish):
         if rule.where and (fault := _no_images(rule.where, config.lake, path)):
             yield f"publish[{i}].where: {fault}"
@@ -584,12 +634,10 @@ def _no_lake(text: str, path: Path) -> str:
     scheme = _SCHEME.match(text.strip())
     kind = scheme[1].lower() if scheme else ""
     if kind in HDFS:
-        return (
-            "Sluice does not write tables on HDFS itself; put the lake on a local folder or on S3"
-        )
+        return "Sluice does not write tables on HDFS; use a local directory or S3"
     place, fault = _bucket(text, kind) if kind else _folder(text, path)
     if not fault and (sign := UNREADABLE.search(place)):
-        return f"{place!r} holds {sign[0]!r}, which not every reader takes as it is; name another"
+        return f"{place!r} contains {sign[0]!r}, which some readers decode; use another path"
     return fault
 
 
@@ -598,24 +646,24 @@ def _bucket(text: str, kind: str) -> tuple[str, str]:
         return text, ""
     shown = without_login(text)
     if "?" in text or "#" in text:
-        return "", "holds a query, which may be a key; give keys in the environment instead"
+        return "", "contains a query, which may be a key; set keys in the environment instead"
     if kind not in OBJECT_STORES:
         known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES))
-        return "", f"{shown!r} is of no known kind; write the path of a folder, or {known}"
+        return "", f"{shown!r} has an unknown scheme; write the path of a directory, or use {known}"
     login, at, _ = urlsplit(text).netloc.rpartition("@")
     if at and (":" in login or not kind.startswith("abfs")):  # of Azure it is the container
-        return "", "holds a key; give it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
+        return "", "contains a key; set it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
     if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
-        return "", f"{shown!r} is no address; write {kind}://bucket/folder"
+        return "", f"{shown!r} is not an address; write {kind}://bucket/folder"
     return text, fix("obstore") if not is_installed("obstore") else ""
 
 
 def _folder(text: str, path: Path) -> tuple[str, str]:
     place, fault = _placed(text, path)
     if not text.strip():
-        fault = "is empty; write the path of a folder"
+        fault = "is empty; write the path of a directory"
     elif not fault and (above := _file_above(Path(place))):
-        fault = f"{above} is a file; name a folder"
+        fault = f"{above} is a file; use a directory"
     return place, fault
 
 
@@ -625,13 +673,13 @@ def _no_images(where: str, lake: str, path: Path) -> str:
     if fault:
         return fault
     if "://" not in where and (above := _file_above(Path(place))):
-        return f"{above} is a file; name a folder"
+        return f"{above} is a file; use a directory"
     here = f"{place.rstrip('/')}/"
     for own in ("mirrors", "changes"):
         theirs = f"{_whole(lake, path)}/{own}/"
         if here.startswith(theirs) or theirs.startswith(here):
-            deleted = f"{where!r} shares files with {theirs[:-1]}, where upkeep deletes them"
-            return f"{deleted}; write a folder apart, such as {_whole(lake, path)}/images"
+            deleted = f"{where!r} overlaps with {theirs[:-1]}, where maintenance deletes files"
+            return f"{deleted}; use another directory, such as {_whole(lake, path)}/images"
     return ""
 
 
@@ -641,14 +689,14 @@ def _whole(place: str, path: Path) -> str:
 
 def _no_file(text: str, path: Path) -> str:
     if text.strip().startswith(":") or not text.strip():
-        return f"{text!r} is no file that stays; write its path, such as sluice.db"
+        return f"{text!r} is not a file on a disk; write a path such as sluice.db"
     place, fault = _placed(text, path)
     if fault:
         return fault
     if Path(place).is_dir():
-        return f"{place} is a folder; name a file in it"
+        return f"{place} is a directory; use a file in it"
     if above := _file_above(Path(place).parent):
-        return f"{above} is a file; name a folder for it that is none"
+        return f"{above} is a file; use a directory"
     return ""
 
 
@@ -656,7 +704,7 @@ def _placed(text: str, path: Path) -> tuple[str, str]:
     try:
         return placed(text, path), ""
     except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
-        return "", f"{text!r} is no path: {error}"
+        return "", f"{text!r} is not a path: {error}"
 
 
 def _file_above(folder: Path) -> Path | None:

@@ -87,7 +87,7 @@ def _exposed(at: str, file: str) -> Iterator[ExposedFile]:
     except (OSError, ValueError):
         return
     if mode & (stat.S_IRGRP | stat.S_IROTH):
-        said = f"{file} may be read by others than its owner (mode {stat.S_IMODE(mode):04o})"
+        said = f"{file} can be read by other users (mode {stat.S_IMODE(mode):04o})"
         yield ExposedFile(f"{at}: {said}", f"chmod 600 {quote(file)}")
 
 
@@ -96,14 +96,14 @@ def _rules(config: Config) -> Iterator[str]:
         at = f"tables[{number}].shards"
         if _GLOB.search(re.sub(r"\\.", ".", rule.shards)):
             yield (
-                f"{at}: {rule.shards!r} looks like a glob; it is a regular expression:"
-                f" write {_as_regex(rule.shards)!r}"
+                f"{at}: {rule.shards!r} looks like a glob, but is read as a regular"
+                f" expression; write {_as_regex(rule.shards)!r}"
             )
         if by := _shadowing(config.tables, number):
             names = " and ".join(f"tables[{one}]" for one in by)
             yield (
-                f"{at}: no name that {rule.shards!r} matches gets here: {names} takes it first;"
-                " move this rule up, or remove it"
+                f"{at}: {rule.shards!r} has no effect, because {names} matches the same names"
+                " first; move this rule up, or remove it"
             )
 
 
@@ -183,7 +183,7 @@ def _tiers(config: Config) -> Iterator[str]:
         if rule.tier not in known:
             yield (
                 f"tables[{number}].tier: {rule.tier} is in neither readiness.lag_budget nor"
-                f" schedule.cycles, so it is as tier {known[-1]}; known: {known}"
+                f" schedule.cycles, so tier {known[-1]} applies; known: {known}"
             )
 
 

@@ -178,7 +178,7 @@ class FilesCollector:
             yield f"zone: {no_zone(self.zone)}"
         for name in ("back", "ahead", "settle", "patience", "budget", "deep", "behind", "grace"):
             if getattr(self, name) < timedelta():
-                yield f"{name}: must not be below nothing"
+                yield f"{name}: must not be negative"
         for log, rule in self.logs.items():
             for column, kind in rule.columns.items():
                 if not is_type(kind):

@@ -86,7 +86,7 @@ def stranger(status: int, headers: Mapping[str, str], body: str) -> Iterator[tup
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", tokens
     finally:

@@ -90,7 +90,7 @@ class _Scraped(BaseHTTPRequestHandler):
 def exposed() -> Iterator[str]:
     """The address that is scraped."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_port}"

@@ -47,7 +47,7 @@ def receiver(*answers: int, **headers: str) -> Iterator[tuple[str, type[Receiver
     kind.headers_of_refusals = {name.replace("_", "-"): text for name, text in headers.items()}
     kind.answers, kind.heard, kind.go_on = list(answers), [], go_on
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/api/v1/lineage", kind

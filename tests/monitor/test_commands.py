@@ -449,7 +449,7 @@ def test_init_writes_a_file_that_check_config_likes(
 
     assert written.exit_code == 0
     assert isinstance(again.exception, ConfigError)
-    assert "is fine" in checked.output
+    assert "is valid" in checked.output
 
 
 def _without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
@@ -507,7 +507,10 @@ def test_help_tells_each_verb_in_a_whole_sentence() -> None:
         pytest.param(
             ["check-config", "--config", "/no/such.yaml"],
             2,
-            "cannot read /no/such.yaml: No such file or directory; name another by --config, or",
+            (
+                "cannot read /no/such.yaml: No such file or directory; use another file"
+                " with --config, or"
+            ),
             id="no config",
         ),
     ],

@@ -249,10 +249,10 @@ def test_the_config_names_who_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("section", "fault"),
     [
-        ("{}", "name a url or a file"),
+        ("{}", "url and file are both empty; set one"),
         ("{url: marquez}", "url must be an http"),
-        ("{file: events.jsonl}", "file must be a whole path"),
-        ("{file: /e, token: open}", "openlineage.token: a secret is never written here"),
+        ("{file: events.jsonl}", "file must be an absolute path"),
+        ("{file: /e, token: open}", "openlineage.token: a secret must not be written here"),
         ("{file: /e, uri: x}", "uri"),
     ],
 )

@@ -81,7 +81,7 @@ def test_f192_the_config_reads_durations_at_any_depth() -> None:
 
 def test_f192_a_bound_is_checked_of_either_spelling() -> None:
     for text in ("0s", "PT0S"):
-        with pytest.raises(ConfigError, match="heartbeat: must be longer than nothing"):
+        with pytest.raises(ConfigError, match="heartbeat: must be longer than 0s"):
             parse(f"{MINIMAL}heartbeat: {text}\n", Path("/etc/sluice.yaml"))
 
 

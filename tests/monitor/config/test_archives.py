@@ -57,7 +57,7 @@ WINDOW = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00Z"}'
         ),
         pytest.param(
             "{tables: shop.*, markers: [{table: runs}]}",
-            "archive[0].markers[0].table: 'runs' is no table; write database.table",
+            "archive[0].markers[0].table: 'runs' is not a table name; write database.table",
             id="a marker that never comes",
         ),
         pytest.param(
@@ -72,7 +72,7 @@ WINDOW = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00Z"}'
         ),
         pytest.param(
             "{tables: shop.*}",
-            "archive[0]: says nothing of shop.*; give it windows or markers",
+            "archive[0]: has no effect on shop.*; add windows or markers",
             id="nothing",
         ),
     ],

@@ -109,7 +109,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "tables: [{shards: 'a(', table: b}]",
-            "tables[0].shards: is no regular expression: missing ), unterminated subpattern",
+            "tables[0].shards: is not a regular expression: missing ), unterminated subpattern",
             id="a bad pattern",
         ),
         pytest.param(
@@ -125,7 +125,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         pytest.param(
             "heartbeat: 15 months", "heartbeat: is not a duration; write it as 30s", id="no unit"
         ),
-        pytest.param("heartbeat: PT0S", "heartbeat: must be longer than nothing", id="no pause"),
+        pytest.param("heartbeat: PT0S", "heartbeat: must be longer than 0s", id="no pause"),
         pytest.param(
             "probes: {max_ids: {}}",
             "probes.max_ids: no probe 'max_ids' in checks/probes; known: ",
@@ -161,7 +161,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "readiness: {lag_budget: {gold: PT5M}}",
-            "readiness.lag_budget: needs durations by tier",
+            "readiness.lag_budget: must be a mapping of tiers to durations",
             id="a tier that is no number",
         ),
         pytest.param(
@@ -176,7 +176,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "channels: {webhook: {url: 'http://x'}}",
-            "channels.webhook.url: a secret is never written here; name where it is: {env:",
+            "channels.webhook.url: a secret must not be written here; write where it is: {env:",
             id="a secret of a channel written down",
         ),
         pytest.param(
@@ -189,7 +189,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             "channels.webhook: channel webhook: url must be an http",
             id="a value that the channel itself refuses",
         ),
-        pytest.param("kafka: again", "is not YAML: key 'kafka' stands twice", id="a key twice"),
+        pytest.param("kafka: again", "is not YAML: key 'kafka' occurs twice", id="a key twice"),
         pytest.param("a: [", "is not YAML: ", id="no YAML"),
         pytest.param(
             "alerts: {routes: [{table: 'x'}]}",
@@ -197,9 +197,9 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             id="an unknown key of a route",
         ),
         pytest.param("http: {port: '80'}", "http.port: must be a whole number", id="a text"),
-        pytest.param("http: {port: 99999}", "http.port: 99999 is no port; write", id="a port"),
+        pytest.param("http: {port: 99999}", "http.port: 99999 is not a port; use", id="a port"),
         pytest.param(
-            "store: mysql://u:p@h/x", "store: must be the path of a file, of SQLite", id="a store"
+            "store: mysql://u:p@h/x", "store: must be the path of an SQLite file", id="a store"
         ),
         pytest.param(
             "probes: {pipeline.clocks: {}}",
@@ -208,8 +208,11 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "probes: {tests.monitor.config.plain: {}}",
-            "probes.tests.monitor.config.plain: tests.monitor.config.plain.Plain is no dataclass",
-            id="a probe that is no dataclass",
+            (
+                "probes.tests.monitor.config.plain: tests.monitor.config.plain.Plain is"
+                " not a dataclass"
+            ),
+            id="a probe that is not a dataclass",
         ),
         pytest.param(
             "channels: {x: {kind: tests.monitor.config.plain}}",
@@ -229,10 +232,12 @@ def test_a_mistake_is_told_with_its_place_and_the_way_out(more: str, line: str) 
     ("old", "new", "line"),
     [
         pytest.param("lake: lake", "lake: hdfs://n/l", "lake: Sluice does not write", id="hdfs"),
-        pytest.param("127.0.0.1:9092", "kafka-1", "kafka: 'kafka-1' is no broker", id="no port"),
+        pytest.param("127.0.0.1:9092", "kafka-1", "kafka: 'kafka-1' is not a broker", id="no port"),
         pytest.param("127.0.0.1:9092", "a:1,b:99999", "kafka: 'b:99999' is no", id="a wide port"),
         pytest.param("127.0.0.1:9092", "kafka://k:9092", "kafka: 'kafka://k:9", id="a scheme"),
-        pytest.param("3306", "330600", "sources[0].port: 330600 is no port", id="a source's port"),
+        pytest.param(
+            "3306", "330600", "sources[0].port: 330600 is not a port", id="a source's port"
+        ),
     ],
 )
 def test_an_address_that_nothing_can_answer_at_is_told(old: str, new: str, line: str) -> None:
@@ -266,7 +271,7 @@ def test_a_tilde_is_the_home_folder_of_who_runs_it(monkeypatch: pytest.MonkeyPat
         pytest.param(
             "user: sluice",
             "user: sluice\n    password: hunter2",
-            "sources[0].password: a secret is never written here",
+            "sources[0].password: a secret must not be written here",
             id="a password written down",
         ),
         pytest.param(
@@ -284,7 +289,7 @@ def test_a_tilde_is_the_home_folder_of_who_runs_it(monkeypatch: pytest.MonkeyPat
         pytest.param(
             "prefix: shop",
             "prefix: shop\n    topics: '['",
-            "sources[0].topics: is no regular expression",
+            "sources[0].topics: is not a regular expression",
             id="bad topics",
         ),
     ],
@@ -421,7 +426,7 @@ def test_the_cluster_before_a_mirror_is_secured_by_itself(monkeypatch: pytest.Mo
     [
         pytest.param(
             "{protocol: SASL_SSL, password: hunter2}",
-            "kafka_security.password: a secret is never written here; name where it is:",
+            "kafka_security.password: a secret must not be written here; write where it is:",
             id="a password written down",
         ),
         pytest.param(
@@ -538,10 +543,13 @@ def test_lag_budgets_go_by_tier() -> None:
 
 
 def test_a_missing_file_is_told_with_the_verb_that_writes_one(tmp_path: Path) -> None:
-    said = "No such file or directory; name another by --config, or let `sluice init` write one"
+    said = (
+        "No such file or directory; use another file with --config, or create one"
+        " with `sluice init`"
+    )
     with pytest.raises(ConfigError, match=said):
         load(tmp_path / "sluice.yaml")
-    with pytest.raises(ConfigError, match=r"Is a directory; name another by --config$"):
+    with pytest.raises(ConfigError, match=r"Is a directory; use another file with --config$"):
         load(tmp_path)
 
 

@@ -61,7 +61,7 @@ def test_each_copy_is_its_kind_with_its_fields(
 @pytest.mark.parametrize(
     ("section", "fault"),
     [
-        pytest.param("  [a]", "copies: must be a mapping of names", id="a list"),
+        pytest.param("  [a]", "copies: must be a mapping of copy names", id="a list"),
         pytest.param("  a: 7", "copies.a: must be a mapping of settings", id="a number"),
         pytest.param(f"  a: {{{PG}}}", "copies.a.tables: is required", id="no tables"),
         pytest.param(
@@ -83,27 +83,33 @@ def test_each_copy_is_its_kind_with_its_fields(
         ),
         pytest.param(
             f"  a: {{{PG}, tables: x.y, password: abc}}",
-            "copies.a.password: a secret is never written here",
+            "copies.a.password: a secret must not be written here",
             id="a secret",
         ),
         pytest.param(
             f"  a: {{{PG}, tables: x.y}}\n  b: {{{PG}, tables: x.z}}",
-            "copies.b: copy a writes to postgres://h:5432/d, too; give each a place of its own",
+            (
+                "copies.b: copy a also writes to postgres://h:5432/d; use a target of its"
+                " own for each copy"
+            ),
             id="one place for two",
         ),
         pytest.param(
             "  a: {kind: redis, host: 'r:6379', tables: x.y}",
-            "copies.a.host: 'r:6379' is no host; write a name or an address, the port by `port`",
+            (
+                "copies.a.host: 'r:6379' is not a host; write a name or an address, and"
+                " the port in `port`"
+            ),
             id="a host with its port",
         ),
         pytest.param(
             f"  a: {{{PG}, port: 65536, tables: x.y}}",
-            "copies.a.port: 65536 is no port",
+            "copies.a.port: 65536 is not a port",
             id="a port that is none",
         ),
         pytest.param(
             f"  a: {{{PG}, patience: PT0S, tables: x.y}}",
-            "copies.a.patience: must be longer than nothing",
+            "copies.a.patience: must be longer than 0s",
             id="no patience",
         ),
         pytest.param(
@@ -117,7 +123,9 @@ def test_each_copy_is_its_kind_with_its_fields(
             id="no prefix",
         ),
         pytest.param(
-            f"  a b: {{{PG}, tables: x.y}}", "'a b' names no copy; write letters", id="an odd name"
+            f"  a b: {{{PG}, tables: x.y}}",
+            "'a b' is not a copy name; use at most 30 letters",
+            id="an odd name",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def test_what_is_of_another_kind_is_told_without_a_librarys_words(more: str, lin
         ),
         pytest.param(
             "lake: a\nkafka: b\nlake: c\n",
-            "is not YAML: key 'lake' stands twice (line 3, column 1)",
+            "is not YAML: key 'lake' occurs twice; remove one (line 3, column 1)",
             id="the second of two keys",
         ),
         pytest.param(

@@ -75,7 +75,7 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
     [
         pytest.param("  not_null: {}", "invariants: must be a list", id="no list"),
         pytest.param("  - {not_null: {columns: [a]}}", "invariants[0].tables: is required", id="?"),
-        pytest.param("  - {tables: shop.x}", "invariants[0]: demands nothing; known: ", id="none"),
+        pytest.param("  - {tables: shop.x}", "invariants[0]: has no invariant; known: ", id="none"),
         pytest.param(
             "  - {tables: shop.x, notnull: {}}", "no invariant 'notnull'", id="an unknown one"
         ),
@@ -101,12 +101,12 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
         ),
         pytest.param(
             "  - {tables: shop.x, referenced: {keys: [{columns: [a], table: u, to: [id]}]}}",
-            "invariants[0].referenced: 'u' is no table; write database.table",
+            "invariants[0].referenced: 'u' is not a table name; write database.table",
             id="another table without its database",
         ),
         pytest.param(
             "  - {tables: shop.x, referenced: {keys: [{columns: [a], table: u.*, to: [id]}]}}",
-            "invariants[0].referenced: 'u.*' is no table; write database.table",
+            "invariants[0].referenced: 'u.*' is not a table name; write database.table",
             id="a pattern of other tables",
         ),
         pytest.param(

@@ -40,7 +40,7 @@ def test_a_prefix_is_a_name_that_a_topic_can_begin_with(prefix: str, odd: str) -
 
     fine = not odd and prefix in ("shop", "there.shop", "Shop-1_b.2")
     assert told == (
-        [] if fine else [f"sources[0].prefix: {written} can begin no topic's name; {W}"]
+        [] if fine else [f"sources[0].prefix: {written} is not a valid topic prefix; {W}"]
     )
 
 
@@ -60,11 +60,11 @@ def test_a_prefix_is_a_name_that_a_topic_can_begin_with(prefix: str, odd: str) -
 def test_a_source_has_a_name_that_names_of_shards_can_begin_with(*, name: str, fine: bool) -> None:
     told = faults(MINIMAL.replace("name: shop", f"name: '{name}'"))
 
-    write = "names no source; write a word of letters, digits, '_', '.' and '-', other than worker"
+    write = "is not a source name; write letters, digits, '_', '.' and '-', and not 'worker'"
     assert told == ([] if fine else [f"sources[0].name: {name!r} {write}"])
 
 
-W = "write letters, digits, '_' and '-', with dots between"
+W = "use letters, digits, '_' and '-', separated by dots"
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,24 @@ W = "write letters, digits, '_' and '-', with dots between"
         pytest.param(
             "shop",
             "shop",
-            "'shop' is that of source shop, too; each connector needs its own",
+            (
+                "'shop' is already the prefix of source shop; use a prefix of its own for"
+                " each connector"
+            ),
             id="the same",
         ),
         pytest.param(
             "shop",
             "shop.eu",
-            "source shop reads all topics below 'shop', also these; "
-            "name the topics of source shop by `topics`",
+            "source shop also reads these topics, because its prefix is 'shop'; "
+            "list the topics of source shop in `topics`",
             id="below the first",
         ),
         pytest.param(
             "shop.eu",
             "shop",
-            "source second reads all topics below 'shop', also these; "
-            "name the topics of source second by `topics`",
+            "source second also reads these topics, because its prefix is 'shop'; "
+            "list the topics of source second in `topics`",
             id="above the first",
         ),
         pytest.param(r"shop", "shop2", "", id="beside it"),
@@ -117,10 +120,10 @@ def test_a_topic_is_read_as_one_sources_only(first: str, second: str, line: str)
             r"shop\.x", r"\g<n>.t", r"'\\g<n>.t' does not fit shards, which has 0", id="a name"
         ),
         pytest.param(r"shop\.x", r"a\q.t", r"'a\\q.t' does not fit shards", id="a bad escape"),
-        pytest.param(r"shop\.x", "orders", "'orders' names no table; write", id="no database"),
-        pytest.param(r"shop\.x", "", "'' names no table; write database.table", id="empty"),
-        pytest.param(r"shop\.x", "shop.", "'shop.' names no table; write", id="no name"),
-        pytest.param(r"shop\.x", "shop.a/b", "'shop.a/b' names no table; write", id="a slash"),
+        pytest.param(r"shop\.x", "orders", "'orders' is not a table name; write", id="no database"),
+        pytest.param(r"shop\.x", "", "'' is not a table name; write database.table", id="empty"),
+        pytest.param(r"shop\.x", "shop.", "'shop.' is not a table name; write", id="no name"),
+        pytest.param(r"shop\.x", "shop.a/b", "'shop.a/b' is not a table name; write", id="a slash"),
     ],
 )
 def test_a_rule_names_a_table(shards: str, table: str, line: str) -> None:
@@ -137,7 +140,9 @@ def test_two_rules_say_nothing_different_of_one_table(said: str, name: str) -> N
     """Else the next shard that comes could change it: two lines would merge into one mirror."""
     rules = f"tables: [{{shards: a.b, table: c.t, {said}}}, {{shards: a.d, table: c.t%s}}]"
 
-    assert faults(MINIMAL + rules % "") == [f"tables[1].{name}: tables[0] says another of c.t"]
+    assert faults(MINIMAL + rules % "") == [
+        f"tables[1].{name}: tables[0] has another value for c.t; use one value"
+    ]
     assert faults(MINIMAL + rules % f", {said}") == []
     assert faults(MINIMAL + rules % ", ignore: true") == []
 
@@ -157,8 +162,8 @@ def test_a_rule_that_ignores_names_what_it_likes() -> None:
 def test_a_master_is_one_that_spark_knows(master: str, fine: bool) -> None:
     told = faults(MINIMAL + f"pipeline: {{master: '{master}'}}")
 
-    write = "write local[4], local[*], yarn, spark://host:port or k8s://address"
-    assert told == ([] if fine else [f"pipeline.master: {master!r} is no Spark; {write}"])
+    write = "use local[4], local[*], yarn, spark://host:port or k8s://address"
+    assert told == ([] if fine else [f"pipeline.master: {master!r} is not a Spark master; {write}"])
 
 
 @pytest.mark.parametrize(
@@ -181,52 +186,61 @@ def test_a_mirror_answers_at_an_address(url: str) -> None:
 
     told = faults(MINIMAL + f"    mirrored: {mirror}\n")
 
-    assert told == [f"sources[0].mirrored.url: {url!r} is no address; write http://host:port"]
+    assert told == [f"sources[0].mirrored.url: {url!r} is not an address; write http://host:port"]
 
 
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ("readiness: {margin: -PT5S}", "readiness.margin: must not be below nothing"),
-        ("schedule: {cycles: {0: PT1M}}", "schedule.cycles.0: is no tier that can wait"),
+        ("readiness: {margin: -PT5S}", "readiness.margin: must not be negative"),
+        ("schedule: {cycles: {0: PT1M}}", "schedule.cycles.0: is not a tier that can wait"),
         (
             "schedule: {cycles: {2: PT15M}}",
-            "schedule.cycles.2: 0:15:00 is not below its lag_budget",
+            "schedule.cycles.2: 0:15:00 must be shorter than readiness.lag_budget",
         ),
-        ("schedule: {cycles: {x: 1h}}", "schedule.cycles.x: is no tier that can wait"),
-        ("schedule: {land: 99ms}", "schedule.land: must be 100ms at least"),
-        ("schedule: {prune: 1ms}", "schedule.prune: must be 100ms at least"),
-        ("schedule: {land_deadline: 1s}", "schedule.land_deadline: must be 10s at least"),
+        ("schedule: {cycles: {x: 1h}}", "schedule.cycles.x: is not a tier that can wait"),
+        ("schedule: {land: 99ms}", "schedule.land: must be at least 100ms"),
+        ("schedule: {prune: 1ms}", "schedule.prune: must be at least 100ms"),
+        ("schedule: {land_deadline: 1s}", "schedule.land_deadline: must be at least 10s"),
         (
             "schedule: {merge: 2h}",
-            "schedule.merge_deadline: 0:30:00 is below schedule.merge, 2:00:00",
+            "schedule.merge_deadline: 0:30:00 is shorter than schedule.merge (2:00:00)",
         ),
         (
             "readiness: {heartbeat_age: 1s}",
-            "readiness.heartbeat_age: 0:00:01 is not above heartbeat, 0:00:01; no table would be",
+            (
+                "readiness.heartbeat_age: 0:00:01 is not longer than `heartbeat`"
+                " (0:00:01), so no table would be"
+            ),
         ),
-        ("heartbeat: 15s", "readiness.heartbeat_age: 0:00:15 is not above heartbeat, 0:00:15"),
+        (
+            "heartbeat: 15s",
+            "readiness.heartbeat_age: 0:00:15 is not longer than `heartbeat` (0:00:15)",
+        ),
         (
             "schedule: {watch: 1m}",
-            "readiness.sample_age: 0:01:00 is not above schedule.watch, 0:01:00",
+            "readiness.sample_age: 0:01:00 is not longer than schedule.watch (0:01:00)",
         ),
         (
             "probes: {day_counts: {days: 3661}}",
             "probes.day_counts.days: must be less than or equal to 3660",
         ),
-        ("pipeline: {urgent_rows: 0}", "pipeline.urgent_rows: must be 1 at least"),
-        ("pipeline: {batch_rows: 0}", "pipeline.batch_rows: must be 1 at least"),
-        ("pipeline: {small_batch_rows: -1}", "pipeline.small_batch_rows: must be 0 at least"),
-        ("pipeline: {landing_tasks: 0}", "pipeline.landing_tasks: must be 1 at least"),
-        ("pipeline: {merge_workers: 0}", "pipeline.merge_workers: must be 1 at least"),
-        ("pipeline: {driver_memory: lots}", "pipeline.driver_memory: 'lots' is no size; write"),
-        ("pipeline: {driver_memory: 0g}", "pipeline.driver_memory: '0g' is no size; write"),
+        ("pipeline: {urgent_rows: 0}", "pipeline.urgent_rows: must be at least 1"),
+        ("pipeline: {batch_rows: 0}", "pipeline.batch_rows: must be at least 1"),
+        ("pipeline: {small_batch_rows: -1}", "pipeline.small_batch_rows: must be at least 0"),
+        ("pipeline: {landing_tasks: 0}", "pipeline.landing_tasks: must be at least 1"),
+        ("pipeline: {merge_workers: 0}", "pipeline.merge_workers: must be at least 1"),
+        ("pipeline: {driver_memory: lots}", "pipeline.driver_memory: 'lots' is not a size; write"),
+        ("pipeline: {driver_memory: 0g}", "pipeline.driver_memory: '0g' is not a size; write"),
         (
             "pipeline: {upkeep: {vacuum_every: PT0S}}",
             "pipeline.upkeep.vacuum_every: must be longer",
         ),
         *(
-            (f"pipeline: {{upkeep: {{{name}: {short}}}}}", f"pipeline.upkeep.{name}: must be 1h at")
+            (
+                f"pipeline: {{upkeep: {{{name}: {short}}}}}",
+                f"pipeline.upkeep.{name}: must be at least 1h",
+            )
             for name in ("keep_versions", "keep_changes")
             for short in ("PT0S", "1s", "59m")
         ),
@@ -242,15 +256,15 @@ def test_a_number_that_nothing_can_come_of_is_told(more: str, line: str) -> None
     ("old", "new", "line"),
     [
         ("name: shop", "name: " + "s" * 65, "name: is too long for the heartbeat table"),
-        ("user: sluice", "user: ' '", "user: is empty; write the user that Sluice logs in as"),
-        ("name: shop", 'name: "a\\nb"', "name: 'a\\nb' names no source; write a word of"),
-        ("host: 127.0.0.1", "host: ''", "host: '' is no host; write a name or an address"),
-        ("host: 127.0.0.1", "host: 'db:3306'", "host: 'db:3306' is no host; write a name"),
-        ("host: 127.0.0.1", "host: 'mysql://db'", "host: 'mysql://db' is no host; write a name"),
-        ("port: 3306", "port: 0", "port: 0 is no port; write one up to 65535"),
+        ("user: sluice", "user: ' '", "user: is empty; write the user for Sluice's login"),
+        ("name: shop", 'name: "a\\nb"', "name: 'a\\nb' is not a source name; write letters"),
+        ("host: 127.0.0.1", "host: ''", "host: '' is not a host; write a name or an address"),
+        ("host: 127.0.0.1", "host: 'db:3306'", "host: 'db:3306' is not a host; write a name"),
+        ("host: 127.0.0.1", "host: 'mysql://db'", "host: 'mysql://db' is not a host; write a name"),
+        ("port: 3306", "port: 0", "port: 0 is not a port; use 1 to 65535"),
         ("connector: shop", "connector: ''", "collector.connector: is empty"),
-        ("prefix", "heartbeat: beat\n    prefix", "heartbeat: 'beat' names no table; write"),
-        ("prefix", "heartbeat: a.b.c\n    prefix", "heartbeat: 'a.b.c' names no table; write"),
+        ("prefix", "heartbeat: beat\n    prefix", "heartbeat: 'beat' is not a table name; write"),
+        ("prefix", "heartbeat: a.b.c\n    prefix", "heartbeat: 'a.b.c' is not a table name; write"),
     ],
 )
 def test_a_source_that_could_not_be_asked_is_told(old: str, new: str, line: str) -> None:
@@ -271,7 +285,7 @@ def test_a_port_or_a_bracket_that_is_none_is_no_address(url: str) -> None:
 
     (told,) = faults(MINIMAL + f"    mirrored: {mirror}\n")
 
-    assert told == f"sources[0].mirrored.url: {url!r} is no address; write http://host:port"
+    assert told == f"sources[0].mirrored.url: {url!r} is not an address; write http://host:port"
 
 
 @pytest.mark.parametrize("more", ["", ", ignore: true", ", tier: 0"])
@@ -279,8 +293,8 @@ def test_a_rule_needs_no_table(more: str) -> None:
     assert faults(MINIMAL + f"tables: [{{shards: 'shop[.]x'{more}}}]") == []
 
 
-OFF = "must be a mapping of settings; {enabled: false} switches it off"
-NONE = "must be a mapping of settings, such as its kind"
+OFF = "must be a mapping of settings; to switch it off, write {enabled: false}"
+NONE = "must be a mapping of settings, such as {kind: log}"
 
 
 @pytest.mark.parametrize(
@@ -294,10 +308,10 @@ NONE = "must be a mapping of settings, such as its kind"
         ("channels: {log: false}", f"channels.log: {NONE}"),
         ("channels: {slack: here}", f"channels.slack: {NONE}"),
         ("channels: {a: {kind: [a]}}", "channels.a.kind: no channel \"['a']\" in alerts/channels"),
-        ("channels: {log: {per_minute: 0}}", "channels.log.per_minute: must be 1 at least"),
+        ("channels: {log: {per_minute: 0}}", "channels.log.per_minute: must be at least 1"),
         (
             "readiness: {gating: [max_id]}\nprobes: {max_id: {enabled: false}}",
-            "readiness.gating[0]: probe 'max_id' is switched off, and can hold no gate",
+            "readiness.gating[0]: probe 'max_id' is switched off and cannot block the gate",
         ),
     ],
 )
@@ -314,10 +328,10 @@ def test_an_empty_section_has_its_defaults() -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ("tables: &a [*a]", "an alias stands within what it stands for"),
-        ("tables: {2026-01-01: a}", "a key is no name: keys must be str"),
-        ('store: "a\\0b"', "store: 'a\\x00b' is no path: "),
-        ("store: ~nobody_at_all/x", "store: '~nobody_at_all/x' is no path: "),
+        ("tables: &a [*a]", "a YAML alias contains itself; write the values out"),
+        ("tables: {2026-01-01: a}", "a key is not a text: keys must be str"),
+        ('store: "a\\0b"', "store: 'a\\x00b' is not a path: "),
+        ("store: ~nobody_at_all/x", "store: '~nobody_at_all/x' is not a path: "),
     ],
 )
 def test_what_cannot_be_read_at_all_is_told_too(more: str, line: str) -> None:
@@ -330,7 +344,7 @@ def test_a_file_of_another_encoding_is_told(tmp_path: Path) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_bytes(b"lake: \xe4\n")
 
-    with pytest.raises(ConfigError, match="is not UTF-8 text, from byte 6 on"):
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text .byte 6.; save"):
         load(path)
 
 
@@ -357,10 +371,10 @@ def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> No
 def test_a_host_is_a_name_or_an_address_wherever_it_stands(host: str, *, fine: bool) -> None:
     told = faults(MINIMAL.replace("host: 127.0.0.1", f"host: '{host}'"))
     bound = faults(MINIMAL + f"http: {{host: '{host}'}}")
-    bound = [line for line in bound if "other machines reach" not in line]
+    bound = [line for line in bound if "other machines can reach" not in line]
 
-    write = "is no host; write a name or an address"
-    assert told == ([] if fine else [f"sources[0].host: {host!r} {write}, the port by `port`"])
+    write = "is not a host; write a name or an address"
+    assert told == ([] if fine else [f"sources[0].host: {host!r} {write}, and the port in `port`"])
     assert bound == ([] if fine else [f"http.host: {host!r} {write}"])
 
 
@@ -368,14 +382,16 @@ def test_a_host_is_a_name_or_an_address_wherever_it_stands(host: str, *, fine: b
 def test_a_broker_has_a_host_that_can_be_one(broker: str) -> None:
     told = faults(MINIMAL.replace("127.0.0.1:9092", f"'k:1,{broker}'"))
 
-    write = "is no broker; write host:port, with commas between several"
+    write = "is not a broker; write host:port, or several separated by commas"
     assert told == [f"kafka: {broker!r} {write}"]
 
 
 def test_bases_that_are_to_be_made_and_never_may_are_a_fault() -> None:
     text = MINIMAL + "rebootstrap: [{tables: 'shop.*', how: auto, at_once: 0}]\n"
 
-    assert faults(text) == ["rebootstrap[0].at_once: must be 1 or more; how: ask begins none"]
+    assert faults(text) == [
+        "rebootstrap[0].at_once: must be 1 or more; to start none, use how: ask"
+    ]
 
 
 AUTH = "http: {host: '%s', auth: {token: {env: SLUICE_TEST_TOKEN}}}"
@@ -408,14 +424,14 @@ def test_f161_a_token_that_protects_little_is_refused_and_not_shown(
 
     (told,) = faults(MINIMAL + AUTH % "10.0.0.7")
 
-    assert told.startswith("http.auth.token: needs at least 16 characters")
+    assert told.startswith("http.auth.token: must have at least 16 ASCII characters")
     assert token not in told
 
 
 def test_f161_a_token_is_never_written_in_the_config() -> None:
     (told,) = faults(MINIMAL + "http: {auth: {token: 0123456789abcdef}}")
 
-    assert told.startswith("http.auth.token: a secret is never written here")
+    assert told.startswith("http.auth.token: a secret must not be written here")
     assert "0123456789abcdef" not in told
     assert faults(MINIMAL + "http: {auth: {token: {file: /no/such}}}") == [
         "http.auth.token: cannot read /no/such: No such file or directory"
@@ -435,7 +451,7 @@ def test_f160_a_server_to_follow_is_a_host_or_a_host_and_a_port(listed: str, *, 
     assert told == (
         []
         if fine
-        else [f"sources[0].follow_hosts[0]: {listed!r} is no server; write host or host:port"]
+        else [f"sources[0].follow_hosts[0]: {listed!r} is not a server; write host or host:port"]
     )
 
 
@@ -450,7 +466,7 @@ def test_f160_a_server_to_follow_is_a_host_or_a_host_and_a_port(listed: str, *, 
         ("call: -PT1S", ".call: must be greater than or equal to 100 milliseconds"),
         ("connect: 0s", ".connect: must be greater than or equal to 100 milliseconds"),
         ("lag: -PT1S", ".lag: must be greater than or equal to 0 seconds"),
-        ("statement: 10s, call: 5s", ".call: 0:00:05 is below limits.statement, 0:00:10"),
+        ("statement: 10s, call: 5s", ".call: 0:00:05 is shorter than limits.statement (0:00:10)"),
     ],
 )
 def test_limits_that_ask_nothing_or_without_end_are_refused(said: str, line: str) -> None:
@@ -469,7 +485,7 @@ def test_a_tier_that_is_none_is_told_beside_what_else_is_wrong(wrong: str, kafka
     told = built_faults(text)
 
     assert any(
-        line.startswith(("schedule.cycles.x: is no", "readiness.lag_budget: ")) for line in told
+        line.startswith(("schedule.cycles.x: is not", "readiness.lag_budget: ")) for line in told
     )
     assert any(line.startswith("sources[0].kind: ") for line in told)
     assert any(line.startswith("kafka: is required") for line in told) == (not kafka)
@@ -486,19 +502,19 @@ def test_a_file_that_is_nested_without_end_is_told_with_its_line(deep: int) -> N
     ("more", "line"),
     [
         ("tables: [{shards: a.b, table: 'shop.*'}]", "tables[0].table: 'shop.*' is a pattern;"),
-        ("tables: [{shards: '', table: a.b}]", "tables[0].shards: is empty; name one"),
-        ("tables: [{shards: a.b, key: []}]", "tables[0].key: is empty; name one, or remove"),
-        ("tables: [{shards: a.b, key: ['']}]", "tables[0].key: holds an empty name; write"),
-        ("tables: [{shards: a.b, key: [id, id]}]", "tables[0].key: 'id' stands there twice"),
-        ("publish: [{tables: ''}]", "publish[0].tables: is empty; name one, or remove"),
-        ("probes: {day_counts: {columns: []}}", "probes.day_counts.columns: is empty; name"),
-        ("probes: {day_counts: {columns: [' ']}}", "probes.day_counts.columns: holds an empty"),
+        ("tables: [{shards: '', table: a.b}]", "tables[0].shards: is empty; set a value"),
+        ("tables: [{shards: a.b, key: []}]", "tables[0].key: is empty; set a value, or remove"),
+        ("tables: [{shards: a.b, key: ['']}]", "tables[0].key: contains an empty name; write"),
+        ("tables: [{shards: a.b, key: [id, id]}]", "tables[0].key: 'id' occurs twice"),
+        ("publish: [{tables: ''}]", "publish[0].tables: is empty; set a value, or remove"),
+        ("probes: {day_counts: {columns: []}}", "probes.day_counts.columns: is empty; set a value"),
+        ("probes: {day_counts: {columns: [' ']}}", "probes.day_counts.columns: contains an empty"),
         ("probes: {range_counts: {tables: ''}}", "probes.range_counts.tables: '' matches no"),
-        ("http: {names: ['http://x']}", "http.names[0]: 'http://x' is no host; write a name"),
-        ("http: {names: [a, '']}", "http.names[1]: '' is no host; write a name or an address"),
+        ("http: {names: ['http://x']}", "http.names[0]: 'http://x' is not a host; write a name"),
+        ("http: {names: [a, '']}", "http.names[1]: '' is not a host; write a name or an address"),
         (
             "openlineage: {url: 'http://127.0.0.1', timeout: 0s}",
-            "openlineage: timeout must be longer than nothing",
+            "openlineage: timeout must be longer than 0s",
         ),
         (
             "pipeline: {spark: {spark.master: 'local[1]'}}",
@@ -508,11 +524,11 @@ def test_a_file_that_is_nested_without_end_is_told_with_its_line(deep: int) -> N
             "pipeline: {spark: {spark.driver.memory: 1g}}",
             "pipeline.spark.spark.driver.memory: is set by pipeline.driver_memory",
         ),
-        ("pipeline: {spark: {foo: x}}", "pipeline.spark.foo: is no setting of Spark; their names"),
-        ("pipeline: {driver_memory: 1k}", "pipeline.driver_memory: '1k' is too little for Spark;"),
-        ("pipeline: {driver_memory: 511m}", "pipeline.driver_memory: '511m' is too little"),
-        ("pipeline: {merge_workers: 257}", "pipeline.merge_workers: must be 256 at most"),
-        ("pipeline: {landing_tasks: 10001}", "pipeline.landing_tasks: must be 10000 at most"),
+        ("pipeline: {spark: {foo: x}}", "pipeline.spark.foo: is not a Spark setting; use a name"),
+        ("pipeline: {driver_memory: 1k}", "pipeline.driver_memory: '1k' is too small for Spark;"),
+        ("pipeline: {driver_memory: 511m}", "pipeline.driver_memory: '511m' is too small"),
+        ("pipeline: {merge_workers: 257}", "pipeline.merge_workers: must be at most 256"),
+        ("pipeline: {landing_tasks: 10001}", "pipeline.landing_tasks: must be at most 10000"),
     ],
 )
 def test_nonsense_is_refused_with_its_place(more: str, line: str) -> None:

@@ -29,23 +29,25 @@ def _told(path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("lake", "said"),
     [
-        pytest.param("a%20b", "lake: '{here}/a%20b' holds '%'", id="a sign for another letter"),
-        pytest.param("'a\\b'", "holds '\\\\'", id="a backslash"),
-        pytest.param("s3://bucket/a%20b", "holds '%'", id="in a bucket"),
-        pytest.param("s3:/x", "'s3:/x' is no address; write s3://bucket/folder", id="a slash less"),
-        pytest.param("s3://", "is no address", id="no bucket"),
-        pytest.param("' s3a://b'", "is no address", id="a blank before"),
-        pytest.param("S3a://b", "is no address", id="in other letters"),
-        pytest.param("foo://x", "'foo://x' is of no known kind", id="no such kind"),
-        pytest.param("file:/x", "is of no known kind", id="Hadoop's way of a path"),
-        pytest.param("C:/x", "is of no known kind", id="another system's path"),
-        pytest.param("s3://k:s@b/x", "lake: holds a key; give it in the env", id="a secret"),
-        pytest.param("s3://b/x?k=SIG", "lake: holds a query, which may be a key", id="a query"),
-        pytest.param("abfss://c@a/x?sv=1&sig=SIG", "holds a query", id="a signature"),
-        pytest.param("'s3://b/x#SIG'", "holds a query", id="a fragment"),
-        pytest.param("abfss://c:SIG@a/x", "lake: holds a key", id="a password of Azure"),
-        pytest.param("https://a/x?sig=SIG", "holds a query", id="a signature of no known kind"),
-        pytest.param("ftp://k:SIG@b/x", "'ftp://(hidden)@b/x' is of no known", id="a login"),
+        pytest.param("a%20b", "lake: '{here}/a%20b' contains '%'", id="a sign for another letter"),
+        pytest.param("'a\\b'", "contains '\\\\'", id="a backslash"),
+        pytest.param("s3://bucket/a%20b", "contains '%'", id="in a bucket"),
+        pytest.param(
+            "s3:/x", "'s3:/x' is not an address; write s3://bucket/folder", id="a slash less"
+        ),
+        pytest.param("s3://", "is not an address", id="no bucket"),
+        pytest.param("' s3a://b'", "is not an address", id="a blank before"),
+        pytest.param("S3a://b", "is not an address", id="in other letters"),
+        pytest.param("foo://x", "'foo://x' has an unknown scheme", id="no such kind"),
+        pytest.param("file:/x", "has an unknown scheme", id="Hadoop's way of a path"),
+        pytest.param("C:/x", "has an unknown scheme", id="another system's path"),
+        pytest.param("s3://k:s@b/x", "lake: contains a key; set it in the env", id="a secret"),
+        pytest.param("s3://b/x?k=SIG", "lake: contains a query, which may be a key", id="a query"),
+        pytest.param("abfss://c@a/x?sv=1&sig=SIG", "contains a query", id="a signature"),
+        pytest.param("'s3://b/x#SIG'", "contains a query", id="a fragment"),
+        pytest.param("abfss://c:SIG@a/x", "lake: contains a key", id="a password of Azure"),
+        pytest.param("https://a/x?sig=SIG", "contains a query", id="a signature of no known kind"),
+        pytest.param("ftp://k:SIG@b/x", "'ftp://(hidden)@b/x' has an unknown", id="a login"),
         pytest.param("HDFS://x", "does not write tables on HDFS", id="HDFS"),
         pytest.param("'  '", "lake: is empty", id="blanks"),
         pytest.param("file", "{here}/file is a file", id="a file"),
@@ -79,12 +81,16 @@ def test_the_kinds_of_lakes_are_those_that_the_lake_knows() -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        pytest.param("folder", "store: {here}/folder is a folder; name a file in it", id="folder"),
-        pytest.param(".", "store: {here} is a folder", id="its own folder"),
+        pytest.param(
+            "folder", "store: {here}/folder is a directory; use a file in it", id="folder"
+        ),
+        pytest.param(".", "store: {here} is a directory", id="its own folder"),
         pytest.param("file/sluice.db", "store: {here}/file is a file", id="below a file"),
-        pytest.param("lake", "store: is the lake's folder; name a file", id="the lake"),
-        pytest.param("':memory:'", "store: ':memory:' is no file that stays", id="no file"),
-        pytest.param("mysql://x/y", "store: must be the path of a file", id="another database"),
+        pytest.param("lake", "store: is the directory of the lake; use a file", id="the lake"),
+        pytest.param("':memory:'", "store: ':memory:' is not a file on a disk", id="no file"),
+        pytest.param(
+            "mysql://x/y", ("store: must be the path of an SQLite file"), id="another database"
+        ),
     ],
 )
 def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: str) -> None:
@@ -97,14 +103,14 @@ def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: st
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        pytest.param("lake/mirrors", "shares files with {here}/lake/mirrors", id="the mirrors"),
-        pytest.param("lake/mirrors/shop/", "shares files with {here}/lake/mirrors", id="inside"),
-        pytest.param("lake/changes", "shares files with {here}/lake/changes", id="the log"),
-        pytest.param("x/../lake/changes/a", "shares files with {here}/lake/changes", id="in it"),
-        pytest.param("lake", "shares files with {here}/lake/mirrors", id="the lake"),
-        pytest.param("/", "shares files with {here}/lake/mirrors", id="above it"),
-        pytest.param("file", "{here}/file is a file; name a folder", id="a file"),
-        pytest.param("file/images", "{here}/file is a file; name a folder", id="below a file"),
+        pytest.param("lake/mirrors", "overlaps with {here}/lake/mirrors", id="the mirrors"),
+        pytest.param("lake/mirrors/shop/", "overlaps with {here}/lake/mirrors", id="inside"),
+        pytest.param("lake/changes", "overlaps with {here}/lake/changes", id="the log"),
+        pytest.param("x/../lake/changes/a", "overlaps with {here}/lake/changes", id="in it"),
+        pytest.param("lake", "overlaps with {here}/lake/mirrors", id="the lake"),
+        pytest.param("/", "overlaps with {here}/lake/mirrors", id="above it"),
+        pytest.param("file", "{here}/file is a file; use a directory", id="a file"),
+        pytest.param("file/images", "{here}/file is a file; use a directory", id="below a file"),
     ],
 )
 def test_images_where_upkeep_deletes_files_are_refused(
@@ -128,4 +134,4 @@ def test_images_in_a_bucket_do_not_share_the_mirrors(path: Path) -> None:
 
     told = _told(path, f"{text}publish: [{{tables: '*', how: parquet, where: s3://b/lake/}}]\n")
 
-    assert "shares files with s3://b/lake/mirrors" in told
+    assert "overlaps with s3://b/lake/mirrors" in told

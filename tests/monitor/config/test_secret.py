@@ -145,8 +145,8 @@ def test_a_secret_of_spark_is_not_written_down(name: str, monkeypatch: pytest.Mo
     )
 
     assert told == [
-        f"pipeline.spark.{name}: a secret is never written here; "
-        "name where it is: {env: NAME} or {file: PATH}"
+        f"pipeline.spark.{name}: a secret must not be written here; "
+        "write where it is: {env: NAME} or {file: PATH}"
     ]
     assert config.pipeline.spark == {name: "0123"}
     assert may_be_spark_secret(name), "a command line would show it"

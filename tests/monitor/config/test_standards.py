@@ -44,7 +44,7 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
     [
         pytest.param(
             "{tables: t.t, key: [id], hash: {columns: [a], secret: open}}",
-            "standards[0].hash.secret: a secret is never written here",
+            "standards[0].hash.secret: a secret must not be written here",
             id="a_secret_in_the_file",
         ),
         pytest.param(
@@ -59,24 +59,30 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
         ),
         pytest.param(
             "{tables: t.t, key: [id], mask: {columns: [id]}}",
-            "standards[0].mask.columns: id is in the key, and two keys may become one",
+            (
+                "standards[0].mask.columns: id is in the key, and this standard may make"
+                " two keys equal; use another standard"
+            ),
             id="a_masked_key",
         ),
         pytest.param(
             "{tables: t.t, key: [id], mapping: {columns: [id], file: /ids.csv, unmapped: 'null'}}",
-            "standards[0].mapping.columns: id is in the key, and two keys may become one",
+            (
+                "standards[0].mapping.columns: id is in the key, and this standard may"
+                " make two keys equal; use another standard"
+            ),
             id="a_key_that_may_become_null",
         ),
         pytest.param(
             "{tables: t.t, mask: {columns: [a]}}",
-            "standards[0].key: is required; name the key's columns",
+            "standards[0].key: is required; list the key's columns",
             id="no_key",
         ),
         pytest.param(
             "{key: [id], mask: {columns: [a]}}", "standards[0].tables: is required", id="no_table"
         ),
         pytest.param(
-            "{tables: t.t, key: [id]}", "standards[0]: names no standard; known: ", id="nothing"
+            "{tables: t.t, key: [id]}", "standards[0]: has no standard; known: ", id="nothing"
         ),
         pytest.param(
             "{tables: t.t, key: [id], hide: {}}",
@@ -85,17 +91,17 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
         ),
         pytest.param(
             "{tables: t.t, key: [id], mask: {columns: [name]}}",
-            "standards[0].clear: is required; name the columns that land as they are",
+            "standards[0].clear: is required; list the columns that land unchanged",
             id="nothing_of_new_columns",
         ),
         pytest.param(
             "{tables: t.t, key: [id], mask: {columns: [name]}, clear: {id: true}}",
-            "standards[0].clear: is no list of names; name the columns",
+            "standards[0].clear: is not a list of names; list the columns",
             id="columns_by_their_names",
         ),
         pytest.param(
             "{tables: t.t, key: [id], mask: {columns: []}}",
-            "standards[0].mask.columns: names none",
+            "standards[0].mask.columns: is empty; list the columns to change",
             id="no_column",
         ),
         pytest.param(

@@ -45,7 +45,7 @@ def test_another_transport_needs_no_kafka() -> None:
         pytest.param(
             "kafka_security: {protocol: SSL}\ntransport: examples.json_lines\n"
             "transport_options: {folder: x}",
-            "kafka_security: there is no `kafka` that it could secure; remove it",
+            "kafka_security: has no effect without `kafka`; remove it, or set `kafka`",
             id="nothing to secure",
         ),
         pytest.param(

@@ -56,9 +56,9 @@ def test_a_host_is_called_as_one_dials_it(
     ("text", "said"),
     [
         pytest.param("http: 8088", "http: must be a mapping", id="no mapping"),
-        pytest.param("http: {host: 1}", "http.host: 1 is no host", id="no host"),
-        pytest.param("http: {port: here}", "http.port: 'here' is no port", id="no port"),
-        pytest.param("http: {port: 65536}", "http.port: 65536 is no port", id="too high"),
+        pytest.param("http: {host: 1}", "http.host: 1 is not a host", id="no host"),
+        pytest.param("http: {port: here}", "http.port: 'here' is not a port", id="no port"),
+        pytest.param("http: {port: 65536}", "http.port: 65536 is not a port", id="too high"),
         pytest.param("http: {port: {env: NOT_SET}}", "NOT_SET is not set", id="unset"),
         pytest.param("store: []", "store: must be the path", id="no store"),
         pytest.param("time_zone: Mars/Base", "time_zone: 'Mars/Base' is no", id="no zone"),

@@ -155,7 +155,7 @@ def test_the_doctor_says_what_nobody_will_read_and_what_waits(
             {"zone": "Asia/Weibo"}, "zone: 'Asia/Weibo' is no time zone; the nearest", id="a zone"
         ),
         pytest.param(
-            {"back": timedelta(days=-3)}, "back: must not be below nothing", id="no hour is seen"
+            {"back": timedelta(days=-3)}, "back: must not be negative", id="no hour is seen"
         ),
         pytest.param(
             {"logs": {"a": LogRule(columns={"n": "integer"})}},

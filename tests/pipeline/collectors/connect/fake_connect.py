@@ -61,7 +61,7 @@ def fake_connect(tls: SSLContext | None = None) -> Iterator[FakeConnect]:
             """Stay silent."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
             server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who hangs up

@@ -42,7 +42,7 @@ def connect(answers: Answers) -> Iterator[ConnectCollector]:
             """Stay silent."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/"
         with closing(ConnectCollector(url, "my/shop")) as collector:
             yield collector
