@@ -86,6 +86,15 @@ THEIRS = {
     "pipeline/collectors/connect/",
 }
 OF_THE_LAKE = ("pipeline.delta.store", "pipeline.readings")
+SERVER_FILES = {
+    *("source", "session", "facts", "doctor", "position", "types", "values", "row_reader"),
+    *("row_encoding", "dialect"),
+}
+ENGINE_FILES = {  # what an engine's folder has besides these names
+    "mysql": {"ddl_parser", "ddl_effects"},
+    "postgres": {"replication", "slots", "retained_log"},
+    "files": {"arrivals"},
+}
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 JOINTS = re.compile(r"[\s\"']+")  # between the parts of one text
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
@@ -122,6 +131,18 @@ def test_nobody_outside_of_mysql_and_debezium_knows_them() -> None:
     said = [path for path in neutral if WORDS.search(JOINTS.sub("", path.read_text("utf-8")))]
 
     assert [name(path) for path in said if knows(path)] == []
+
+
+def test_folders_of_engines_have_files_of_the_same_names() -> None:
+    """Who knows one engine knows all; only servers have all of the files."""
+    sources = ROOT / "pipeline" / "sources"
+    folders = {path.parent for path in PRODUCT if path.parent.parent == sources}
+    found = {one.name: {file.stem for file in one.glob("*.py")} - {"__init__"} for one in folders}
+
+    assert found.keys() == ENGINE_FILES.keys()
+    assert {name: files - SERVER_FILES for name, files in found.items()} == ENGINE_FILES
+    assert {name for name, files in found.items() if files >= SERVER_FILES} == {"mysql", "postgres"}
+    assert {"source", "position", "dialect"} <= found["files"]
 
 
 def test_no_implementation_is_named_outside_of_its_seam() -> None:

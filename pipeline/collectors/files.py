@@ -28,7 +28,7 @@ from pipeline.model import Acknowledged, Capture, Missing
 from pipeline.schema.model import ARROW
 from pipeline.settings import SourceSettings
 from pipeline.sources.files.dialect import is_type
-from pipeline.sources.files.source import sweep_position
+from pipeline.sources.files.position import sweep_position
 
 
 @dataclass(eq=False)

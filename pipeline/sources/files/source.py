@@ -1,8 +1,6 @@
 """Presents a folder of files as a source, by the ledger that its collector keeps.
 
-Nothing is written into the folder. A position is a sweep and the offset at which the ledger
-ended then. A collector that has completed a sweep has read, in full, every file that was in the
-folder when the sweep began. The position of a heartbeat is the next sweep to begin.
+Nothing is written into the folder. The position of a heartbeat is the next sweep to begin.
 
 Not supported: ids, counts and sums of rows, because files have no index (ProofError). The clock
 of the file server is not read; heartbeats have the local time.
@@ -19,10 +17,11 @@ from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.errors import ConfigError, ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.finding import NOTE, REFUSE, Finding
-from pipeline.model import Head, Order, Position, Shard
+from pipeline.model import Head, Shard
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings, without_login
 from pipeline.sources.files.dialect import FILES, FileColumn
+from pipeline.sources.files.position import POSITIONS, sweep_position
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.source import ExaminationScope, Heartbeat, Range, Source, SourceDescription
 
@@ -41,66 +40,12 @@ def ledger_path(settings: SourceSettings) -> str:
     return told
 
 
-KIND = "files"
-_WORDS = re.compile(r"sweep (\d+) at offset (\d+)")
-
-
-def sweep_position(sweep: int, end: int) -> Position:
-    """All that was there when *sweep* began."""
-    return Position(KIND, f"sweep {sweep} at offset {end}")
-
-
-@dataclass(frozen=True, slots=True)
-class SweepNumbers:
-    """Each method as :class:`pipeline.sources.positions.PositionRules` says."""
-
-    def locate(self, position: Position) -> tuple[int, int]:
-        """Offsets are the order."""
-        return 0, _read(position)[1]
-
-    def has_reached(self, passed: Position, wanted: Position) -> bool:
-        """By the sweep alone."""
-        return _read(passed)[0] >= _read(wanted)[0]
-
-    def explain_reset(self, known: Position, now: Position) -> str | None:
-        """Both only rise."""
-        (sweep, end), (known_sweep, known_end) = _read(now), _read(known)
-        if sweep >= known_sweep and end >= known_end:
-            return None
-        return f"the ledger stood at {known}, and stands at {now}"
-
-    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """Another ledger knows nothing of what this one has told."""
-        if known.identity == now.identity:
-            return self.explain_reset(known.position, now.position)
-        return f"the ledger {known.identity} was lost, and {now.identity} took its place"
-
-    def explain_overrun(self, said: Position, end: Position) -> str | None:
-        """A sweep that was not begun."""
-        return None if self.has_reached(end, said) else f"there was no {said} yet"
-
-    def names_transactions(self, position: Position) -> bool:
-        """It names no transaction."""
-        return False
-
-    def may_contain(self, position: Position, transaction: str) -> bool:
-        """There are none."""
-        return True
-
-
-def _read(position: Position) -> tuple[int, int]:
-    found = _WORDS.fullmatch(position.words)
-    if found is None:
-        raise ValueError(f"{position!r} is no place in a ledger of files")
-    return int(found[1]), int(found[2])
-
-
 @dataclass(eq=False)
 class FilesSource:
     """Reads the ledger that its collector keeps."""
 
     dialect: ClassVar[Dialect] = FILES
-    positions: ClassVar[PositionRules] = SweepNumbers()
+    positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     _ledger: Ledger = field(init=False)
 

@@ -35,7 +35,7 @@ from pipeline.schema.model import (
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
-from pipeline.sources.postgres import types as values
+from pipeline.sources.postgres import values
 from pipeline.sources.postgres.types import (
     KNOWN,
     WHOLE,

@@ -31,18 +31,14 @@ from pipeline.schema.model import ColumnTold, TableSchema, TableTold
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.postgres.session import quote_name
 from pipeline.sources.postgres.types import (
-    EARLIEST,
-    FIRST_DATE,
     KNOWN,
-    LAST_DATE,
-    LATEST,
     TEXTS,
     WHOLE,
     PostgresColumn,
-    parse_array,
     postgres_columns,
     read_column,
 )
+from pipeline.sources.postgres.values import EARLIEST, FIRST_DATE, LAST_DATE, LATEST, parse_array
 from pipeline.sources.row_reader import (
     WireTexts,
     encode_rows,

@@ -12,7 +12,7 @@ from pipeline.files.layout import LogRule
 from pipeline.finding import WARN
 from pipeline.model import Acknowledged, Missing, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.files.source import sweep_position
+from pipeline.sources.files.position import sweep_position
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 
 from pipeline.model import Head, Position
-from pipeline.sources.files.source import SweepNumbers, sweep_position
+from pipeline.sources.files.position import FilePositions, sweep_position
 
-RULES = SweepNumbers()
+RULES = FilePositions()
 
 
 def test_a_sweep_reaches_those_before_it_wherever_the_ledger_ended() -> None:

@@ -11,7 +11,8 @@ from pipeline.finding import REFUSE
 from pipeline.model import Position, Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.files.dialect import FileColumn
-from pipeline.sources.files.source import FilesSource, sweep_position
+from pipeline.sources.files.position import sweep_position
+from pipeline.sources.files.source import FilesSource
 from pipeline.sources.positions import has_reached
 from pipeline.sources.source import ExaminationScope, FoldedTable
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART

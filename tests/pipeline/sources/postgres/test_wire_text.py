@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.sources.postgres.row_encoding import ReadColumn, read_columns
 from pipeline.sources.postgres.row_encoding import encode_images as arrow_images
-from pipeline.sources.postgres.types import parse_array
+from pipeline.sources.postgres.values import parse_array
 
 
 def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:

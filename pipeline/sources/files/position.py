@@ -1,0 +1,67 @@
+"""Compares positions in a folder of files: a sweep, and the offset at which the ledger ended then.
+
+Text of a position: `sweep 7 at offset 1234`. A collector that has completed a sweep has read, in
+full, every file that was in the folder when the sweep began.
+"""
+
+import re
+from dataclasses import dataclass
+
+from pipeline.model import Head, Order, Position
+from pipeline.sources.positions import PositionRules
+
+KIND = "files"
+_WORDS = re.compile(r"sweep (\d+) at offset (\d+)")
+
+
+def sweep_position(sweep: int, end: int) -> Position:
+    """All that was there when *sweep* began."""
+    return Position(KIND, f"sweep {sweep} at offset {end}")
+
+
+@dataclass(frozen=True, slots=True)
+class FilePositions:
+    """A sweep decides what was read; offsets are the order of changes."""
+
+    def locate(self, position: Position) -> tuple[int, int]:
+        """Offsets are the order."""
+        return 0, _read(position)[1]
+
+    def has_reached(self, passed: Position, wanted: Position) -> bool:
+        """By the sweep alone."""
+        return _read(passed)[0] >= _read(wanted)[0]
+
+    def explain_reset(self, known: Position, now: Position) -> str | None:
+        """Both only rise."""
+        (sweep, end), (known_sweep, known_end) = _read(now), _read(known)
+        if sweep >= known_sweep and end >= known_end:
+            return None
+        return f"the ledger stood at {known}, and stands at {now}"
+
+    def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
+        """Another ledger knows nothing of what this one has told."""
+        if known.identity == now.identity:
+            return self.explain_reset(known.position, now.position)
+        return f"the ledger {known.identity} was lost, and {now.identity} took its place"
+
+    def explain_overrun(self, said: Position, end: Position) -> str | None:
+        """A sweep that was not begun."""
+        return None if self.has_reached(end, said) else f"there was no {said} yet"
+
+    def names_transactions(self, position: Position) -> bool:
+        """It names no transaction."""
+        return False
+
+    def may_contain(self, position: Position, transaction: str) -> bool:
+        """There are none."""
+        return True
+
+
+def _read(position: Position) -> tuple[int, int]:
+    found = _WORDS.fullmatch(position.words)
+    if found is None:
+        raise ValueError(f"{position!r} is no place in a ledger of files")
+    return int(found[1]), int(found[2])
+
+
+POSITIONS: PositionRules = FilePositions()
