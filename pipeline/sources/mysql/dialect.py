@@ -1,6 +1,7 @@
-"""What do MySQL and MariaDB say of columns and statements?  The one face of this folder's rules.
+"""Implements the dialect of MySQL and MariaDB: types, statements and schema evolution.
 
-Pure.
+Names, types and keys come from schema events. Computed columns and some sizes come from the text
+of the statement alone, so they are remembered from one schema to the next. Pure.
 """
 
 from collections.abc import Sequence
@@ -9,23 +10,16 @@ from typing import cast
 
 import pyarrow as pa
 
-from pipeline.model import ShardId
 from pipeline.schema.model import (
     Column,
     ColumnTold,
-    Compatible,
     Dialect,
-    Effect,
-    Incompatible,
-    KnownTables,
     Notation,
     TableSchema,
-    Told,
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql import ddl_effects, ddl_parser, types, values
-from pipeline.sources.mysql import ddl_effects as differences
 from pipeline.sources.mysql.ddl_effects import default_scalar
 from pipeline.sources.mysql.ddl_parser import DatabaseDropped, parse_statement
 from pipeline.sources.mysql.types import WHOLE, MySqlColumn, lake_type, mysql_columns
@@ -36,7 +30,12 @@ _INTEGERS = (*WHOLE, "BIGINT")
 
 @dataclass(frozen=True, slots=True)
 class MySqlDialect:
-    """Each method as :class:`pipeline.schema.model.Dialect` says."""
+    """MySQL's rules, all of them pure."""
+
+    renamed_from = staticmethod(ddl_parser.find_previous_name)
+    follow = staticmethod(ddl_effects.follow_statements)
+    compare = staticmethod(ddl_effects.compare_schemas)
+    merge = staticmethod(ddl_effects.merge_schemas)
 
     def column(self, told: ColumnTold, statement: str) -> Column:
         """Ask the statement too: a message does not say what is computed."""
@@ -61,18 +60,7 @@ class MySqlDialect:
             notation=told.notation,
         )
 
-    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
-        """See :mod:`pipeline.sources.mysql.ddl_parser`."""
-        return ddl_parser.find_previous_name(statement, shard)
-
-    def follow(
-        self, told: Sequence[Told], known: KnownTables
-    ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.follow_statements(told, known)
-
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
-        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
         return ddl_effects.creates_empty_table(parse_statement(statement), there=there)
 
     def database_dropped(self, statement: str) -> str | None:
@@ -81,10 +69,6 @@ class MySqlDialect:
             return None
         said = parse_statement(statement)
         return said.database if isinstance(said, DatabaseDropped) else None
-
-    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.compare_schemas(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
         """What only the statement that made them tells: which are computed, and some sizes."""
@@ -96,16 +80,10 @@ class MySqlDialect:
         )
         return replace(new, columns=tuple(kept))
 
-    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return ddl_effects.merge_schemas(schemas)
-
     def lake_type(self, column: Column) -> str:
-        """See :mod:`pipeline.sources.mysql.types`."""
         return lake_type(_own(column))
 
     def whole(self, column: Column) -> bool:
-        """Integers of any width and sign."""
         return _own(column).kind in _INTEGERS
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
@@ -128,15 +106,12 @@ class MySqlDialect:
         return own.kind not in ("JSON", "FLOAT") and types.has_one_spelling(own)
 
     def sent(self, column: Column) -> SentAs:
-        """See :mod:`pipeline.sources.mysql.values`."""
         return values.wire_kind(_own(column))
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
-        """See :mod:`pipeline.sources.mysql.values`."""
         return values.decode_values(_own(column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """See :mod:`pipeline.sources.mysql.values`."""
         return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
@@ -147,8 +122,7 @@ class MySqlDialect:
         return default_scalar(own)
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """See :mod:`pipeline.sources.mysql.ddl_effects`."""
-        return differences.find_differences(schema, [_own(column) for column in server])
+        return ddl_effects.find_differences(schema, [_own(column) for column in server])
 
 
 def _sized(known: Sequence[MySqlColumn], new: TableSchema) -> TableSchema:

@@ -160,7 +160,10 @@ UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True, slots=True)
 class PostgresDialect:
-    """Each method as :class:`pipeline.schema.model.Dialect` says."""
+    """Postgres's rules, all of them pure; no statement is reported, so none has an effect."""
+
+    compare = staticmethod(compare_schemas)
+    merge = staticmethod(merge_schemas)
 
     def column(self, told: ColumnTold, statement: str) -> Column:
         """The type is told as ``NAME as WAY``: what the server calls it, and how it is sent."""
@@ -179,7 +182,6 @@ class PostgresDialect:
         )
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
-        """No statement is told."""
         return None
 
     def follow(
@@ -195,35 +197,21 @@ class PostgresDialect:
         return tuple(found.values()), replace(known, schemas=schemas)
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
-        """No statement is told."""
         return False
 
     def database_dropped(self, statement: str) -> str | None:
-        """No statement is told."""
         return None
 
-    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """See :mod:`pipeline.sources.postgres.dialect`."""
-        return compare_schemas(old, new)
-
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """Each schema tells all."""
         return new
 
-    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-        """See :mod:`pipeline.sources.postgres.dialect`."""
-        return merge_schemas(schemas)
-
     def lake_type(self, column: Column) -> str:
-        """See :mod:`pipeline.sources.postgres.types`."""
         return lake_type(_own(column))
 
     def whole(self, column: Column) -> bool:
-        """Integers of any width."""
         return _own(column).kind in WHOLE
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
-        """Its digits."""
         return (str(number),)
 
     def reads(self, column: Column, text: str) -> bool:
@@ -233,19 +221,15 @@ class PostgresDialect:
         return bool(values.decode_values(_own(column), pa.array([text], pa.string()))[0].is_valid)
 
     def spelled_alike(self, column: Column) -> bool:
-        """A snapshot and the log tell a value alike."""
         return True
 
     def sent(self, column: Column) -> SentAs:
-        """See :mod:`pipeline.sources.postgres.types`."""
         return values.wire_kind(_own(column))
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
-        """See :mod:`pipeline.sources.postgres.types`."""
         return values.decode_values(_own(column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """See :mod:`pipeline.sources.postgres.types`."""
         return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
@@ -253,7 +237,6 @@ class PostgresDialect:
         return pa.scalar(None, arrow_type(_own(column)))
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """See :mod:`pipeline.sources.postgres.dialect`."""
         return find_differences(schema, [_own(column) for column in server])
 
 
