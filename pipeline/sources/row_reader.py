@@ -6,29 +6,25 @@ source.
 
 * Keys: a key text is accepted only as the source log writes it. Another spelling would match at
   the source but not in the mirror.
-* SQL: the statements along a key are the same for every SQL server. A literal `%` is written
-  twice; `%s` is a placeholder.
-* Replicas: lag is the difference of two heartbeat times, so two clocks are never compared.
 """
 
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ConfigError
 from pipeline.formats.json_text import quote
 from pipeline.model import Head, Position, Shard
 from pipeline.schema.model import Notation, TableSchema, TableTold
 from pipeline.settings import SourceSettings
-from pipeline.sources.condition import Condition, SqlCondition, require_known, to_sql
-from pipeline.sources.source import Limits
+from pipeline.sources.condition import Condition
 
 KeyTexts = tuple[str, ...]
 """Values of a key, or of its first columns, as texts that only their source reads.
@@ -144,34 +140,6 @@ class RowReader(Protocol):
         ...
 
 
-class HeartbeatSource(Protocol):
-    """A server that has the heartbeats of its primary, or is that."""
-
-    @property
-    def settings(self) -> SourceSettings:
-        """Where it is."""
-        ...
-
-    def heartbeat_time(self) -> datetime | None:
-        """The time of the newest heartbeat that is there; None without any."""
-        ...
-
-
-def refuse_lagging(primary: HeartbeatSource, read: HeartbeatSource, limits: Limits) -> None:
-    """Read nothing of a replica that is far behind: what it catches up with comes first.
-
-    Both times are of heartbeats, so no clock is compared with another.
-
-    Raises:
-        SparedError: it is.
-    """
-    if read is primary:
-        return
-    newest, there = primary.heartbeat_time(), read.heartbeat_time()
-    if newest is not None and there is not None:
-        limits.refuse_lag(newest - there, f"source:{primary.settings.name}")
-
-
 OpenRows = Callable[[SourceSettings], RowReader]
 
 
@@ -203,14 +171,6 @@ def require_columns(shard: str, key: Sequence[str], columns: Collection[str]) ->
             raise ConfigError(f"{shard} has no column {name}, which its key names")
 
 
-def even_bounds(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...]:
-    """Even steps from *low* to *high* that make so many *pieces*; none of an empty table."""
-    if low is None or high is None:
-        return ()
-    found = {low + (high - low) * step // pieces for step in range(1, pieces)}
-    return tuple((str(step),) for step in sorted(found))
-
-
 def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:
     """The texts in *key*, a JSON array, one for each of the columns *names*.
 
@@ -238,127 +198,6 @@ def require_spelling(shard: str, name: str, text: str, told: str | None) -> None
     if told != text:
         msg = f"{text!r} of {shard}'s key column {name} is written {told!r} in its log"
         raise ConfigError(f"{msg}; ask for it by that")
-
-
-Found = tuple[pa.RecordBatch, KeyTexts | None, bool]
-"""Rows, the key of the last that was looked at, and whether none is left."""
-
-
-class SqlKey(Protocol):
-    """The columns of a key, in its order, and how the server is asked about them."""
-
-    @property
-    def order(self) -> str:
-        """What stands behind ORDER BY."""
-        ...
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """What is asked for to get a row's key."""
-        ...
-
-    def texts(self, row: Sequence[Any]) -> KeyTexts:
-        """A row's values of ``wanted`` as texts."""
-        ...
-
-    def above(self, key: KeyTexts) -> SqlCondition:
-        """Rows after all that begin with *key*."""
-        ...
-
-    def up_to(self, key: KeyTexts) -> SqlCondition:
-        """Rows not above those that begin with *key*."""
-        ...
-
-    def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
-        """Rows under one of *keys*, each the JSON array of their texts in the log.
-
-        Raises:
-            ConfigError: one of them is no key of the shard.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedTable:
-    """A table as its server is asked for it.
-
-    ``name`` and what is ``wanted`` of a row are SQL; ``columns`` are those that a condition may
-    speak of, and ``quoted`` writes the name of one.  ``ask`` gives the rows of an answer as the
-    server wrote them.
-    """
-
-    name: str
-    wanted: tuple[str, ...]
-    columns: Collection[str]
-    key: SqlKey
-    quoted: Callable[[str], str]
-    ask: Callable[..., pa.RecordBatch]
-
-    def read_rows(self, asked: RowsAsked) -> Found:
-        """Rows with their key behind what is wanted of each.
-
-        Under a condition the end of what is looked at is asked for first: a statement then costs
-        no more where few rows meet it.
-
-        Raises:
-            ConfigError: the condition cannot be asked.
-            TooManyRowsError: the server was too slow for so many.
-        """
-        key, wanted = self.key, (*self.wanted, *self.key.wanted)
-        conditions = self._conditions(asked)
-        if asked.where is None:
-            found = self._select(asked, wanted, conditions)
-            return found, self._last(found), len(found) < asked.limit
-        require_known(asked.where, asked.shard.name, self.columns)
-        end = replace(asked, limit=asked.limit - 1)
-        ends = self._select(end, key.wanted, conditions, "1 OFFSET %s")
-        last = key.texts(_row(ends, 0)) if len(ends) else None
-        if last is not None:
-            conditions.append(key.up_to(last))
-        conditions.append(to_sql(asked.where, self.quoted))
-        found = self._select(asked, wanted, conditions)
-        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
-            return found, self._last(found), False
-        return found, last, last is None
-
-    def _last(self, found: pa.RecordBatch) -> KeyTexts | None:
-        return self.key.texts(_row(found, -1)[len(self.wanted) :]) if len(found) else None
-
-    def _conditions(self, asked: RowsAsked) -> list[SqlCondition]:
-        conditions = list[SqlCondition]()
-        if asked.after is not None:
-            conditions.append(self.key.above(asked.after))
-        if asked.until is not None:
-            conditions.append(self.key.up_to(asked.until))
-        if asked.keys:
-            conditions.append(self.key.match_keys(asked.shard.name, asked.keys))
-        return conditions
-
-    def _select(
-        self,
-        asked: RowsAsked,
-        wanted: Sequence[str],
-        conditions: Sequence[SqlCondition],
-        limit: str = "%s",
-    ) -> pa.RecordBatch:
-        where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
-        arguments = [value for _, values in conditions for value in values]
-        order = f"ORDER BY {self.key.order} LIMIT {limit}"
-        statement = f"SELECT {', '.join(wanted)} FROM {self.name} WHERE {where} {order}"  # noqa: S608
-        try:
-            return self.ask(statement, *arguments, asked.limit)
-        except UnreachableError as error:
-            if ": slow: " in str(error):
-                raise TooManyRowsError(str(error)) from error
-            raise
-        except ProofError as error:
-            if asked.where is None:
-                raise
-            raise ConfigError(f"{error}; ask by another condition") from error
-
-
-def _row(rows: pa.RecordBatch, at: int) -> list[Any]:
-    return [column[at].as_py() for column in rows.columns]
 
 
 BRIEF = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -42,8 +42,6 @@ from pipeline.sources.mysql.types import BYTES, GEOMETRIES, WHOLE, MySqlColumn
 from pipeline.sources.mysql.values import Raw, encode_images, to_wire_texts
 from pipeline.sources.row_reader import (
     ROWS,
-    Found,
-    KeyedTable,
     KeyTexts,
     ReadFence,
     RowReader,
@@ -51,12 +49,11 @@ from pipeline.sources.row_reader import (
     RowsRead,
     encode_keys,
     encode_rows,
-    even_bounds,
     read_replica,
-    refuse_lagging,
     require_columns,
 )
-from pipeline.sources.source import Limits, read_limits
+from pipeline.sources.source import Limits
+from pipeline.sources.sql import Found, KeyedTable, SqlRowReader
 
 INTEGERS = (*WHOLE, "BIGINT")
 COUNTED = ("ENUM", "SET", "BIT")
@@ -149,7 +146,7 @@ POLL = timedelta(milliseconds=100)
 
 
 @dataclass(eq=False)
-class MySqlRowReader:
+class MySqlRowReader(SqlRowReader):
     """Rows of one server; fences are its own, rows a replica's where ``read_from`` names one.
 
     ``patience`` is how long a replica may take to come past a fence, ``xa_patience`` how long XA
@@ -162,27 +159,27 @@ class MySqlRowReader:
     patience: timedelta = timedelta(seconds=30)
     xa_patience: timedelta = timedelta(seconds=10)
     notation: Notation = Notation.CONNECT
-    _server: MySqlSource = field(init=False, repr=False)
-    _read_from: MySqlSource = field(init=False, repr=False)
+    server: MySqlSource = field(init=False, repr=False)
+    read_from: MySqlSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Name the servers; each is dialled when it is first asked."""
-        limits = self._limits
-        self._server = MySqlSource(self.settings, limits=limits)
-        self._read_from = self._server
+        limits = self.own_limits
+        self.server = MySqlSource(self.settings, limits=limits)
+        self.read_from = self.server
         if (replica := read_replica(self.settings)) is not None:
-            self._read_from = MySqlSource(replica, limits=limits)
+            self.read_from = MySqlSource(replica, limits=limits)
 
     def shards(self) -> tuple[Shard, ...]:
         """Every table."""
-        return self._server.shards(".*")
+        return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableTold | None:
         """Who sends the server's own texts tells columns with its rows; else statements do.
 
         The key's columns are named in the order of the table's, as with the rows of such.
         """
-        return self._table(shard, self._server) if self.notation is Notation.TEXTS else None
+        return self._table(shard, self.server) if self.notation is Notation.TEXTS else None
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note the log's end, then commit a heartbeat: what is logged before it is then committed.
@@ -190,25 +187,26 @@ class MySqlRowReader:
         The transactions that had ended are read after it: those at the end of the log may be
         logged, and not counted yet.
         """
-        if not self._server.commits_in_order:
-            msg = f"source:{self.settings.name}: it commits in another order than it logs"
+        if not self.server.commits_in_order:
+            msg = f"{self.where}: it commits in another order than it logs"
             raise ConfigError(f"{msg}, so no read can be fenced; set binlog_order_commits=ON")
-        head = self._server.head()
-        beat = self._server.beat(at_least, at)
+        head = self.server.head()
+        beat = self.server.beat(at_least, at)
         if beat.head.identity != head.identity:
-            raise ProofError(f"source:{self.settings.name}: another server answered meanwhile")
-        if self._read_from is not self._server and not executed_gtids(beat.head.position):
-            msg = f"source:{self.settings.name}: it writes no GTIDs, so nothing tells how far"
+            raise ProofError(f"{self.where}: another server answered meanwhile")
+        if self.read_from is not self.server and not executed_gtids(beat.head.position):
+            msg = f"{self.where}: it writes no GTIDs, so nothing tells how far"
             raise ConfigError(f"{msg} a replica is; set gtid_mode=ON, or remove read_from")
         return ReadFence(head, beat.number, beat.head.position, encode_xa_names(self._prepared()))
 
-    def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
-        """Even steps from the lowest to the highest value of an integer; none for other keys."""
+    def integer_key(self, shard: Shard, key: Sequence[str]) -> str | None:
         first = self._key(shard, key).columns[0]
-        if pieces < 2 or first.kind not in INTEGERS:
-            return ()
-        low = self._read_from.min_id(shard, first.name)
-        return even_bounds(low, self._read_from.max_id(shard, first.name), pieces)
+        return first.name if first.kind in INTEGERS else None
+
+    def encode_ids(self, shard: Shard, key: Sequence[str], ids: pa.StringArray) -> pa.StringArray:
+        first = self._key(shard, key).columns[0]
+        encode = to_server_texts if self.notation is Notation.TEXTS else to_wire_texts
+        return encode(first, ids).texts
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Rows along the key; the server is the fence's, or proven to be as far, before and after.
@@ -220,66 +218,46 @@ class MySqlRowReader:
         columns = self._columns(asked.shard)
         key = MySqlKey.of(asked.shard.name, columns, asked.key)
         found, last, ended = self._found(columns, key, asked)
-        if (missing := explain_behind_fence(fence, self._read_from.head())) is not None:
-            raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
+        if (missing := explain_behind_fence(fence, self.read_from.head())) is not None:
+            raise ProofError(f"{self.where}: the server has changed: {missing}")
         if self.notation is Notation.CONNECT:
             return RowsRead(_told(columns, key, found), last, ended)
         if self.notation is Notation.PLAIN:
             return RowsRead(_told_plainly(asked, columns, key, found), last, ended)
-        told = self._table(asked.shard, self._read_from)
+        told = self._table(asked.shard, self.read_from)
         return RowsRead(_told_as_texts(told, columns, key, found), last, ended, told)
-
-    def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
-        """As the log writes the integers of that column."""
-        first = self._key(shard, key).columns[0]
-        tell = to_server_texts if self.notation is Notation.TEXTS else to_wire_texts
-        texts = tell(first, pa.array(map(str, ids), pa.string())).texts
-        return tuple(encode_keys([texts]).to_pylist())
-
-    def close(self) -> None:
-        """Hang up."""
-        self._server.close()
-        self._read_from.close()
 
     def _table(self, shard: Shard, server: MySqlSource) -> TableTold:
         types, key = server.column_types(shard), server.key_columns(shard)
         if not types:
-            raise ProofError(f"source:{self.settings.name}: there is no table {shard.name}")
+            raise ProofError(f"{self.where}: there is no table {shard.name}")
         columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
         own = tuple(one.name for one in columns if one.name in key)
         return TableTold(ShardId.parse(shard.name), "alter", columns, own)
 
-    @property
-    def _limits(self) -> Limits:
-        return self.limits or read_limits(self.settings.options)
-
     def _await(self, fence: ReadFence) -> None:
         until = time.monotonic() + self.patience.total_seconds()
-        while (missing := explain_behind_fence(fence, self._read_from.head())) is not None:
-            if self._read_from is self._server or time.monotonic() > until:
-                msg = f"source:{self.settings.name}: what is read is not as far as the fence"
-                raise ProofError(f"{msg} after {self.patience}: {missing}")
-            time.sleep(POLL.total_seconds())
+        self.wait_for_fence(lambda head: explain_behind_fence(fence, head), until, POLL)
         self._await_xa(fence)
-        refuse_lagging(self._server, self._read_from, self._limits)
+        self.refuse_lagging()
 
     def _prepared(self) -> frozenset[str]:
         """XA transactions that may have been prepared below the fence and are not ended.
 
         One is listed a moment after it is logged, so where any were prepared there are two looks.
         """
-        prepared = self._server.prepared_xa()
-        if not self._server.xa_prepares:
+        prepared = self.server.prepared_xa()
+        if not self.server.xa_prepares:
             return prepared
         time.sleep(SETTLING.total_seconds())
-        return prepared | self._server.prepared_xa()
+        return prepared | self.server.prepared_xa()
 
     def _await_xa(self, fence: ReadFence) -> None:
         until = time.monotonic() + self.xa_patience.total_seconds()
-        while fence.awaited and (names := find_open_xa(fence, self._read_from.prepared_xa())):
+        while fence.awaited and (names := find_open_xa(fence, self.read_from.prepared_xa())):
             if time.monotonic() > until:
                 told = describe_open_xa(names, self.xa_patience)
-                raise ProofError(f"source:{self.settings.name}: {told}")
+                raise ProofError(f"{self.where}: {told}")
             time.sleep(POLL.total_seconds())
 
     def _found(self, columns: Sequence[MySqlColumn], key: MySqlKey, asked: RowsAsked) -> Found:
@@ -290,13 +268,13 @@ class MySqlRowReader:
             {one.name for one in columns},
             key,
             _escaped,
-            self._read_from.rows,
+            self.read_from.rows,
         ).read_rows(asked)
 
     def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
-        found = self._read_from.columns(shard)
+        found = self.read_from.columns(shard)
         if not found:
-            raise ProofError(f"source:{self.settings.name}: there is no table {shard.name}")
+            raise ProofError(f"{self.where}: there is no table {shard.name}")
         return cast("tuple[MySqlColumn, ...]", found)
 
     def _key(self, shard: Shard, key: Sequence[str]) -> MySqlKey:

@@ -13,11 +13,11 @@ The heartbeat table has one row per source and is created once.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from pymysql.err import raise_mysql_exception
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Limits
+from pipeline.sources.sql import Ask, SqlSession
 from pipeline.tls import client_context
 
 Places = npt.NDArray[np.int64]
@@ -137,7 +138,6 @@ def _between(data: bytearray, bounds: Places) -> pa.BinaryArray:
 
 
 Row = Mapping[str, Any]
-Ask = Callable[..., list[Row]]
 
 TOO_SLOW = {1969, 3024, 3168}  # the server ended the statement at its time limit
 REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
@@ -156,24 +156,19 @@ class DeniedListError(ConfigError):
 
 
 @dataclass(eq=False)
-class Session:
+class Session(SqlSession):
     """A connection to one server, by its address: behind a balancer it would be two servers."""
 
+    driver_error: ClassVar[type[Exception]] = pymysql.Error
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:
-        """Run one statement; its rows as mappings with lower-case names.
-
-        Raises:
-            UnreachableError: ``slow`` past a time limit, else ``down``.
-            ConfigError: if the user may not do it.
-            ProofError: if there is no such database, table or column.
-        """
-        with self._turn, self._translated():
-            cursor = self._open().cursor()
+        """Names of columns are in small letters."""
+        with self.opened() as connection:
+            cursor = connection.cursor()
             cursor.execute(statement, arguments or None)
             return [{name.lower(): value for name, value in row.items()} for row in cursor]
 
@@ -184,8 +179,7 @@ class Session:
 
         Raises what ``ask`` raises.
         """
-        with self._turn, self._translated():
-            connection = self._open()
+        with self.opened() as connection:
             cursor = connection.cursor(SSCursor)
             cursor.execute(statement, arguments or None)
             answer = cursor._result
@@ -203,32 +197,13 @@ class Session:
             if found.size > MOST:
                 self.close()
                 said = f"more than {MOST >> 20} MiB are the answer to one statement"
-                raise UnreachableError(f"{self._where}: slow: {said}")
+                raise UnreachableError(f"{self.where}: slow: {said}")
         if found.error:
             raise_mysql_exception(found.error)
         return found
 
-    @contextmanager
-    def within_limits(self) -> Iterator[None]:
-        """Refuse a loaded server, and end a call of several statements that takes too long.
-
-        Raises:
-            UnreachableError: ``loaded``, before anything else was asked.
-        """
-        with self._turn:
-            running = int(self.ask("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["value"])
-            self.limits.refuse_load(running, self._where)
-            yield
-
-    @contextmanager
-    def exclusive(self) -> Iterator[Ask]:
-        """No other thread's statement comes between; one that fails half-way hangs up."""
-        with self._turn:
-            try:
-                yield self.ask
-            except BaseException:
-                self.close()  # or an open transaction would swallow the next statements
-                raise
+    def running(self) -> int:
+        return int(self.ask("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["value"])
 
     @contextmanager
     def bounded(self) -> Iterator[Ask]:
@@ -244,41 +219,28 @@ class Session:
 
     @contextmanager
     def snapshot(self) -> Iterator[Ask]:
-        """All statements inside see one state of the tables; no row is locked."""
         with self.bounded() as ask:
             ask("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
             yield ask
             ask("ROLLBACK")
 
-    def check_deadline(self, deadline: float) -> None:
-        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
-        self.limits.check_deadline(deadline, self._where)
-
     @property
     def version(self) -> tuple[int, int]:
         """The server's major and minor version."""
-        with self._turn, self._translated():
-            major, minor, *_ = str(self._open().get_server_info()).split(".")
+        with self.opened() as connection:
+            major, minor, *_ = str(connection.get_server_info()).split(".")
         return int(major), int(minor)
 
     @property
     def mariadb(self) -> bool:
         """Whether it is a MariaDB."""
-        with self._turn, self._translated():
-            return _mariadb(self._open())
+        with self.opened() as connection:
+            return _mariadb(connection)
 
-    def close(self) -> None:
-        """Hang up; the next call would dial again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection._force_close()  # close() would talk to a server that may be gone
+    def disconnect(self, connection: Any) -> None:
+        connection._force_close()  # close() would talk to a server that may be gone
 
-    def _open(self) -> Any:
-        if self._connection is None:
-            self._connection = self._dial()
-        return self._connection
-
-    def _dial(self) -> Any:
+    def connect(self) -> Any:
         connection: Any = pymysql.connect(
             host=self.settings.host,
             port=self.settings.port,
@@ -311,34 +273,22 @@ class Session:
             try:
                 return {"ssl": client_context(self.settings)}
             except ConfigError as error:
-                raise ConfigError(f"{self._where}: {error}") from error
+                raise ConfigError(f"{self.where}: {error}") from error
         return {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(CLEAR_TEXT, RefusedPlugin)}
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (pymysql.Error, OSError, UnicodeError, pa.ArrowInvalid) as error:
-            self.close()
-            raise self._said(error) from error
-
-    def _said(self, error: Exception) -> SluiceError:
+    def translate(self, error: Exception) -> SluiceError:
         code, *words = error.args if len(error.args) > 1 else (0, *error.args)
         said = f"{' '.join(str(word) for word in words)} ({code})"
         if code in TOO_SLOW or "timed out" in said:
-            return UnreachableError(f"{self._where}: slow: {said}")
+            return UnreachableError(f"{self.where}: slow: {said}")
         if code in REFUSED:
-            return ConfigError(f"{self._where}: {said}; grant it, or name another user")
+            return ConfigError(f"{self.where}: {said}; grant it, or name another user")
         if code == LISTLESS:
-            return DeniedListError(f"{self._where}: {said}")
+            return DeniedListError(f"{self.where}: {said}")
         if code in ABSENT or code in MEANINGLESS:
-            return ProofError(f"{self._where}: {said}")
+            return ProofError(f"{self.where}: {said}")
         advice = self.settings.tls_advice(said, self.settings.host)
-        return UnreachableError(f"{self._where}: down: {said}{advice}")
-
-    @property
-    def _where(self) -> str:
-        return f"source:{self.settings.name}"  # checks take it for the cause that tables share
+        return UnreachableError(f"{self.where}: down: {said}{advice}")
 
 
 class RefusedPlugin:

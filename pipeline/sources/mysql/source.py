@@ -19,13 +19,10 @@ import pyarrow as pa
 from pipeline.aggregates import (
     DIGITS,
     Moment,
-    SpanTally,
     TalliedField,
     TalliedKinds,
-    TimeSpan,
-    tally,
 )
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ConfigError
 from pipeline.finding import Finding
 from pipeline.model import Capture, Head, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
@@ -58,6 +55,7 @@ from pipeline.sources.source import (
     SourceDescription,
     name_heartbeat_lock,
 )
+from pipeline.sources.sql import Ask, SqlSource
 
 KINDS = TalliedKinds(
     times=frozenset({"DATE", "DATETIME", "TIMESTAMP"}),
@@ -91,24 +89,16 @@ def aggregate_sql(
     return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {where}"  # noqa: S608
 
 
-def to_argument(moment: Moment) -> Moment:
-    """As the session compares it: in UTC, without saying so."""
-    if isinstance(moment, datetime) and moment.tzinfo is not None:
-        return moment.astimezone(UTC).replace(tzinfo=None)
-    return moment
-
-
 def _quoted(name: str) -> str:
     """As `quoted` of a session, with what its placeholders are made of twice."""
     return f"`{name.replace('`', '``')}`".replace("%", "%%")
 
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
-Range = tuple[int, int]
 
 
 @dataclass(eq=False)
-class MySqlSource:
+class MySqlSource(SqlSource):
     """One database server; ``name`` is that of its settings.
 
     ``read_from`` is the ``host:port`` of a replica that rows are read again from.
@@ -128,9 +118,31 @@ class MySqlSource:
         self._session = Session(self.settings, self.limits)
 
     @property
-    def name(self) -> str:
-        """The source's name in the settings."""
-        return self.settings.name
+    def session(self) -> Session:
+        return self._session
+
+    def quote(self, name: str) -> str:
+        return quote_name(name)
+
+    def qualify(self, shard: Shard) -> str:
+        return f"{quote_name(shard.database)}.{quote_name(shard.relation)}"
+
+    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[TalliedField]) -> str:
+        columns = cast("Sequence[MySqlColumn]", self.columns(shard))
+        return aggregate_sql(columns, shard, column, fields)
+
+    def to_argument(self, moment: Moment) -> Moment:
+        """In UTC, without a zone."""
+        if isinstance(moment, datetime) and moment.tzinfo is not None:
+            return moment.astimezone(UTC).replace(tzinfo=None)
+        return moment
+
+    def refuse_large(
+        self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
+    ) -> None:
+        """The optimizer reads the index only; its rows are those that are read anyway."""
+        plan = ask(f"EXPLAIN {statement}", *arguments)
+        self.limits.refuse_rows(max(int(step.get("rows") or 0) for step in plan), shard.name)
 
     def head(self) -> Head:
         """Identity and end of the log of the server that answers.
@@ -163,27 +175,16 @@ class MySqlSource:
         with name_heartbeat_lock(self.settings.heartbeat), self._session.bounded() as ask:
             ask("START TRANSACTION")
             ask(
-                f"INSERT INTO {self._heartbeat} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
+                f"INSERT INTO {self.heartbeat_table} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
                 " ON DUPLICATE KEY UPDATE n = GREATEST(n + 1, %s), at = %s",
                 *(self.name, at_least, utc, at_least, utc),
             )
             (row,) = ask(
-                f"SELECT n, UTC_TIMESTAMP(6) AS told FROM {self._heartbeat} WHERE source = %s",  # noqa: S608
+                f"SELECT n, UTC_TIMESTAMP(6) AS told FROM {self.heartbeat_table} WHERE source = %s",  # noqa: S608
                 self.name,
             )
             ask("COMMIT")
             return Heartbeat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
-
-    def newest_heartbeat(self) -> int:
-        """The highest number of its own that is committed now; -1 before there is one."""
-        statement = f"SELECT n FROM {self._heartbeat} WHERE source = %s"  # noqa: S608
-        return max((int(row["n"]) for row in self._session.ask(statement, self.name)), default=-1)
-
-    def heartbeat_time(self) -> datetime | None:
-        """The time of our newest heartbeat that it has, as a primary or from one."""
-        statement = f"SELECT at FROM {self._heartbeat} WHERE source = %s"  # noqa: S608
-        found = [row["at"].replace(tzinfo=UTC) for row in self._session.ask(statement, self.name)]
-        return found[0] if found else None
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""
@@ -223,66 +224,6 @@ class MySqlSource:
         )
         return tuple(str(row["c"]) for row in found)
 
-    def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id now; None for an empty table."""
-        return self._extreme("MAX", shard, column)
-
-    def min_id(self, shard: Shard, column: str) -> int | None:
-        """Lowest id now; None for an empty table."""
-        return self._extreme("MIN", shard, column)
-
-    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Rows in each half-open range, all counted in one snapshot.
-
-        Raises:
-            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
-            TooManyRowsError: one range holds more than `Limits` allow; none was counted.
-        """
-        where = (
-            f"FROM {_table(shard)} WHERE {quote_name(column)} >= %s AND {quote_name(column)} < %s"
-        )
-        session, counts = self._session, []
-        deadline = self.limits.deadline()
-        with session.within_limits(), session.snapshot() as ask:
-            for low, high in ranges:
-                session.check_deadline(deadline)
-                self._refuse_large(shard, f"SELECT COUNT(*) AS n {where}", low, high)
-                counts.append(int(ask(f"SELECT COUNT(*) AS n {where}", low, high)[0]["n"]))
-        return tuple(counts)
-
-    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids in *span*, ascending, at most *limit* (and never more than the rows of `Limits`)."""
-        name = quote_name(column)
-        with self._session.within_limits():
-            found = self._session.ask(
-                f"SELECT {name} AS id FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
-                f" ORDER BY {name} LIMIT %s",
-                *(*span, min(limit, self.limits.rows)),
-            )
-        return tuple(int(row["id"]) for row in found)
-
-    def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
-
-        Raises:
-            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
-            TooManyRowsError: a span would read more than `Limits` allow: *column* has no index.
-            ProofError: a column is not there, or of a kind that is not added up.
-        """
-        columns = cast("Sequence[MySqlColumn]", self.columns(shard))
-        asked = aggregate_sql(columns, shard, column, fields)
-        session, found = self._session, []
-        deadline = self.limits.deadline()
-        with session.within_limits(), session.snapshot() as ask:
-            for span in spans:
-                session.check_deadline(deadline)
-                first, until = map(to_argument, span)
-                self._refuse_large(shard, asked, first, until)
-                found.append(tally(ask(asked, first, until)[0], tuple(fields)))
-        return tuple(found)
-
     def sends(self) -> Capture:
         """All tables; its settings may keep changes out of the log, or its replication late."""
         facts = read_log_facts(self._session, ASKED)
@@ -310,10 +251,6 @@ class MySqlSource:
         )
         heartbeat = table_exists(self._session, self.settings.heartbeat)
         return collect_findings(self.settings, server, shards, scope, heartbeat=heartbeat)
-
-    def close(self) -> None:
-        """Hang up."""
-        self._session.close()
 
     @property
     def mariadb(self) -> bool:
@@ -357,29 +294,11 @@ class MySqlSource:
         with self._session.within_limits(), self._session.snapshot():
             return self._session.rows(statement, *arguments)
 
-    @property
-    def _heartbeat(self) -> str:
-        return ".".join(quote_name(word) for word in self.settings.heartbeat.split("."))
-
     def _identity(self) -> str:
         if not self._session.mariadb:
             return str(self._session.ask("SELECT @@server_uuid AS id")[0]["id"])
         found = self._session.ask("SELECT @@server_uid AS uid, @@server_id AS id")[0]
         return f"{found['uid']}/{found['id']}"
-
-    def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
-        with self._session.within_limits():
-            statement = f"SELECT {which}({quote_name(column)}) AS id FROM {_table(shard)}"  # noqa: S608
-            value = self._session.ask(statement)[0]["id"]
-        if value is not None and not isinstance(value, int):
-            msg = f"{column} of {shard.name} is no integer, so it has no order both sides share"
-            raise ProofError(msg)
-        return value
-
-    def _refuse_large(self, shard: Shard, statement: str, *arguments: object) -> None:
-        """Ask the optimizer first: it dives into the index, and reads no row."""
-        plan = self._session.ask(f"EXPLAIN {statement}", *arguments)
-        self.limits.refuse_rows(max(int(step.get("rows") or 0) for step in plan), shard.name)
 
 
 def _xid(row: Row, *, sql: bool) -> str:
@@ -389,10 +308,6 @@ def _xid(row: Row, *, sql: bool) -> str:
         return data
     digits = data.removeprefix("0x")
     return f"0x{digits[:size]},0x{digits[size:]},{row['formatid']}"
-
-
-def _table(shard: Shard) -> str:
-    return f"{quote_name(shard.database)}.{quote_name(shard.relation)}"
 
 
 SOURCE: type[Source] = MySqlSource

@@ -23,7 +23,8 @@ from functools import lru_cache
 from pipeline.errors import FormatError, ProofError
 from pipeline.model import Head, Order, Position
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.postgres.replication import Ask, Row
+from pipeline.sources.postgres.replication import Row
+from pipeline.sources.sql import Ask
 
 KIND = "postgres"
 _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)

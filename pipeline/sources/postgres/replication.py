@@ -5,7 +5,7 @@ Import no driver here: connectors of other servers are examined without one.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,6 @@ from pipeline.settings import SourceSettings
 
 Row = Mapping[str, Any]
 """A row of an answer: values by column."""
-
-Ask = Callable[..., list[Row]]
-"""Runs a statement with its arguments."""
 
 PUBLICATION = "sluice"
 LONGEST = 63  # bytes of a name; a longer one would be cut off in silence

@@ -59,20 +59,17 @@ from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.postgres.types import WHOLE
 from pipeline.sources.row_reader import (
     ROWS,
-    Found,
-    KeyedTable,
     KeyTexts,
     ReadFence,
     RowReader,
     RowsAsked,
     RowsRead,
     encode_keys,
-    even_bounds,
     read_replica,
-    refuse_lagging,
     require_columns,
 )
-from pipeline.sources.source import Limits, read_limits
+from pipeline.sources.source import Limits
+from pipeline.sources.sql import Found, KeyedTable, SqlRowReader
 
 UNORDERED = (
     "FLOAT4",
@@ -181,7 +178,7 @@ RELATION = (
 
 
 @dataclass(eq=False)
-class PostgresRowReader:
+class PostgresRowReader(SqlRowReader):
     """Rows of one database; fences are its own, rows a standby's where ``read_from`` names one.
 
     ``patience`` is how long transactions may stay open, and a standby take, before a read.
@@ -191,8 +188,8 @@ class PostgresRowReader:
     settings: SourceSettings
     limits: Limits | None = None
     patience: timedelta = timedelta(seconds=10)
-    _server: PostgresSource = field(init=False, repr=False)
-    _read_from: PostgresSource = field(init=False, repr=False)
+    server: PostgresSource = field(init=False, repr=False)
+    read_from: PostgresSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Name the servers; each is dialled when it is first asked.
@@ -200,13 +197,13 @@ class PostgresRowReader:
         Raises:
             ConfigError: the options name no database, or no replica.
         """
-        self._server = self._source(self.settings)
+        self.server = self._source(self.settings)
         replica = read_replica(self.settings)
-        self._read_from = self._server if replica is None else self._source(replica)
+        self.read_from = self.server if replica is None else self._source(replica)
 
     def shards(self) -> tuple[Shard, ...]:
         """Every table whose rows may be sent under its own name."""
-        return self._server.shards(".*")
+        return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableTold:
         """Its columns and primary key, once the publication sends what is written to it.
@@ -214,10 +211,10 @@ class PostgresRowReader:
         Raises:
             ProofError: it does not, or there is no such table.
         """
-        if (why := explain_unsent(self._server, shard)) is not None:
-            raise ProofError(f"source:{self.settings.name}: {shard.name} gets no base: {why}")
+        if (why := explain_unsent(self.server, shard)) is not None:
+            raise ProofError(f"{self.where}: {shard.name} gets no base: {why}")
         relation = self._relation(shard, None)
-        return describe_table(shard, relation.columns, self._server.key_columns(shard))
+        return describe_table(shard, relation.columns, self.server.key_columns(shard))
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note the log's end, then commit a heartbeat, then take a transaction's number.
@@ -225,22 +222,20 @@ class PostgresRowReader:
         A change's order begins with the commit before it that was sent: the heartbeat's stands
         above the fence, so what is committed after that does, too.
         """
-        head = self._server.head()
-        beat = self._server.beat(at_least, at)
-        (row,) = self._server.session.ask(NUMBER)
-        for later in (beat.head, self._server.head()):
+        head = self.server.head()
+        beat = self.server.beat(at_least, at)
+        (row,) = self.server.session.ask(NUMBER)
+        for later in (beat.head, self.server.head()):
             if later.identity != head.identity:
-                raise ProofError(f"source:{self.settings.name}: another server answered meanwhile")
+                raise ProofError(f"{self.where}: another server answered meanwhile")
         return ReadFence(head, beat.number, beat.head.position, str(row["number"]))
 
-    def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
-        """Even steps from the lowest to the highest value of an integer; none for other keys."""
-        found = self._relation(shard, None)
-        first = PostgresKey.of(shard.name, found.columns, key).columns[0]
-        if pieces < 2 or first.column.kind not in WHOLE:
-            return ()
-        low = self._read_from.min_id(shard, first.name)
-        return even_bounds(low, self._read_from.max_id(shard, first.name), pieces)
+    def integer_key(self, shard: Shard, key: Sequence[str]) -> str | None:
+        first = self._key(shard, key).columns[0]
+        return first.name if first.column.kind in WHOLE else None
+
+    def encode_ids(self, shard: Shard, key: Sequence[str], ids: pa.StringArray) -> pa.StringArray:
+        return to_wire_texts(self._key(shard, key).columns[0], ids).texts
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Rows along the key, once all that had begun to write by the fence has ended.
@@ -251,55 +246,34 @@ class PostgresRowReader:
         relation = self._relation(asked.shard, asked.declared)
         key = PostgresKey.of(asked.shard.name, relation.columns, asked.key)
         found, last, ended = self._found(relation, key, asked)
-        if (missing := _lacking(fence, needed, self._read_from.head())) is not None:
-            raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
+        if (missing := _lacking(fence, needed, self.read_from.head())) is not None:
+            raise ProofError(f"{self.where}: the server has changed: {missing}")
         told = describe_table(asked.shard, relation.columns, asked.key)
         return RowsRead(_told(relation.columns, key, found), last, ended, told)
-
-    def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
-        """As the log writes the integers of that column."""
-        columns = self._relation(shard, None).columns
-        one = PostgresKey.of(shard.name, columns, key).columns[0]
-        texts = to_wire_texts(one, pa.array(map(str, ids), pa.string())).texts
-        return tuple(encode_keys([texts]).to_pylist())
-
-    def close(self) -> None:
-        """Hang up."""
-        self._server.close()
-        self._read_from.close()
-
-    @property
-    def _limits(self) -> Limits:
-        return self.limits or read_limits(self.settings.options)
 
     def _source(self, settings: SourceSettings) -> PostgresSource:
         names = read_replication(settings)
         return PostgresSource(
-            settings, names.database, names.publication, names.slot, limits=self._limits
+            settings, names.database, names.publication, names.slot, limits=self.own_limits
         )
 
     def _await(self, fence: ReadFence) -> Position:
         """Wait until every read sees what the fence promises; the place in the log by then."""
         until = time.monotonic() + self.patience.total_seconds()
         needed = self._ended(fence, until)
-        while (missing := _lacking(fence, needed, self._read_from.head())) is not None:
-            if self._read_from is self._server or time.monotonic() > until:
-                msg = f"source:{self.settings.name}: what is read is not as far as the fence"
-                raise ProofError(f"{msg} after {self.patience}: {missing}")
-            time.sleep(POLL.total_seconds())
-        refuse_lagging(self._server, self._read_from, self._limits)
+        self.wait_for_fence(lambda head: _lacking(fence, needed, head), until, POLL)
+        self.refuse_lagging()
         return needed
 
     def _ended(self, fence: ReadFence, until: float) -> Position:
-        session = self._server.session
+        session = self.server.session
         while (place := find_end_of_transactions(session.ask, int(fence.awaited))) is None:
             if time.monotonic() > until:
-                where = f"source:{self.settings.name}"
-                raise fence_timeout(where, self.patience, session.ask(WRITERS))
+                raise fence_timeout(self.where, self.patience, session.ask(WRITERS))
             time.sleep(POLL.total_seconds())
-        if (there := self._server.head()).identity != fence.head.identity:
+        if (there := self.server.head()).identity != fence.head.identity:
             msg = f"it is {there.identity}, not {fence.head.identity}"
-            raise ProofError(f"source:{self.settings.name}: the server has changed: {msg}")
+            raise ProofError(f"{self.where}: the server has changed: {msg}")
         return log_position(parse_lsn(place))
 
     def _found(self, relation: "_Relation", key: PostgresKey, asked: RowsAsked) -> Found:
@@ -310,18 +284,21 @@ class PostgresRowReader:
             {one.name for one in relation.columns},
             key,
             quote_name,
-            self._read_from.session.rows,
+            self.read_from.session.rows,
         ).read_rows(asked)
+
+    def _key(self, shard: Shard, key: Sequence[str]) -> PostgresKey:
+        return PostgresKey.of(shard.name, self._relation(shard, None).columns, key)
 
     def _relation(self, shard: Shard, declared: TableSchema | None) -> "_Relation":
         name = ShardId.parse(shard.name)
-        session, source = self._read_from.session, f"source:{self.settings.name}"
+        session = self.read_from.session
         with session.within_limits():
             there = session.ask(RELATION, name.database, name.relation)
             if not there:
-                raise ProofError(f"{source}: there is no table {shard.name}")
+                raise ProofError(f"{self.where}: there is no table {shard.name}")
             rows = session.ask(TYPED, there[0]["oid"])
-            publication = self._server.publication
+            publication = self.server.publication
             published = session.ask(PUBLISHED, publication, name.database, name.relation)
         sent = published[0]["sent"] if published else None
         only = "" if there[0]["kind"] == "p" else "ONLY "

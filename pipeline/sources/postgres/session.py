@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
@@ -21,8 +21,9 @@ from psycopg.rows import dict_row
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
-from pipeline.sources.postgres.replication import Ask, Row
+from pipeline.sources.postgres.replication import Row
 from pipeline.sources.source import Limits
+from pipeline.sources.sql import Ask, SqlSession
 
 # SQLSTATEs, appendix A of Postgres's manual.
 TOO_SLOW = {"57014", "55P03", "25P03"}  # ended at a limit of time, or waited for a lock
@@ -41,9 +42,10 @@ RUNNING = (
 
 
 @dataclass(eq=False)
-class PostgresSession:
+class PostgresSession(SqlSession):
     """A connection to one *database* of a server, by its address."""
 
+    driver_error: ClassVar[type[Exception]] = psycopg.Error
     settings: SourceSettings
     database: str
     limits: Limits = field(default_factory=Limits)
@@ -51,15 +53,9 @@ class PostgresSession:
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:
-        """Run one statement, in which a ``%`` of its own stands doubled; its rows by name.
-
-        Raises:
-            UnreachableError: ``slow`` past a time limit, else ``down``.
-            ConfigError: if the user may not do it, or the server takes no writes.
-            ProofError: if there is no such table or column.
-        """
-        with self._turn, self._translated():
-            cursor = self._open().execute(statement, arguments)
+        """A literal ``%`` in *statement* is written twice."""
+        with self.opened() as connection:
+            cursor = connection.execute(statement, arguments)
             return list(cursor.fetchall()) if cursor.description else []
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
@@ -69,8 +65,8 @@ class PostgresSession:
 
         Raises what ``ask`` raises.
         """
-        with self._turn, self._translated():
-            found = self._open().execute(statement, arguments).pgresult
+        with self.opened() as connection:
+            found = connection.execute(statement, arguments).pgresult
             rows, value = range(found.ntuples), found.get_value
             columns = [
                 pa.array([value(row, at) for row in rows], pa.binary()).cast(pa.string())
@@ -78,51 +74,20 @@ class PostgresSession:
             ]
             return pa.RecordBatch.from_arrays(columns, names=[*map(str, range(found.nfields))])
 
-    @contextmanager
-    def within_limits(self) -> Iterator[None]:
-        """Refuse a loaded server.
-
-        Raises:
-            UnreachableError: ``loaded``, before anything else was asked.
-        """
-        with self._turn:
-            self.limits.refuse_load(int(self.ask(RUNNING)[0]["n"]), self._where)
-            yield
-
-    @contextmanager
-    def exclusive(self) -> Iterator[Ask]:
-        """No other thread's statement comes between; one that fails half-way hangs up."""
-        with self._turn:
-            try:
-                yield self.ask
-            except BaseException:
-                self.close()  # or an open transaction would swallow the next statements
-                raise
+    def running(self) -> int:
+        return int(self.ask(RUNNING)[0]["n"])
 
     @contextmanager
     def snapshot(self) -> Iterator[Ask]:
-        """All statements inside see one state of the tables; nothing is locked."""
         with self.exclusive() as ask:
             ask("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield ask
             ask("ROLLBACK")
 
-    def check_deadline(self, deadline: float) -> None:
-        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
-        self.limits.check_deadline(deadline, self._where)
+    def disconnect(self, connection: Any) -> None:
+        connection.pgconn.finish()  # close() would wait for a server that may be gone
 
-    def close(self) -> None:
-        """Hang up; the next call would dial again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.pgconn.finish()  # close() would wait for a server that may be gone
-
-    def _open(self) -> Any:
-        if self._connection is None:
-            self._connection = self._dial()
-        return self._connection
-
-    def _dial(self) -> Any:
+    def connect(self) -> Any:
         connection: Any = PatientConnection.connect(
             host=self.settings.host,
             port=self.settings.port,
@@ -152,31 +117,19 @@ class PostgresSession:
         )
         return connection
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (psycopg.Error, OSError, UnicodeError, pa.ArrowInvalid) as error:
-            self.close()
-            raise self._said(error) from error
-
-    def _said(self, error: Exception) -> SluiceError:
+    def translate(self, error: Exception) -> SluiceError:
         state = getattr(error, "sqlstate", None) or ""
         said = " ".join(str(error).split()) + (f" ({state})" if state else "")
         if state in TOO_SLOW or (not state and any(word in said for word in WAITED)):
-            return UnreachableError(f"{self._where}: slow: {said}")
+            return UnreachableError(f"{self.where}: slow: {said}")
         if state == READ_ONLY:
-            return ConfigError(f"{self._where}: {said}; {ELSEWHERE}")
+            return ConfigError(f"{self.where}: {said}; {ELSEWHERE}")
         if state in REFUSED or (not state and any(word in said for word in LOGIN)):
-            return ConfigError(f"{self._where}: {said}; grant it, or name another user")
+            return ConfigError(f"{self.where}: {said}; grant it, or name another user")
         if state in ABSENT or state in MEANINGLESS:
-            return ProofError(f"{self._where}: {said}")
+            return ProofError(f"{self.where}: {said}")
         advice = self.settings.tls_advice(said, self.settings.host)
-        return UnreachableError(f"{self._where}: down: {said}{advice}")
-
-    @property
-    def _where(self) -> str:
-        return f"source:{self.settings.name}"  # checks take it for the cause that tables share
+        return UnreachableError(f"{self.where}: down: {said}{advice}")
 
 
 ELSEWHERE = "it is a standby, or set to read only: name the server that takes writes under sources"

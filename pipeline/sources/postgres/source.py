@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from pipeline.aggregates import DIGITS, SpanTally, TalliedField, TalliedKinds, TimeSpan, tally
-from pipeline.errors import ProofError
+from pipeline.aggregates import DIGITS, TalliedField, TalliedKinds
 from pipeline.finding import Finding
 from pipeline.model import Capture, Head, Shard, ShardId
 from pipeline.schema.model import Dialect
@@ -42,7 +41,6 @@ from pipeline.sources.postgres.session import (
     PostgresSession,
     create_heartbeat_table,
     quote_name,
-    quote_table,
 )
 from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
 from pipeline.sources.postgres.types import CATALOGUE, PostgresColumn, read_column
@@ -55,6 +53,7 @@ from pipeline.sources.source import (
     SourceDescription,
     name_heartbeat_lock,
 )
+from pipeline.sources.sql import Ask, SqlSource
 
 KINDS = TalliedKinds(
     times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),
@@ -121,11 +120,10 @@ SELECT coalesce(max(c.reltuples), 0)::bigint AS n
 FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace
 WHERE s.nspname = %s AND c.relname = %s
 """
-Range = tuple[int, int]
 
 
 @dataclass(eq=False)
-class PostgresSource:
+class PostgresSource(SqlSource):
     """One database of a server, with the publication and the slot that it is replicated by.
 
     ``read_from`` is the ``host:port`` of a replica that rows are read again from.
@@ -161,14 +159,28 @@ class PostgresSource:
         self._slot = WatchedSlot(self._session, self._names.slot)
 
     @property
-    def name(self) -> str:
-        """The source's name in the settings."""
-        return self.settings.name
-
-    @property
     def session(self) -> PostgresSession:
-        """What it is asked by: its rows are read over the same connection."""
         return self._session
+
+    def quote(self, name: str) -> str:
+        return quote_name(name)
+
+    def qualify(self, shard: Shard) -> str:
+        table = ShardId.parse(shard.name)
+        return f"{quote_name(table.database)}.{quote_name(table.relation)}"
+
+    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[TalliedField]) -> str:
+        return aggregate_sql(self.columns(shard), shard, column, fields)
+
+    def refuse_large(
+        self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
+    ) -> None:
+        """The planner estimates what a step returns; a filtered scan reads the whole table."""
+        (answer,) = ask(f"EXPLAIN (FORMAT JSON, VERBOSE) {statement}", *arguments)
+        plan = answer["QUERY PLAN"][0]["Plan"]
+        scanned = find_scanned_tables(plan) if scans else ()
+        read = sum(int(ask(HELD, *own)[0]["n"]) for own in scanned)
+        self.limits.refuse_rows(max(_most(plan), read), shard.name)
 
     def head(self) -> Head:
         """Identity of the database and end of the log of the server that answers."""
@@ -188,7 +200,7 @@ class PostgresSource:
         Raises:
             ConfigError: the server is a standby, or takes no writes.
         """
-        table = quote_table(self.settings.heartbeat)
+        table = self.heartbeat_table
         naming = name_heartbeat_lock(self.settings.heartbeat)
         with naming, self._session.exclusive() as ask:
             (row,) = ask(
@@ -200,18 +212,6 @@ class PostgresSource:
             )
             told: datetime = row["told"]
             return Heartbeat(int(row["n"]), self.head(), told.astimezone(UTC))
-
-    def newest_heartbeat(self) -> int:
-        """The highest number of its own that is committed now; -1 before there is one."""
-        statement = f"SELECT n FROM {quote_table(self.settings.heartbeat)} WHERE source = %s"  # noqa: S608
-        return max((int(row["n"]) for row in self._session.ask(statement, self.name)), default=-1)
-
-    def heartbeat_time(self) -> datetime | None:
-        """The time of our newest heartbeat that it has, as a primary or from one."""
-        table = quote_table(self.settings.heartbeat)
-        statement = f"SELECT at FROM {table} WHERE source = %s"  # noqa: S608
-        found = [row["at"].astimezone(UTC) for row in self._session.ask(statement, self.name)]
-        return found[0] if found else None
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Tables whose whole ``schema.table`` matches *pattern*, sorted; no views."""
@@ -228,67 +228,6 @@ class PostgresSource:
         """Columns of the primary key, in its order; empty if there is none."""
         indexes = self._session.ask(INDEXES, self._oids(shard))
         return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
-
-    def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id now; None for an empty table."""
-        return self._extreme("max", shard, column)
-
-    def min_id(self, shard: Shard, column: str) -> int | None:
-        """Lowest id now; None for an empty table."""
-        return self._extreme("min", shard, column)
-
-    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Rows in each half-open range, all counted in one snapshot.
-
-        Raises:
-            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
-            TooManyRowsError: one range holds more than `Limits` allow; none was counted.
-        """
-        name = quote_name(column)
-        count = f"SELECT count(*) AS n FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
-        session, counts = self._session, []
-        deadline = self.limits.deadline()
-        with session.within_limits(), session.snapshot() as ask:
-            for low, high in ranges:
-                session.check_deadline(deadline)
-                (plan,) = ask(f"EXPLAIN (FORMAT JSON) {count}", low, high)
-                self.limits.refuse_rows(_most(plan["QUERY PLAN"][0]["Plan"]), shard.name)
-                counts.append(int(ask(count, low, high)[0]["n"]))
-        return tuple(counts)
-
-    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids in *span*, ascending, at most *limit* (and never more than the rows of `Limits`)."""
-        name = quote_name(column)
-        with self._session.within_limits():
-            found = self._session.ask(
-                f"SELECT {name} AS id FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
-                f" ORDER BY {name} LIMIT %s",
-                *(*span, min(limit, self.limits.rows)),
-            )
-        return tuple(int(row["id"]) for row in found)
-
-    def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
-
-        Raises:
-            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
-            TooManyRowsError: a span would read more than `Limits` allow: *column* has no index.
-            ProofError: a column is not there, or of a kind that is not added up.
-        """
-        asked = aggregate_sql(self.columns(shard), shard, column, fields)
-        session, found = self._session, []
-        deadline = self.limits.deadline()
-        with session.within_limits(), session.snapshot() as ask:
-            for span in spans:
-                session.check_deadline(deadline)
-                (told,) = ask(f"EXPLAIN (FORMAT JSON, VERBOSE) {asked}", *span)
-                plan = told["QUERY PLAN"][0]["Plan"]
-                read = sum(int(ask(HELD, *own)[0]["n"]) for own in find_scanned_tables(plan))
-                self.limits.refuse_rows(max(_most(plan), read), shard.name)
-                found.append(tally(ask(asked, *span)[0], tuple(fields)))
-        return tuple(found)
 
     def sends(self) -> Capture:
         """Those that its publication holds whole, under their own names, and its slot keeps."""
@@ -317,10 +256,6 @@ class PostgresSource:
             self.settings, self._names, server, shards, scope, elsewhere=elsewhere
         )
 
-    def close(self) -> None:
-        """Hang up."""
-        self._session.close()
-
     def _oids(self, shard: Shard) -> list[int]:
         """The number by which the catalogue knows *shard*; empty if it is not there."""
         table = ShardId.parse(shard.name)
@@ -331,15 +266,6 @@ class PostgresSource:
         )
         return [int(row["oid"]) for row in found]
 
-    def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
-        with self._session.within_limits():
-            statement = f"SELECT {which}({quote_name(column)}) AS id FROM {_table(shard)}"  # noqa: S608
-            value = self._session.ask(statement)[0]["id"]
-        if value is not None and not isinstance(value, int):
-            msg = f"{column} of {shard.name} is no integer, so it has no order both sides share"
-            raise ProofError(msg)
-        return value
-
 
 def _identity(row: Row) -> str:
     """``system/timeline/database``: a database that was made anew under its name is another."""
@@ -349,11 +275,6 @@ def _identity(row: Row) -> str:
 
 def _is_among(shards: Collection[str], name: ShardId) -> bool:
     return str(name) in shards
-
-
-def _table(shard: Shard) -> str:
-    table = ShardId.parse(shard.name)
-    return f"{quote_name(table.database)}.{quote_name(table.relation)}"
 
 
 def _most(plan: Row) -> int:

@@ -31,13 +31,11 @@ def test_what_a_collector_sends_again_is_not_worked_out_again(
     worked: list[int] = []
     follow = MySqlDialect.follow
 
-    def counted(
-        dialect: MySqlDialect, told: Sequence[Told], known: KnownTables
-    ) -> tuple[tuple[Effect, ...], KnownTables]:
+    def counted(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...], KnownTables]:
         worked.append(len(told))
-        return follow(dialect, told, known)
+        return follow(told, known)
 
-    monkeypatch.setattr(MySqlDialect, "follow", counted)
+    monkeypatch.setattr(MySqlDialect, "follow", staticmethod(counted))
 
     again = catalog.reading(rows(10, 30))
 

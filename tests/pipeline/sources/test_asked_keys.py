@@ -12,7 +12,7 @@ from pipeline.sources.mysql.row_reader import MySqlKey
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres import row_encoding as postgres_values
 from pipeline.sources.postgres.row_reader import PostgresKey
-from pipeline.sources.row_reader import even_bounds
+from pipeline.sources.sql import even_bounds
 from tests.pipeline.sources.postgres.test_wire_text import column
 
 MYSQL = (MySqlColumn(name="k", type="INT", length=None, scale=None, nullable=False),)

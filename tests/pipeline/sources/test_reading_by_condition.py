@@ -23,7 +23,8 @@ from pipeline.sources.postgres.row_encoding import ReadColumn
 from pipeline.sources.postgres.row_reader import PostgresKey, PostgresRowReader, _Relation
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import PostgresColumn
-from pipeline.sources.row_reader import Found, RowsAsked
+from pipeline.sources.row_reader import RowsAsked
+from pipeline.sources.sql import Found
 
 FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parse_condition("id >= 0"))
 SETTINGS = SourceSettings("s", "h", 1, "u", CollectorSettings("http://h", "c"), "s")
@@ -69,14 +70,14 @@ class BusyServer:
 
 def mysql(server: BusyServer, settings: SourceSettings) -> Read:
     reader = MySqlRowReader(settings)
-    reader._read_from = cast(Any, server)
+    reader.read_from = cast(Any, server)
     columns = (MySqlColumn("id", "INT", None, None, nullable=False),)
     return lambda asked: reader._found(columns, MySqlKey(columns), asked)
 
 
 def postgres(server: BusyServer, settings: SourceSettings) -> Read:
     reader = PostgresRowReader(replace(settings, kind="postgres", options={"database": "d"}))
-    reader._read_from = cast(Any, server)
+    reader.read_from = cast(Any, server)
     columns = (ReadColumn(PostgresColumn("id", "INT4 as int32", nullable=False), "INT4"),)
     return lambda asked: reader._found(_Relation("", columns), PostgresKey(columns), asked)
 
@@ -120,8 +121,8 @@ def test_a_condition_that_the_server_cannot_read_is_refused(
 def test_a_value_that_means_nothing_is_not_a_server_that_is_down() -> None:
     wrong = psycopg.errors.InvalidDatetimeFormat("invalid input syntax for type date")
     told = [
-        Session(SETTINGS)._said(pymysql.err.OperationalError(1525, "Incorrect DATE value")),
-        PostgresSession(SETTINGS, "d")._said(wrong),
+        Session(SETTINGS).translate(pymysql.err.OperationalError(1525, "Incorrect DATE value")),
+        PostgresSession(SETTINGS, "d").translate(wrong),
     ]
 
     assert [type(one) for one in told] == [ProofError, ProofError]

@@ -119,8 +119,8 @@ def test_f01_its_own_clock_is_told_in_utc_whatever_its_time_zone(mysql: MySQL) -
 def test_a_server_tells_how_far_its_clock_is_from_ours(mysql: MySQL, ahead: int) -> None:
     with source(mysql) as shop:
         if ahead:
-            shop._session.ask("SET TIMESTAMP = UNIX_TIMESTAMP() + %s", ahead)
-        told = read_server_facts(shop._session).ahead
+            shop.session.ask("SET TIMESTAMP = UNIX_TIMESTAMP() + %s", ahead)
+        told = read_server_facts(shop.session).ahead
 
     assert abs(told.total_seconds() - ahead) < 60
 
@@ -208,7 +208,7 @@ CROSS = (
 def test_a_slow_query_is_ended_by_the_server_and_the_next_one_is_answered(mysql: MySQL) -> None:
     with source(mysql, Limits(statement=timedelta(milliseconds=300))) as shop:
         with pytest.raises(UnreachableError, match=r"source:shop: slow: .*3024"):
-            shop._session.ask(CROSS)
+            shop.session.ask(CROSS)
         assert answered(lambda: shop.max_id(FEW, "id")) is not None
 
 
@@ -235,9 +235,9 @@ def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
 
     with source(mysql, replace(PATIENT, call=timedelta(seconds=2))) as shop:
         with pytest.raises(UnreachableError, match="source:shop: down: Lost"):
-            go_on_too_late(shop._session)
+            go_on_too_late(shop.session)
         assert shop.count_ids(FEW, "id", [(1, 9)]) == (8,)
-        assert shop._session.ask("SELECT @@wait_timeout AS n")[0]["n"] > 60
+        assert shop.session.ask("SELECT @@wait_timeout AS n")[0]["n"] > 60
 
 
 def test_too_many_rows_are_not_counted(mysql: MySQL) -> None:

@@ -344,7 +344,7 @@ def ids(rows: MySqlRowReader, fence: object) -> set[int]:
 
 def looked(rows: MySqlRowReader) -> list[Head]:
     """How far the server that is read was, each time that it was asked from now on."""
-    server, found = rows._read_from, list[Head]()
+    server, found = rows.read_from, list[Head]()
     head = server.head
 
     def look() -> Head:
@@ -394,7 +394,7 @@ def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(primary: MySQL) 
     primary.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
     with closing(MySqlSource(known)) as source, closing(MySqlSource(known)) as other:
         source.beat(1, datetime.now(UTC))
-        with other._session.bounded() as ask:
+        with other.session.bounded() as ask:
             ask("START TRANSACTION")
             ask(f"SELECT * FROM {known.heartbeat} FOR UPDATE")
             with pytest.raises(UnreachableError, match=rf"heartbeat table {known.heartbeat}"):

@@ -80,7 +80,7 @@ def test_each_value_is_the_same_in_both_notations(mysql: MySQL) -> None:
 
 def test_the_highest_heartbeat_is_told(mysql: MySQL) -> None:
     with closing(MySqlRowReader(settings(mysql))) as reader:
-        server = reader._server
+        server = reader.server
         before = server.newest_heartbeat()
         made = server.beat(7, datetime.now(UTC))
 

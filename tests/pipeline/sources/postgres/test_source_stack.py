@@ -101,7 +101,7 @@ def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(asked: Postgres)
     limits = replace(PATIENT, statement=timedelta(seconds=1))
     with source(asked) as other, source(asked, limits) as shop:
         shop.prepare_heartbeat()
-        with other._session.exclusive() as ask:
+        with other.session.exclusive() as ask:
             ask("BEGIN")
             ask("LOCK TABLE sluice.beats IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(UnreachableError, match=r"locks heartbeat table sluice\.beats: end"):
@@ -177,7 +177,7 @@ def test_counts_are_of_one_snapshot(asked: Postgres) -> None:
     asked.execute("CREATE TABLE moving (id INT PRIMARY KEY)", database="asked")
     shard = Shard("shop", "public.moving")
     with source(asked) as shop:
-        told: PostgresSession = shop._session
+        told: PostgresSession = shop.session
         ask = told.ask
 
         def write_meanwhile(statement: str, *arguments: object) -> list[Row]:
@@ -197,10 +197,10 @@ def test_a_statement_is_ended_at_its_limit_and_the_connection_is_not_used_again(
 ) -> None:
     own = "SELECT pg_backend_pid() AS pid"
     with source(asked, Limits(statement=timedelta(milliseconds=300))) as shop:
-        before = answered(lambda: shop._session.ask(own))
+        before = answered(lambda: shop.session.ask(own))
         with pytest.raises(UnreachableError, match="source:shop: slow: "):
-            shop._session.ask("SELECT pg_sleep(20)")
-        assert answered(lambda: shop._session.ask(own)) != before
+            shop.session.ask("SELECT pg_sleep(20)")
+        assert answered(lambda: shop.session.ask(own)) != before
         assert answered(lambda: shop.max_id(FEW, "id")) == 5000
 
 
@@ -219,7 +219,7 @@ def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
 
     with source(asked, replace(PATIENT, call=timedelta(seconds=2))) as shop:
         with pytest.raises(UnreachableError, match=r"source:shop: \w+: .*idle-in-trans"):
-            go_on_too_late(shop._session)
+            go_on_too_late(shop.session)
         assert shop.max_id(FEW, "id") == 5000
 
 

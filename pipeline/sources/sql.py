@@ -1,0 +1,449 @@
+"""Asks SQL servers what all of them are asked alike: ids, counts, sums, and rows along a key.
+
+An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
+
+* Statements: `%s` is a placeholder, and a literal `%` is written twice.
+* Replicas: lag is the difference of two heartbeat times, so two clocks are never compared.
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from pipeline.aggregates import Moment, SpanTally, TalliedField, TimeSpan, tally
+from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
+from pipeline.model import Head, Shard
+from pipeline.settings import SourceSettings
+from pipeline.sources.condition import SqlCondition, require_known, to_sql
+from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
+from pipeline.sources.source import Limits, Range, read_limits
+
+Ask = Callable[..., list[Any]]
+"""Runs a statement with its arguments; rows are mappings by column."""
+
+
+class SqlSession(ABC):
+    """One pinned connection to one server, on which one statement runs at a time.
+
+    A connection that failed is dropped, so no answer can belong to an earlier statement.
+    """
+
+    settings: SourceSettings
+    limits: Limits
+    driver_error: ClassVar[type[Exception]]
+    _turn: threading.RLock
+    _connection: Any
+
+    @abstractmethod
+    def ask(self, statement: str, *arguments: object) -> list[Any]:
+        """Run one statement; its rows as mappings by column.
+
+        Raises:
+            UnreachableError: ``slow`` past a time limit, else ``down``.
+            ConfigError: the user may not do it.
+            ProofError: there is no such table or column.
+        """
+
+    @abstractmethod
+    def running(self) -> int:
+        """How many statements run on the server."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Ask]:
+        """Run all statements inside on one state of the tables; no row is locked."""
+
+    @contextmanager
+    def within_limits(self) -> Iterator[None]:
+        """Refuse a loaded server.
+
+        Raises:
+            SparedError: ``loaded``, before anything else was asked.
+        """
+        with self._turn:
+            self.limits.refuse_load(self.running(), self.where)
+            yield
+
+    @contextmanager
+    def exclusive(self) -> Iterator[Ask]:
+        """Keep out the statements of other threads; disconnect if one inside fails."""
+        with self._turn:
+            try:
+                yield self.ask
+            except BaseException:
+                self.close()  # or an open transaction would swallow the next statements
+                raise
+
+    def check_deadline(self, deadline: float) -> None:
+        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
+        self.limits.check_deadline(deadline, self.where)
+
+    def close(self) -> None:
+        """Disconnect; the next call connects again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self.disconnect(connection)
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """A connection of the driver, with the limits set."""
+
+    @abstractmethod
+    def disconnect(self, connection: Any) -> None:
+        """End *connection* without waiting for its server."""
+
+    @abstractmethod
+    def translate(self, error: Exception) -> SluiceError:
+        """What an error of the driver means."""
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """The connection for one statement; errors of the driver are translated."""
+        with self._turn:
+            try:
+                if self._connection is None:
+                    self._connection = self.connect()
+                yield self._connection
+            except (self.driver_error, OSError, UnicodeError, pa.ArrowInvalid) as error:
+                self.close()
+                raise self.translate(error) from error
+
+    @property
+    def where(self) -> str:
+        """The source as messages name it; checks take it for the cause that tables share."""
+        return f"source:{self.settings.name}"
+
+
+class SqlSource(ABC):
+    """What the sources of all SQL servers do alike; see `Source`."""
+
+    settings: SourceSettings
+    limits: Limits
+
+    @property
+    @abstractmethod
+    def session(self) -> SqlSession:
+        """The connection of this source."""
+
+    @abstractmethod
+    def head(self) -> Head:
+        """See `Source.head`."""
+
+    @abstractmethod
+    def quote(self, name: str) -> str:
+        """*name* as an identifier in a statement."""
+
+    @abstractmethod
+    def qualify(self, shard: Shard) -> str:
+        """The shard's table in a statement."""
+
+    @abstractmethod
+    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[TalliedField]) -> str:
+        """A statement with two placeholders for moments; ``n`` are rows, ``s0``, ``s1`` sums."""
+
+    @abstractmethod
+    def refuse_large(
+        self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
+    ) -> None:
+        """Refuse a statement that would read more rows than the limits allow; reads no row.
+
+        *scans*: also count the rows that are read and do not meet the condition.
+
+        Raises:
+            TooManyRowsError: it would.
+        """
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    def newest_heartbeat(self) -> int:
+        return max((int(row["n"]) for row in self._heartbeats()), default=-1)
+
+    def heartbeat_time(self) -> datetime | None:
+        """Our time of the newest heartbeat that is there, in UTC; None without any."""
+        times = [row["at"] for row in self._heartbeats()]
+        return next((at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC) for at in times), None)
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        return self._extreme("MAX", shard, column)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        return self._extreme("MIN", shard, column)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        counted = f"SELECT COUNT(*) AS n FROM {self.qualify(shard)} WHERE {self._between(column)}"  # noqa: S608
+        counts, deadline = list[int](), self.limits.deadline()
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            for span in ranges:
+                self.session.check_deadline(deadline)
+                self.refuse_large(ask, shard, counted, span, scans=False)
+                counts.append(int(ask(counted, *span)[0]["n"]))
+        return tuple(counts)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        name = self.quote(column)
+        with self.session.within_limits():
+            found = self.session.ask(
+                f"SELECT {name} AS id FROM {self.qualify(shard)} WHERE {self._between(column)}"  # noqa: S608
+                f" ORDER BY {name} LIMIT %s",
+                *(*span, min(limit, self.limits.rows)),
+            )
+        return tuple(int(row["id"]) for row in found)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        summed = self.aggregate_sql(shard, column, fields)
+        found, deadline = list[SpanTally](), self.limits.deadline()
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            for span in spans:
+                self.session.check_deadline(deadline)
+                moments = tuple(map(self.to_argument, span))
+                self.refuse_large(ask, shard, summed, moments, scans=True)
+                found.append(tally(ask(summed, *moments)[0], tuple(fields)))
+        return tuple(found)
+
+    def to_argument(self, moment: Moment) -> Moment:
+        """A moment as the session compares it."""
+        return moment
+
+    def close(self) -> None:
+        self.session.close()
+
+    @property
+    def heartbeat_table(self) -> str:
+        """The heartbeat's table in a statement."""
+        return ".".join(self.quote(word) for word in self.settings.heartbeat.split(".", 1))
+
+    def _heartbeats(self) -> list[Any]:
+        statement = f"SELECT n, at FROM {self.heartbeat_table} WHERE source = %s"  # noqa: S608
+        return self.session.ask(statement, self.name)
+
+    def _between(self, column: str) -> str:
+        return f"{self.quote(column)} >= %s AND {self.quote(column)} < %s"
+
+    def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
+        statement = f"SELECT {which}({self.quote(column)}) AS id FROM {self.qualify(shard)}"  # noqa: S608
+        with self.session.within_limits():
+            value = self.session.ask(statement)[0]["id"]
+        if value is not None and not isinstance(value, int):
+            msg = f"column {column} of {shard.name} is not an integer"
+            raise ProofError(f"{msg}, so source and mirror do not share its order")
+        return value
+
+
+Found = tuple[pa.RecordBatch, KeyTexts | None, bool]
+"""Rows, the key of the last that was looked at, and whether none is left."""
+
+
+class SqlKey(Protocol):
+    """The columns of a key, in its order, and how the server is asked about them."""
+
+    @property
+    def order(self) -> str:
+        """What stands behind ORDER BY."""
+        ...
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What is asked for to get a row's key."""
+        ...
+
+    def texts(self, row: Sequence[Any]) -> KeyTexts:
+        """A row's values of ``wanted`` as texts."""
+        ...
+
+    def above(self, key: KeyTexts) -> SqlCondition:
+        """Rows after all that begin with *key*."""
+        ...
+
+    def up_to(self, key: KeyTexts) -> SqlCondition:
+        """Rows not above those that begin with *key*."""
+        ...
+
+    def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+        """Rows under one of *keys*, each the JSON array of their texts in the log.
+
+        Raises:
+            ConfigError: one of them is no key of the shard.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTable:
+    """A table as its server is asked for it.
+
+    ``name`` and what is ``wanted`` of a row are SQL; ``columns`` are those that a condition may
+    speak of, and ``quoted`` writes the name of one.  ``ask`` gives the rows of an answer as the
+    server wrote them.
+    """
+
+    name: str
+    wanted: tuple[str, ...]
+    columns: Collection[str]
+    key: SqlKey
+    quoted: Callable[[str], str]
+    ask: Callable[..., pa.RecordBatch]
+
+    def read_rows(self, asked: RowsAsked) -> Found:
+        """Rows with their key behind what is wanted of each.
+
+        Under a condition the end of what is looked at is asked for first: a statement then costs
+        no more where few rows meet it.
+
+        Raises:
+            ConfigError: the condition cannot be asked.
+            TooManyRowsError: the server was too slow for so many.
+        """
+        key, wanted = self.key, (*self.wanted, *self.key.wanted)
+        conditions = self._conditions(asked)
+        if asked.where is None:
+            found = self._select(asked, wanted, conditions)
+            return found, self._last(found), len(found) < asked.limit
+        require_known(asked.where, asked.shard.name, self.columns)
+        end = replace(asked, limit=asked.limit - 1)
+        ends = self._select(end, key.wanted, conditions, "1 OFFSET %s")
+        last = key.texts(_row(ends, 0)) if len(ends) else None
+        if last is not None:
+            conditions.append(key.up_to(last))
+        conditions.append(to_sql(asked.where, self.quoted))
+        found = self._select(asked, wanted, conditions)
+        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
+            return found, self._last(found), False
+        return found, last, last is None
+
+    def _last(self, found: pa.RecordBatch) -> KeyTexts | None:
+        return self.key.texts(_row(found, -1)[len(self.wanted) :]) if len(found) else None
+
+    def _conditions(self, asked: RowsAsked) -> list[SqlCondition]:
+        conditions = list[SqlCondition]()
+        if asked.after is not None:
+            conditions.append(self.key.above(asked.after))
+        if asked.until is not None:
+            conditions.append(self.key.up_to(asked.until))
+        if asked.keys:
+            conditions.append(self.key.match_keys(asked.shard.name, asked.keys))
+        return conditions
+
+    def _select(
+        self,
+        asked: RowsAsked,
+        wanted: Sequence[str],
+        conditions: Sequence[SqlCondition],
+        limit: str = "%s",
+    ) -> pa.RecordBatch:
+        where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
+        arguments = [value for _, values in conditions for value in values]
+        order = f"ORDER BY {self.key.order} LIMIT {limit}"
+        statement = f"SELECT {', '.join(wanted)} FROM {self.name} WHERE {where} {order}"  # noqa: S608
+        try:
+            return self.ask(statement, *arguments, asked.limit)
+        except UnreachableError as error:
+            if ": slow: " in str(error):
+                raise TooManyRowsError(str(error)) from error
+            raise
+        except ProofError as error:
+            if asked.where is None:
+                raise
+            raise ConfigError(f"{error}; ask by another condition") from error
+
+
+def _row(rows: pa.RecordBatch, at: int) -> list[Any]:
+    return [column[at].as_py() for column in rows.columns]
+
+
+class SqlRowReader(ABC):
+    """What the row readers of all SQL servers do alike; see `RowReader`.
+
+    Fences are those of ``server``; rows are read from ``read_from``, which is a replica where the
+    config names one, else the same.
+    """
+
+    settings: SourceSettings
+    limits: Limits | None
+    patience: timedelta
+    server: SqlSource
+    read_from: SqlSource
+
+    @abstractmethod
+    def integer_key(self, shard: Shard, key: Sequence[str]) -> str | None:
+        """The first column of the key if it is an integer; None for other types.
+
+        Raises:
+            ConfigError: rows cannot be read along the key.
+        """
+
+    @abstractmethod
+    def encode_ids(self, shard: Shard, key: Sequence[str], ids: pa.StringArray) -> pa.StringArray:
+        """Integers of the key's one column as texts of the log."""
+
+    def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
+        """Even steps from the lowest to the highest value of an integer; none for other keys."""
+        first = self.integer_key(shard, key)
+        if pieces < 2 or first is None:
+            return ()
+        low = self.read_from.min_id(shard, first)
+        return even_bounds(low, self.read_from.max_id(shard, first), pieces)
+
+    def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
+        texts = self.encode_ids(shard, key, pa.array(map(str, ids), pa.string()))
+        return tuple(encode_keys([texts]).to_pylist())
+
+    def close(self) -> None:
+        self.server.close()
+        self.read_from.close()
+
+    @property
+    def where(self) -> str:
+        """The source as messages name it."""
+        return f"source:{self.settings.name}"
+
+    @property
+    def own_limits(self) -> Limits:
+        """The limits of the constructor, else those of the source's options."""
+        return self.limits or read_limits(self.settings.options)
+
+    def wait_for_fence(
+        self, explain: Callable[[Head], str | None], until: float, poll: timedelta
+    ) -> None:
+        """Wait until the server that is read has what the fence needs, then check its lag.
+
+        *explain* says what a head is missing; None if nothing.
+
+        Raises:
+            ProofError: it is still missing at *until*, or will not come.
+            SparedError: the replica is further behind than the limits allow.
+        """
+        while (missing := explain(self.read_from.head())) is not None:
+            if self.read_from is self.server or time.monotonic() > until:
+                msg = f"{self.where}: the server that is read has not reached the fence"
+                raise ProofError(f"{msg} after {self.patience}: {missing}")
+            time.sleep(poll.total_seconds())
+
+    def refuse_lagging(self) -> None:
+        """Refuse a replica that is further behind its primary than the limits allow.
+
+        Raises:
+            SparedError: it is.
+        """
+        if self.read_from is self.server:
+            return
+        newest, there = self.server.heartbeat_time(), self.read_from.heartbeat_time()
+        if newest is not None and there is not None:
+            self.own_limits.refuse_lag(newest - there, self.where)
+
+
+def even_bounds(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...]:
+    """Even steps from *low* to *high* that make so many *pieces*; none of an empty table."""
+    if low is None or high is None:
+        return ()
+    found = {low + (high - low) * step // pieces for step in range(1, pieces)}
+    return tuple((str(step),) for step in sorted(found))
