@@ -34,6 +34,7 @@ from demo.beside import beside
 from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.backfill_state import WishedReread
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
@@ -147,7 +148,7 @@ class Race:
 
     def serving(self) -> AbstractContextManager[None]:
         """Landing and passes go on side by side, as in the service."""
-        turns = (self._land, lambda: self.lane.apply(frozenset()))
+        turns = (self._land, lambda: self.lane.apply(MergeRequest()))
         return beside(*(partial(_again, one) for one in turns))
 
     def _land(self) -> None:

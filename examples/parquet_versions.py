@@ -23,8 +23,7 @@ from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.apply.decide import Found, below, filled, leaves, stands
 from pipeline.apply.invariants import Occurrences, Search
 from pipeline.apply.merge import Turn, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.merge_commit import turn_commit
-from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.merge_job import MirrorJob, turn_commit
 from pipeline.apply.mirror import Commit, CommitStamp, Range, RowChanges, RowPart, following, note
 from pipeline.apply.row_metadata import SLUICE, Adoption, Owned
 from pipeline.apply.schema_evolution import Growth, Shape, growth, lake_schema
@@ -187,7 +186,7 @@ class ParquetVersions:
         self, job: MirrorJob[Version], written: Written[NewFile], stamp: CommitStamp
     ) -> Version:
         """Nothing but the manifest is left to be written."""
-        known, told = job.snapshot, turn_commit(job, written, stamp)
+        known, told = job.task.snapshot, turn_commit(job, written, stamp)
         made = replace(
             known,
             file=written.work.name,

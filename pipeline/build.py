@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pipeline import collectors, formats, plugins, sources, tables, transports
 from pipeline.apply.table_format import TableFormat
 from pipeline.collectors.collector import USUAL, CollectedStream, CollectionScope, Collector
-from pipeline.collectors.mirrormaker import upstream_of
+from pipeline.collectors.mirrormaker import behind_mirror, upstream_of
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText
 from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.listing import Describe, Feed
 from pipeline.plugins import filled
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect
@@ -119,6 +120,27 @@ def _written_to(settings: SourceSettings, pipeline: PipelineSettings) -> Transpo
     if settings.mirrored is not None:
         return upstream_of(settings.mirrored)
     return _own_transport(settings) if settings.transport else _usual_transport(pipeline)
+
+
+def open_feed(
+    settings: SourceSettings, pipeline: PipelineSettings, describe: Describe | None = None
+) -> Feed:
+    """A source as landing reads it; *describe* returns the settings of its topics.
+
+    Raises:
+        ConfigError: its kind, collector or format is not known.
+    """
+    collector = open_collector(settings, pipeline)
+    return Feed(
+        settings,
+        collector,
+        open_format(settings),
+        open_source,
+        dialect(settings),
+        behind_mirror(settings, collector, every_topic(settings)),
+        open_registry(settings),
+        describe,
+    )
 
 
 def collection_scope(settings: PipelineSettings, source: SourceSettings) -> CollectionScope:

@@ -169,3 +169,13 @@ def told_images(images: Sequence[Image]) -> dict[str, str]:
     """The text that remembers them."""
     ordered = sorted(images, key=lambda one: one.cut)
     return {IMAGES: msgspec.json.encode(ordered, order="sorted").decode()}
+
+
+def add_image(images: Sequence[Image], made: Image) -> tuple[Image, ...]:
+    """*made*, and those of the other *images* that are still kept, oldest cut first.
+
+    A day has one image, the newest: a day ends twice where the time zone has changed.
+    """
+    others = (one for one in images if not one.day or one.day != made.day)
+    held = {one.cut: one for one in (*others, made) if one.held(made.made)}
+    return tuple(held.values())

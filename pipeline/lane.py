@@ -17,14 +17,12 @@ from pipeline.apply.image_export import ImageWriting, Manifest
 from pipeline.apply.landed_state import HighestOrders
 from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.maintenance import Upkeep
-from pipeline.apply.merge_run import MergeLine, Passes, patient, urgent
-from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.apply.merge_run import MergeLine, MergeRequest, Passes, patient, urgent
 from pipeline.backfill.dry_run import Previews
 from pipeline.backfill.runner import Rereading
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.checkpoint import Mark, is_set_back
 from pipeline.finding import Finding
-from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.resubmissions import Resubmission
@@ -94,38 +92,21 @@ class Lane:
         """Tell again what was seen in the life before; before anything lands."""
         self.landing.remind(hazards)
 
-    def apply(
-        self,
-        waived: frozenset[str],
-        cuts: Sequence[DueCut] = (),
-        paused: frozenset[str] = frozenset(),
-        wanted: frozenset[str] = frozenset(),
-        *,
-        archived: ArchiveWord = NO_WORD,
-    ) -> tuple[Applied, ...]:
-        """Bring mirrors with landed changes up to date but the *paused* ones; tier 0 first.
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
+        """Merge the mirrors with landed changes: *urgent* those of tier 0, else all others.
 
-        Where tier 0 has a line of its own, all others.  What is *wanted* waits for no cycle.  What
-        has landed is known before it is looked which of *cuts* have passed.
+        Without a queue of their own, the mirrors of tier 0 are among the others. The cuts of the
+        request are compared with the newest landed batch.
 
-        Returns a turn for each such mirror, and for each mirror looked at and found foreign; none
-        where upkeep of one mirror takes so long that the caller had better ask again.
+        Returns a report for each merged mirror, and for each one that is held; none if the
+        maintenance of one mirror takes too long.
         """
-        line = self._lines[0]
-        return self._merged(line, waived, cuts, paused, wanted, archived=archived)
-
-    def apply_urgent(
-        self,
-        waived: frozenset[str],
-        cuts: Sequence[DueCut] = (),
-        paused: frozenset[str] = frozenset(),
-        *,
-        archived: ArchiveWord = NO_WORD,
-    ) -> tuple[Applied, ...]:
-        """The same of tier 0, beside all else; nothing where it has no line of its own."""
-        own = self._lines[1:]
-        given = (waived, cuts, paused, frozenset[str]())
-        return self._merged(own[0], *given, archived=archived) if own else ()
+        if urgent and self.urgent is None:
+            return ()
+        line = self._lines[urgent]
+        with line.turn(_PATIENCE) as mine:
+            self._in_pool(line.name)
+            return line.passes.run(line.own(self._known), request) if mine else ()
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
@@ -140,7 +121,7 @@ class Lane:
                 applied |= {name: line.passes.applied(name) for name in own}
 
         def held(table: str) -> bool:
-            return table in paused or self._line(table).passes.stands_still(table)
+            return table in paused or self._line(table).passes.held.is_held(table)
 
         def turn(table: str) -> AbstractContextManager[object]:
             return self._line(table).turn()
@@ -164,23 +145,6 @@ class Lane:
         self.rereading.close()
         if self.session is not None:
             self.session.stop()
-
-    def _merged(
-        self,
-        line: MergeLine,
-        waived: frozenset[str],
-        cuts: Sequence[DueCut],
-        paused: frozenset[str],
-        wanted: frozenset[str],
-        *,
-        archived: ArchiveWord,
-    ) -> tuple[Applied, ...]:
-        with line.turn(_PATIENCE) as mine:
-            self._in_pool(line.name)
-            landed = line.own(self._known)
-            if not mine:
-                return ()
-            return line.passes.run(landed, waived, cuts, paused, wanted, archived=archived)
 
     def _line(self, table: str) -> MergeLine:
         tier = self._known.catalog.tier(table, self.mark.shards)

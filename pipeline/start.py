@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,31 +19,18 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill.dry_run import MirrorIds, Previews
 from pipeline.backfill.runner import Rereading
 from pipeline.backfill.task import RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.build import (
-    dialect,
-    every_topic,
-    open_collector,
-    open_format,
-    open_registry,
-    open_rows,
-    open_source,
-    open_table_format,
-    open_transport,
-    readings,
-)
+from pipeline.build import open_feed, open_rows, open_table_format, open_transport, readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.checkpoint import Mark
-from pipeline.collectors.mirrormaker import behind_mirror
 from pipeline.delta import entries
 from pipeline.delta.store import open_store
-from pipeline.landing.listing import Describe, Feed
 from pipeline.landing.loop import Landing
 from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.model import Ordering, Table
 from pipeline.parallel import spread
-from pipeline.settings import PipelineSettings, Router, SourceSettings, TableRule
+from pipeline.settings import PipelineSettings, Router, TableRule
 from pipeline.spark import jars
 from pipeline.spark.session import JobCounts, described, open_session, require_alike
 from pipeline.standards.table_standards import Standards
@@ -67,10 +53,11 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     catalog = Catalog(router, readings(settings.sources), Standards(settings.standards))
     catalog.add(logs[0].schema_changes(-1))
     transport = open_transport(settings)
-    feeds = _feeds(settings, transport.settings)
+    feeds = tuple(open_feed(one, settings, transport.settings) for one in settings.sources)
     worker = open_table_format(settings).worker()
-    carried = [transport.reader(()), worker, *(feed.format for feed in feeds)]
-    session = open_session(settings, jars.spark(), _modules(settings, carried))
+    standards = [one for rule in settings.standards for _, one in rule.standards]
+    carried = [transport.reader(()), worker, *(feed.format for feed in feeds), *standards]
+    session = open_session(settings, jars.spark(), [one.__module__ for one in carried])
     require_alike(session, settings.master)
     jobs = JobCounts()
     rereading, previews = _rereading(settings, logs[3], session, clock)
@@ -87,24 +74,14 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     )
     table_format = open_table_format(settings, session)
     passes = Passes(settings, logs[1], partial(_turns, session, jobs), clock, table_format)
-    passes.images.unplaced = _unplaced(feeds)
+    logless = (one for one in feeds if one.format.ordering is not Ordering.LOG)
+    passes.images.unplaced = frozenset(one.settings.name for one in logless)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
-    writing = _writing(settings, passes)
+    others = Mirrors(settings, open_table_format(settings))
+    writing = ImageWriting(settings, others, clock, passes.jobs.archive_of)
     urgent = _beside(passes, logs[4]) if settings.divided else None
     own = (landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
     return Lane(*own, jobs=jobs)
-
-
-def _modules(settings: PipelineSettings, carried: Sequence[Any]) -> list[str]:
-    """Names of those whose objects are sent to where tasks run."""
-    standards = [one for rule in settings.standards for _, one in rule.standards]
-    return [one.__module__ for one in (*carried, *standards)]
-
-
-def _writing(settings: PipelineSettings, passes: Passes) -> ImageWriting:
-    """What writes images out, beside the *passes* that make them."""
-    mirrors = Mirrors(settings, open_table_format(settings))
-    return ImageWriting(settings, mirrors, passes.clock, passes.jobs.archive_of)
 
 
 def _beside(others: Passes, log: ChangeLog) -> Passes:
@@ -119,16 +96,11 @@ def _turns(
     session: SparkSession, jobs: JobCounts, groups: Sequence[Group]
 ) -> list[Mapping[str, TurnOutcome]]:
     """Work out turns of mirrors side by side."""
-    names = [job.table.name for group in groups for job in group.jobs]
+    names = [job.name for group in groups for job in group.jobs]
     rows = sum(part.rows for part in {part for group in groups for part in group.files})
     what = f"slice of {names[0]}" if len(names) == 1 else f"slices of {len(names)} mirrors"
     with jobs.counted(session, "merge", what, tasks=len(groups), rows=rows):
         return spread(session, run_group, groups)
-
-
-def _unplaced(feeds: Sequence[Feed]) -> frozenset[str]:
-    """Sources whose changes have no place in a log."""
-    return frozenset(one.settings.name for one in feeds if one.format.ordering is not Ordering.LOG)
 
 
 def routed(settings: PipelineSettings) -> Router:
@@ -179,7 +151,7 @@ def _rereading(
     clock: Callable[[], datetime],
 ) -> tuple[Rereading, Previews]:
     """With clients of its own, which belong to its thread."""
-    feeds = _feeds(settings)
+    feeds = tuple(open_feed(one, settings) for one in settings.sources)
     mirrors = open_table_format(settings)
 
     def mirror(table: Table) -> MirrorSide | None:
@@ -188,22 +160,3 @@ def _rereading(
     work, ids = RereadWorkers(session), MirrorIds(mirror)
     rereading = Rereading(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
     return rereading, Previews(feeds, open_rows, mirror, clock)
-
-
-def _feeds(settings: PipelineSettings, describe: Describe | None = None) -> tuple[Feed, ...]:
-    return tuple(_feed(one, settings, describe) for one in settings.sources)
-
-
-def _feed(source: SourceSettings, settings: PipelineSettings, describe: Describe | None) -> Feed:
-    collector = open_collector(source, settings)
-    arrived = behind_mirror(source, collector, every_topic(source))
-    return Feed(
-        source,
-        collector,
-        open_format(source),
-        open_source,
-        dialect(source),
-        arrived,
-        open_registry(source),
-        describe,
-    )

@@ -15,7 +15,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.maintenance import Upkeep
 from pipeline.apply.merge_job import Group, Run, TurnOutcome, run
-from pipeline.apply.merge_run import Passes
+from pipeline.apply.merge_run import MergeRequest, Passes
 from pipeline.apply.mirror import CommitStamp, note
 from pipeline.apply.row_metadata import META, SLUICE
 from pipeline.apply.schema_evolution import Shape
@@ -107,7 +107,7 @@ class Lake:
         """Bring all mirrors up to the newest batch; the turns, which balance."""
         found: list[Applied] = []
         while True:
-            turns = self.passes.run(LandedState(self.mark, self.catalog), frozenset())
+            turns = self.passes.run(LandedState(self.mark, self.catalog), MergeRequest())
             odd = [turn for turn in turns if turn.hold is not None or turn.account.residual]
             if odd:
                 raise AssertionError(f"not applied: {odd[0]}")
@@ -119,7 +119,7 @@ class Lake:
         """Compact what is due, as the service does between passes."""
         applied = {name: self.passes.mirrors.applied(name) for name in self.mark.tables}
         keys = {work.shard: ("id",) for work in self.works}
-        held = self.passes.stands_still
+        held = self.passes.held.is_held
         self.upkeeping.run(self.mark, {}, applied, held, key=keys.__getitem__)
 
     def files(self, work: Workload) -> Mapping[str, ActiveFile]:

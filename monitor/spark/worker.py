@@ -34,11 +34,10 @@ from monitor.spark.protocol import (
     load_request,
 )
 from pipeline.apply.image_export import Manifest
-from pipeline.archive import ArchiveWord
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import SluiceError
 from pipeline.finding import Finding
-from pipeline.image import DueCut
 from pipeline.reports import Applied, Landed, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
@@ -55,27 +54,8 @@ class ServedLane(Protocol):
         """Land one batch, and corrected messages with it."""
         ...
 
-    def apply(
-        self,
-        waived: frozenset[str],
-        cuts: Sequence[DueCut],
-        paused: frozenset[str],
-        wanted: frozenset[str],
-        *,
-        archived: ArchiveWord,
-    ) -> tuple[Applied, ...]:
-        """Merge what is landed but into *paused* mirrors, and make images of *cuts*."""
-        ...
-
-    def apply_urgent(
-        self,
-        waived: frozenset[str],
-        cuts: Sequence[DueCut],
-        paused: frozenset[str],
-        *,
-        archived: ArchiveWord,
-    ) -> tuple[Applied, ...]:
-        """The same of tier 0, where that has a line of its own."""
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
+        """Merge what is landed: *urgent* tier 0, where that has a queue of its own."""
         ...
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str]) -> object:
@@ -241,10 +221,10 @@ class RequestServer:
 
 
 def _merged(lane: ServedLane, request: Request) -> tuple[Applied, ...]:
-    given = (request.waived, request.cuts, request.paused)
-    if request.verb is Verb.APPLY_URGENT:
-        return lane.apply_urgent(*given, archived=request.archived)
-    return lane.apply(*given, request.wanted, archived=request.archived)
+    urgent = request.verb is Verb.APPLY_URGENT
+    wanted = frozenset[str]() if urgent else request.wanted
+    given = (request.waived, request.cuts, request.paused, wanted, request.archived)
+    return lane.apply(MergeRequest(*given), urgent=urgent)
 
 
 def serve(open_lane: OpenLane, reply_fd: int) -> int:

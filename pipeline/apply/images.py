@@ -220,15 +220,6 @@ def _lost(table: Table, mark: Mark) -> str:
     return ""
 
 
-def kept(images: Sequence[Image], made: Image) -> Mapping[datetime, Image]:
-    """The *images* that are still to be kept once *made* is there, and that one, by their cuts.
-
-    A day has one image, the newest: where the time zone has changed, it ended twice.
-    """
-    others = (one for one in images if not one.day or one.day != made.day)
-    return {one.cut: one for one in (*others, made) if one.held(made.made)}
-
-
 REFUSED = "image_uncorrected"
 
 

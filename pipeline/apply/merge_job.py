@@ -11,10 +11,14 @@ the groups run one by one, and each mirror of a failed group runs alone.
 A base can continue in batches after those of the merge. A change newer than the base may land
 before the base's row. If that change is partial, it would take old values from the mirror. So
 the base rows of such keys are read ahead. Their own merge later finds nothing to do for them.
+
+The rows of a mirror do not say through which batch it is applied. Only the transaction number in
+the commit does. The commit of an image has no account: the next merge takes the same changes
+and accounts for all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -23,19 +27,27 @@ import pyarrow.compute as pc
 import structlog
 
 from pipeline.apply.archive_evidence import LandedArchives
-from pipeline.apply.decide import AppliedBefore, Fill, Floors
-from pipeline.apply.invariants import Demands, ReferredTable
+from pipeline.apply.decide import Floors, highest
 from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.merge import Turn, TurnTask, Written
+from pipeline.apply.mirror import (
+    CommitStamp,
+    MirrorSnapshot,
+    following,
+    images_of,
+    told_archived,
+    told_floors,
+    told_life,
+)
 from pipeline.apply.partial_rows import is_partial, leaving
 from pipeline.apply.renames import RowMove, moved
 from pipeline.changelog.scan import APPLIED_COLUMNS, Part, TableRows, WantedBatches, read, scan
-from pipeline.changelog.table import CHANGES
+from pipeline.changelog.table import CHANGES, app
 from pipeline.checkpoint import Mark
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.image import Image, LateChanges
-from pipeline.model import Op, Order, Table
+from pipeline.image import Image, LateChanges, add_image, told_images
+from pipeline.model import Op, Table
 from pipeline.reports import Refusal
 from pipeline.schema.model import Column
 
@@ -90,7 +102,7 @@ def _base_end(table: Table, mark: Mark, turn: WantedBatches) -> int:
     return max((mark.complete.get(name, -1) for name in begun), default=-1)
 
 
-S = TypeVar("S")  # a mirror as of one version, as its format tells it
+S = TypeVar("S", bound=MirrorSnapshot)
 DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
 TOGETHER = 1_000_000  # rows of the change log that are held at once for several mirrors
 log = structlog.get_logger(__name__)
@@ -122,26 +134,17 @@ class LandedDeletes:
 
 @dataclass(frozen=True, slots=True)
 class MirrorJob(Generic[S]):
-    """One mirror's turn, but for its changes; see :class:`pipeline.apply.merge.TurnTask`.
+    """One merge: its ``task`` without changes, and what a worker reads them by.
 
-    ``deletes`` are the files of the change log that may hold deletes.  ``moves`` bring rows of
-    other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
-    ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
-    takes all of the batches.  ``images`` are those that were made before, to each of which a
-    change may be late; ``day`` is the column by which such changes are counted.  ``archive`` tells
-    which deletes only move rows to an archive, ``rest`` what a base tells in later batches.
+    ``moves`` bring rows of other shards. ``history`` are all files of the change log, without the
+    batches up to ``dropped``. ``rest`` finds rows of a base in later batches.
+    ``image`` is the image that the merge makes: it takes only changes below the cut, and the next
+    merge takes all of the batches. A change may be late for one of the ``images`` made before;
+    late changes are counted by the column ``day`` in time ``zone``.
     """
 
-    table: Table
-    snapshot: S
-    columns: tuple[Column, ...]
+    task: TurnTask[S]
     wanted: WantedBatches
-    at: datetime
-    deletes: tuple[Part, ...]
-    known: AppliedBefore | None = None
-    floors: Floors | None = None
-    fills: tuple[Fill, ...] = ()
-    adopted: Order | None = None
     moves: tuple[RowMove, ...] = ()
     history: tuple[Part, ...] = ()
     dropped: int = -1
@@ -149,16 +152,18 @@ class MirrorJob(Generic[S]):
     images: tuple[Image, ...] = ()
     day: Column | None = None
     zone: str = "UTC"
+    archive: LandedArchives | None = None
+    rest: BaseRest | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its table."""
+        return self.task.table.name
 
     @property
     def reached(self) -> int:
-        """The batch that the mirror is applied through after the turn."""
+        """The batch that the mirror is applied through after the merge."""
         return self.wanted.until if self.image is None else self.wanted.after
-
-    demands: Demands | None = None
-    others: tuple[ReferredTable[S], ...] = ()
-    archive: LandedArchives | None = None
-    rest: BaseRest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,7 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]
     rows, held = TableRows(store), 0
     portion: list[MirrorJob[Any]] = []
     for one in group.jobs:
-        most = sum(rows.of(part, one.table.name) for part in group.files if one.wanted.meets(part))
+        most = sum(rows.of(part, one.name) for part in group.files if one.wanted.meets(part))
         if portion and held + most > TOGETHER:
             yield tuple(portion)
             portion, held = [], 0
@@ -217,18 +222,18 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]
 
 
 def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
-    wanted = {one.table.name: one.wanted for one in group.jobs}
+    wanted = {one.name: one.wanted for one in group.jobs}
     try:
         rows = read(store, group.files, wanted, columns=_columns(group.jobs))
     except SluiceError:
-        return {one.table.name: _alone(one, group, store) for one in group.jobs}
-    return {one.table.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
+        return {one.name: _alone(one, group, store) for one in group.jobs}
+    return {one.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
 
 
 def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
     """Do one job by itself: it may not need the file that could not be read."""
     try:
-        rows = read(store, group.files, {job.table.name: job.wanted}, columns=_columns([job]))
+        rows = read(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
         return TurnOutcome(Refusal.of(error))
     return _done(job, group.changes, rows, group.turn)
@@ -241,8 +246,7 @@ def _columns(jobs: Sequence[MirrorJob[Any]]) -> tuple[str, ...]:
 
 
 def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: Turn) -> TurnOutcome:
-    name = job.table.name
-    own = rows.get(name)
+    own = rows.get(job.name)
     if own is None:
         own = pa.schema([CHANGES.field(column) for column in _columns([job])]).empty_table()
     topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
@@ -253,11 +257,13 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
         own = own if job.rest is None else job.rest.joined(own)
-        return TurnOutcome(turn(_task(job, changes, own)), topics, late)
+        evidence = None if job.archive is None else job.archive.evidence
+        result = turn(replace(job.task, changes=own, archive=evidence))
+        return TurnOutcome(result, topics, late)
     except SluiceError as error:
         return TurnOutcome(Refusal.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
-        log.exception("turn_broken", table=name)
+        log.exception("turn_broken", table=job.name)
         return TurnOutcome(Refusal.unforeseen(error), topics)
 
 
@@ -268,7 +274,7 @@ def _late(job: MirrorJob[S], changes: str, rows: pa.Table) -> dict[datetime, Lat
             scan(
                 open_store(changes),
                 (part,),
-                among=("table", (job.table.name,)),
+                among=("table", (job.name,)),
                 ops=ACTING,
                 columns=("table", "batch", *SAME),
             )
@@ -280,28 +286,9 @@ def _late(job: MirrorJob[S], changes: str, rows: pa.Table) -> dict[datetime, Lat
     return late_for(job.images, rows, landed, job.day, job.zone)
 
 
-def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
-    name = job.table.name
-    return TurnTask(
-        table=job.table,
-        snapshot=job.snapshot,
-        columns=job.columns,
-        changes=rows,
-        at=job.at,
-        deletes=LandedDeletes(changes, job.deletes, name, job.wanted.after),
-        known=job.known,
-        floors=job.floors,
-        fills=job.fills,
-        adopted=job.adopted,
-        demands=job.demands,
-        others=job.others,
-        archive=None if job.archive is None else job.archive.evidence,
-    )
-
-
 def grouped(group: Group, count: int) -> tuple[Group, ...]:
     """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
-    jobs = sorted(group.jobs, key=lambda one: one.table.name)
+    jobs = sorted(group.jobs, key=lambda one: one.name)
     size = max(1, -(-len(jobs) // max(1, count)))
     parts: list[Sequence[MirrorJob[Any]]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
     return tuple(replace(group, jobs=tuple(part)) for part in parts)
@@ -334,8 +321,8 @@ class SpreadTurns:
             return {}
         if len(group.jobs) <= HERE_MIRRORS and _are_few(group, rows):
             return run(group)
-        alone = [job for job in group.jobs if job.table.name in self._fatal]
-        others = tuple(job for job in group.jobs if job.table.name not in self._fatal)
+        alone = [job for job in group.jobs if job.name in self._fatal]
+        others = tuple(job for job in group.jobs if job.name not in self._fatal)
         found: dict[str, TurnOutcome] = {}
         for part in self._together(grouped(replace(group, jobs=others), GROUPS * self.workers)):
             found |= part
@@ -387,7 +374,7 @@ class SpreadTurns:
     def _single(self, group: Group) -> Outcomes:
         """The turn of one mirror that may end its worker."""
         (job,) = group.jobs
-        name = job.table.name
+        name = job.name
         try:
             (found,) = self.spread([group])
         except UnreachableError as error:
@@ -410,7 +397,7 @@ def _largest(group: Group, rows: TableRows) -> MirrorJob[Any] | None:
 
 
 def _rows(rows: TableRows, group: Group, job: MirrorJob[Any]) -> int:
-    return sum(rows.of(part, job.table.name) for part in group.files if job.wanted.meets(part))
+    return sum(rows.of(part, job.name) for part in group.files if job.wanted.meets(part))
 
 
 def _are_few(group: Group, rows: TableRows) -> bool:
@@ -424,9 +411,68 @@ def _are_few(group: Group, rows: TableRows) -> bool:
     try:
         for part in group.files:
             near = (job for job in group.jobs if job.wanted.meets(part))
-            left -= sum(rows.of(part, job.table.name) for job in near)
+            left -= sum(rows.of(part, job.name) for job in near)
             if left < 0:
                 return False
     except SluiceError:
         return False  # a turn tells which file it is
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommit:
+    """What is told with the rows: the applied batch's number, texts to be remembered, a note."""
+
+    application: str
+    batch: int
+    remembered: Mapping[str, str]
+    note: Mapping[str, object]
+
+
+def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) -> TurnCommit:
+    """What the commit of *written* tells, besides what others know already."""
+    reached, floors = job.reached, highest(written.floors)
+    images = _images(job, written)
+    return TurnCommit(
+        application=app(stamp.lane),
+        batch=reached,
+        remembered={
+            **(told_floors(floors) if floors else {}),
+            **told_life(stamp.life),
+            **(told_archived() if job.archive is not None else {}),
+            **(told_images(images) if images else {}),
+        },
+        note=following(job.task.snapshot, reached, stamp.lane, **told_turn(job, written)),
+    )
+
+
+def _images(job: MirrorJob[S], written: Written[Any]) -> tuple[Image, ...]:
+    """What is to be remembered of images: that which the turn makes, or those it is late for."""
+    if job.image is None:
+        return job.images
+    before, counts = job.task.snapshot.rows, written.counts
+    gained = counts.inserted - counts.deleted - counts.floored
+    made = replace(job.image, rows=None if before is None else before + gained)
+    return add_image(images_of(job.task.snapshot), made)
+
+
+def floors_first(job: MirrorJob[S], written: Written[Any]) -> Floors:
+    """Floors that may be remembered in a commit of their own before that of the turn's rows.
+
+    Below them nothing is ever inserted, whatever becomes of the turn.  One that tells that moved
+    rows have come is none of these: without the rows, it would be believed for good.
+    """
+    came = {move.shard: move.order for move in job.moves}
+    own = {shard: order for shard, order in written.floors.items() if came.get(shard) != order}
+    return highest(job.task.floors or {}, own)
+
+
+def told_turn(job: MirrorJob[S], written: Written[Any]) -> Mapping[str, object]:
+    """What the note of a turn says of it, besides the version that it follows.
+
+    That of an image has no account: another turn takes the same changes, and tells of them all.
+    """
+    if job.image is not None:
+        return {"since": job.wanted.after, "known": job.image.cut.isoformat(), "image": True}
+    known = job.task.at.isoformat()
+    return {"since": job.wanted.after, "known": known, "account": asdict(written.account)}

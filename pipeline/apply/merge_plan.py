@@ -12,18 +12,21 @@ collector's acknowledged position proves that. It usually takes seconds, and the
 merge meanwhile. After 5 minutes the table is held as `unacknowledged`.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from pipeline.apply.archive_evidence import LandedDays, landed_archives
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.decide import AppliedBefore, Fill, highest, of_bases
+from pipeline.apply.decide import AppliedBefore, highest, of_bases
 from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.invariants import Demands, ReferredTable, let_through, short_name
 from pipeline.apply.landed_state import HighestOrders, LandedState
-from pipeline.apply.merge_job import BaseRest, MirrorJob, rest_of_bases
+from pipeline.apply.merge import TurnTask
+from pipeline.apply.merge_job import BaseRest, LandedDeletes, MirrorJob, rest_of_bases
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.renames import RowMove
@@ -31,8 +34,15 @@ from pipeline.apply.schema_evolution import Shape
 from pipeline.apply.table_format import TableFormat
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import Part, TableRows, WantedBatches, bounded, parts
-from pipeline.changelog.table import DROPPED
+from pipeline.changelog.scan import (
+    APPLIED_COLUMNS,
+    Part,
+    TableRows,
+    WantedBatches,
+    bounded,
+    parts,
+)
+from pipeline.changelog.table import CHANGES, DROPPED
 from pipeline.checkpoint import ALWAYS, Mark, is_there
 from pipeline.clocks import over
 from pipeline.errors import HeldError
@@ -42,6 +52,7 @@ from pipeline.model import Op, Table
 from pipeline.settings import PipelineSettings
 
 PATIENCE = timedelta(minutes=5)
+NO_CHANGES = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_table()
 
 
 @dataclass(eq=False)
@@ -171,7 +182,7 @@ class PendingFiles:
         """Rows that *job* may read; not counted where all that are pending are within *room*."""
         if sum(part.rows for part in self.files) <= room:
             return 0
-        return sum(self.rows.of(part, job.table.name) for part in self.of(job.wanted))
+        return sum(self.rows.of(part, job.name) for part in self.of(job.wanted))
 
 
 @dataclass(eq=False)
@@ -216,23 +227,28 @@ class TurnJobs:
             HeldError: it must stand still; the reason says why.
             LostRaceError: somebody else committed to its mirror meanwhile.
         """
-        mark, catalog, name = landed.mark, landed.catalog, table.name
+        mark, name = landed.mark, table.name
         moves = self._moves(table, landed, stamp.at)
         if moves is None:
             return None
         shape = _shape(table, landed, image)
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
-        job = MirrorJob(
+        deletes = pending.deletes if after >= 0 else ()
+        task = TurnTask(
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
-            wanted=_wanted(table, _waiting(name, after, landed), pending, image),
+            changes=NO_CHANGES,
             at=stamp.at,
-            deletes=pending.deletes if after >= 0 else (),
+            deletes=LandedDeletes(self.changes.store.uri, deletes, name, after),
             known=_known(name, after, highs, mark),
             floors=highest(floors_of(snapshot), of_bases(table, mark, image)),
-            fills=tuple(_fills(catalog, table, shape)),
+            fills=tuple(fill for one in shape.newest for fill in landed.catalog.fills(one)),
+        )
+        job = MirrorJob(
+            task,
+            _wanted(table, _waiting(name, after, landed), pending, image),
             moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
             history=self._history(moves, pending, mark),
             dropped=self._dropped(),
@@ -241,12 +257,12 @@ class TurnJobs:
 
     def _with_rest(self, job: MirrorJob[Any], landed: LandedState) -> MirrorJob[Any]:
         """With what asks for rows of a base that goes on behind the turn."""
-        until = _waiting(job.table.name, job.wanted.after, landed).until
-        batches = rest_of_bases(job.table, landed.mark, job.wanted, until)
+        until = _waiting(job.name, job.wanted.after, landed).until
+        batches = rest_of_bases(job.task.table, landed.mark, job.wanted, until)
         if batches is None:
             return replace(job, rest=None)
         files = parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
-        rest = BaseRest(self.changes.store.uri, files, job.table.name, batches)
+        rest = BaseRest(self.changes.store.uri, files, job.name, batches)
         return replace(job, rest=rest)
 
     def require_archived(self, table: Table, waived: frozenset[str]) -> None:
@@ -281,23 +297,22 @@ class TurnJobs:
             HeldError: it must stand still; the reason says why.
             UnreachableError: nobody knows how many rows its mirror has.
         """
-        archive = self.archive_of(job.table.name)
-        _refuse_answers(job.table, archive)
-        after = job.wanted.after
-        its = landed_archives(job.table, archive, self.changes, landed.mark, after)
+        task, after, archive = job.task, job.wanted.after, self.archive_of(job.name)
+        _refuse_answers(task.table, archive)
+        its = landed_archives(task.table, archive, self.changes, landed.mark, after)
         job = replace(job, archive=its)
-        named = self.settings.demanded(job.table.name)
+        named = self.settings.demanded(job.name)
         if not named:
             return job
-        mirror = short_name(job.snapshot.id)
-        let = let_through(job.table.name, mirror, after, waived)
-        there, floors = self.table_format.count(job.snapshot), floors_of(job.snapshot)
+        mirror = short_name(task.snapshot.id)
+        let = let_through(job.name, mirror, after, waived)
+        there, floors = self.table_format.count(task.snapshot), floors_of(task.snapshot)
         recalling = any(isinstance(one, Recalling) for _, one in named)
         days = self._landed_days(job) if recalling else None
         demands = Demands(named, mirror, after, there, let, floors, days)
         names = {n for _, one in named if isinstance(one, Referring) for n in one.others}
         others = tuple(self._referred(name, landed) for name in sorted(names))
-        made = replace(job, demands=demands, others=others)
+        made = replace(job, task=replace(task, demands=demands, others=others))
         if let is None or job.image is not None:
             return made
         cut = WantedBatches(after, min(let, job.wanted.until))
@@ -308,8 +323,8 @@ class TurnJobs:
         return LandedDays(
             changes=self.changes.store.uri,
             files=parts(snapshot, -1, after, ROW_OPS),
-            table=job.table.name,
-            columns=job.columns,
+            table=job.name,
+            columns=job.task.columns,
             until=after,
             rules=None if job.archive is None else job.archive.rules,
         )
@@ -344,13 +359,13 @@ class TurnJobs:
 
     def _imaged(self, job: MirrorJob[Any], image: Image | None) -> MirrorJob[Any]:
         """With the *image* that it makes, or those before it, for which a change may be late."""
-        rule = self.settings.published(job.table.name)
+        rule, task = self.settings.published(job.name), job.task
         if image is not None:
-            return replace(job, image=replace(image, version=job.snapshot.version + 1))
+            return replace(job, image=replace(image, version=task.snapshot.version + 1))
         if rule is None:
             return job
-        day = next((one for one in job.columns if one.name == rule.day), None)
-        images = tuple(one for one in images_of(job.snapshot) if one.held(job.at))
+        day = next((one for one in task.columns if one.name == rule.day), None)
+        images = tuple(one for one in images_of(task.snapshot) if one.held(task.at))
         return replace(job, images=images, day=day, zone=self.settings.time_zone)
 
     def _moves(
@@ -434,9 +449,3 @@ def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBe
     """How high the mirror has come by batch *after*; None if it holds nothing."""
     grown = bool(highs.topics(name) & set(mark.grown))
     return None if after < 0 else AppliedBefore(highs.of(name, after), grown)
-
-
-def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:
-    """Defaults of columns that were added to shards whose older changes may still be applied."""
-    for name in shape.newest:
-        yield from catalog.fills(name)

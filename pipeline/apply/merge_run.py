@@ -43,7 +43,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.checkpoint import Mark, living_tables
+from pipeline.checkpoint import living_tables
 from pipeline.clocks import over
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
@@ -135,12 +135,97 @@ PATIENCE = timedelta(minutes=1)  # with that; nobody is told as long
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """What people and the service say of one merge run.
+
+    Images of ``cuts`` come first. Tables that are ``paused`` are not merged. A ``wanted`` table
+    does not wait for its interval. ``archived``: registered archive windows, and rows kept by them.
+    """
+
+    waived: frozenset[str] = frozenset()
+    cuts: Sequence[DueCut] = ()
+    paused: Collection[str] = frozenset()
+    wanted: Collection[str] = frozenset()
+    archived: ArchiveWord = NO_WORD
+
+
+@dataclass(eq=False)
+class HeldMirrors:
+    """Remembers which mirrors are held, and looks at each less and less often.
+
+    A hold is looked at again at once when a waiver changes.
+    """
+
+    mirrors: Mirrors[Any]
+    watch: Watch
+    clock: Callable[[], datetime]
+    _retries: Retries = field(default_factory=Retries)
+    _holds: dict[str, Hold] = field(default_factory=dict)  # what the last look at each found
+    _held: set[str] = field(default_factory=set)
+
+    def is_held(self, table: str) -> bool:
+        """Whether *table* is held, or its mirror has a foreign commit."""
+        return table in self._held or self.watch.hold(table, frozenset()) is not None
+
+    def released(self, others: Collection[str]) -> list[str]:
+        """Tables that were held in the run before, but *others*."""
+        return sorted(self._held.difference(others))
+
+    def unreadable(self, table: str, waived: frozenset[str]) -> Hold | None:
+        """The hold of a mirror that could not be read, until it is due to be read again.
+
+        Without a known version it is read from its beginning, which is too much for each run.
+        """
+        unread = table in self._holds and self.mirrors.seen(table) is None
+        return self._holds[table] if unread and self._is_resting(table, waived) else None
+
+    def find_foreign(
+        self, due: set[str], tables: Collection[str], waived: frozenset[str]
+    ) -> dict[str, Hold]:
+        """The holds of mirrors with foreign commits.
+
+        A held table is looked at when it is *due*, and otherwise less and less often.
+        """
+        held = {name for name in self._held if not self.mirrors.absent(name)}
+        idle = (self._held | self._holds.keys()) - due
+        resting = {name for name in idle if self._is_resting(name, waived)}
+        found = {name: self._holds[name] for name in resting if name in self._holds}
+        for name in sorted(self.watch.choose(due | held, tables) - resting):
+            hold = self.watch.hold(name, waived)
+            found.pop(name, None)
+            if hold is not None:
+                found[name] = hold
+            if hold is not None or name in held:
+                self.note_look(name, hold, waived)
+        return found
+
+    def note_look(self, table: str, hold: Hold | None, waived: frozenset[str]) -> None:
+        """Remember what a look at a mirror has found; the next look is later."""
+        self._retries.failed(table, waived, self.clock())
+        if hold is None:
+            self._holds.pop(table, None)
+        else:
+            self._holds[table] = hold
+
+    def note_reports(self, reports: Collection[Applied]) -> None:
+        """Remember which tables are held after a run."""
+        self._held |= {one.table for one in reports if one.hold is not None}
+        for table in self._held & {one.table for one in reports if one.hold is None}:
+            self._held.discard(table)
+            self._retries.succeeded(table)
+            self._holds.pop(table, None)
+
+    def _is_resting(self, table: str, waived: frozenset[str]) -> bool:
+        return not self._retries.due(table, waived, self.clock())
+
+
 @dataclass(eq=False)
 class Passes:
-    """Bring mirrors up to date; one pass at a time.
+    """Brings mirrors up to date, one run at a time.
 
-    ``spread`` runs groups of our own turns side by side.  ``shared`` are mirrors of which another
-    merges other ones.  What is kept here is a cache of what the lake says.
+    ``spread`` runs groups of merges in parallel. ``shared`` are mirrors that another runner also
+    uses, for other tables. State kept here is a cache of what the lake says.
     """
 
     settings: PipelineSettings
@@ -155,12 +240,10 @@ class Passes:
     jobs: TurnJobs = field(init=False)
     ours: SpreadTurns = field(init=False)
     images: DueImages = field(init=False)
+    held: HeldMirrors = field(init=False)
     _retries: Retries = field(default_factory=Retries)
-    _looks: Retries = field(default_factory=Retries)  # at mirrors that stand still
-    _seen: dict[str, Hold] = field(default_factory=dict)  # what the last of those looks found
     _untold: UntoldTurns = field(init=False)
     _cycles: Cycles = field(init=False)
-    _held: set[str] = field(default_factory=set)
     _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
     _number: int = 0
 
@@ -171,56 +254,50 @@ class Passes:
         self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
         self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
         self.images = DueImages(self.settings, self.mirrors, self.clock)
+        self.held = HeldMirrors(self.mirrors, self.watch, self.clock)
         self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
         self._cycles = Cycles(self.settings, self.clock)
 
-    def run(
-        self,
-        landed: LandedState,
-        waived: frozenset[str],
-        cuts: Sequence[DueCut] = (),
-        paused: Collection[str] = frozenset(),
-        wanted: Collection[str] = frozenset(),
-        *,
-        archived: ArchiveWord = NO_WORD,
-    ) -> tuple[Applied, ...]:
-        """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
+    def run(self, landed: LandedState, request: MergeRequest) -> tuple[Applied, ...]:
+        """Merge every mirror with landed changes that is due, tier 0 first.
 
-        Those that are *paused* have none, whatever lands; one that is *wanted* waits for no cycle.
-        *archived* is what people said of archives beside the settings, and what was kept by it.
-        Returns a turn for each such mirror, and for each one that was looked at and stands still.
+        Returns a report for each such mirror, and for each one that is held.
         """
-        mark = landed.mark
-        self.images.told(cuts)
-        self.jobs.archived = archived
+        tables, waived = landed.mark.tables, request.waived
+        self.images.told(request.cuts)
+        self.jobs.archived = request.archived
         self._untold.settle()
         behind, broken = self._behind(landed, waived)
-        untold = tuple(self._untold.turns(sorted(mark.tables)))
-        if untold:
-            return untold  # to be kept before the next turns, or a kill takes both accounts
-        going = [name for name in behind if name not in paused]
-        tables = [landed.catalog.table(name, mark.shards) for name in going]
-        ripe = self._cycles.ripe(tables, {*wanted, *filter(self.images.concerns, going)})
-        tried = [table for table in ripe if self._due(table, landed, waived)]
-        standing = broken | self._standing({table.name for table in tried}, mark, waived)
-        ready = self._first([table for table in tried if table.name not in standing])
-        done = self._turns(ready, landed, waived)
-        again = done
+        if untold := tuple(self._untold.turns(sorted(tables))):
+            return untold  # to be stored before the next merges, or a kill loses both accounts
+        ready, holds = self._ready(behind, broken, landed, request)
+        done = again = self._turns(ready, landed, waived)
         while made := {turn.table for turn in again if turn.image is not None}:
             again = self._turns([one for one in ready if one.name in made], landed, waived)
             done += again
         self._cycles.turned(done, landed.through)
-        left = [self._still(name, hold) for name, hold in sorted(standing.items())]
-        result = (*done, *left, *self._freed(standing, {turn.table for turn in done}, behind))
-        self._note_held(result)
+        left = [self._still(name, hold) for name, hold in sorted(holds.items())]
+        free = self.held.released({*holds, *behind, *(turn.table for turn in done)})
+        result = (*done, *left, *map(self._still, free))
+        self.held.note_reports(result)
         return result
 
-    def _note_held(self, turns: Sequence[Applied]) -> None:
-        self._held |= {turn.table for turn in turns if turn.hold is not None}
-        for table in self._held & {turn.table for turn in turns if turn.hold is None}:
-            self._held.discard(table)
-            self._looks.succeeded(table)
-            self._seen.pop(table, None)
+    def _ready(
+        self,
+        behind: Sequence[str],
+        broken: Mapping[str, Hold],
+        landed: LandedState,
+        request: MergeRequest,
+    ) -> tuple[list[Table], dict[str, Hold]]:
+        """The tables to merge in this run, and the holds of those that cannot be."""
+        mark = landed.mark
+        going = [name for name in behind if name not in request.paused]
+        wanted = {*request.wanted, *filter(self.images.concerns, going)}
+        ripe = self._cycles.ripe((landed.catalog.table(n, mark.shards) for n in going), wanted)
+        tried = [table for table in ripe if self._due(table, landed, request.waived)]
+        due = {table.name for table in tried}
+        holds = {**broken, **self.held.find_foreign(due, mark.tables, request.waived)}
+        return self._first([table for table in tried if table.name not in holds]), holds
 
     def _first(self, ready: Sequence[Table]) -> list[Table]:
         """Those to have a turn in this pass: tier 0 first, in a tier whose turn is longest ago."""
@@ -242,23 +319,15 @@ class Passes:
         except (HeldError, UnreachableError):
             return -1
 
-    def stands_still(self, table: str) -> bool:
-        """Whether *table* is held, or somebody else has written to its mirror."""
-        return table in self._held or self.watch.hold(table, frozenset()) is not None
-
     def _behind(
         self, landed: LandedState, waived: frozenset[str]
     ) -> tuple[list[str], dict[str, Hold]]:
-        """Tables with something to apply, and those whose mirror does not fit the change log.
-
-        One that cannot be read whole is read from its beginning each time: not in every pass.
-        """
+        """Tables with something to apply, and holds of mirrors that do not fit the change log."""
         behind: list[str] = []
         broken: dict[str, Hold] = {}
         for name in living_tables(landed.mark, landed.catalog.router):
-            unread = name in self._seen and self.mirrors.seen(name) is None
-            if unread and self._resting(name, waived):
-                broken[name] = self._seen[name]
+            if (hold := self.held.unreadable(name, waived)) is not None:
+                broken[name] = hold
                 continue
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
@@ -266,7 +335,7 @@ class Passes:
             except (HeldError, UnreachableError) as error:
                 broken[name] = Refusal.of(error).hold(name)
                 if isinstance(error, HeldError):
-                    self._looked(name, broken[name], waived)
+                    self.held.note_look(name, broken[name], waived)
                 continue
             except Exception as error:  # the boundary of one mirror: it stops no other
                 log.exception("turn_broken", table=name)
@@ -275,37 +344,6 @@ class Passes:
             if due:
                 behind.append(name)
         return behind, broken
-
-    def _standing(self, due: set[str], mark: Mark, waived: frozenset[str]) -> dict[str, Hold]:
-        """Mirrors to leave alone, because somebody else has written to them.
-
-        A held table without one is looked at when it is tried again, or when its turn has come;
-        one that stood still when it was looked at last, less and less often, but at once if it is
-        due or something was waived.
-        """
-        held = {name for name in self._held if not self.mirrors.absent(name)}
-        still = (self._held | self._seen.keys()) - due
-        resting = {name for name in still if self._resting(name, waived)}
-        found = {name: self._seen[name] for name in resting if name in self._seen}
-        for name in sorted(self.watch.choose(due | held, mark.tables) - resting):
-            hold = self.watch.hold(name, waived)
-            found.pop(name, None)
-            if hold is not None:
-                found[name] = hold
-            if hold is not None or name in held:
-                self._looked(name, hold, waived)
-        return found
-
-    def _resting(self, table: str, waived: frozenset[str]) -> bool:
-        return not self._looks.due(table, waived, self.clock())
-
-    def _looked(self, table: str, hold: Hold | None, waived: frozenset[str]) -> None:
-        """Remember what a look at a mirror that stands still has found; the next is later."""
-        self._looks.failed(table, waived, self.clock())
-        if hold is None:
-            self._seen.pop(table, None)
-        else:
-            self._seen[table] = hold
 
     def _due(self, table: Table, landed: LandedState, waived: frozenset[str]) -> bool:
         circumstances = self._circumstances(table, landed, waived)
@@ -380,7 +418,7 @@ class Passes:
         ours: list[MirrorJob[Any]] = []
         theirs: list[tuple[MirrorJob[Any], Turn]] = []
         for one in jobs:
-            engine = self.table_format.engine(one.snapshot)
+            engine = self.table_format.engine(one.task.snapshot)
             if engine is None:
                 ours.append(one)
             else:
@@ -388,9 +426,9 @@ class Passes:
         log_uri, files = self.changes.store.uri, pending.files
         group = Group(log_uri, files, tuple(ours), self.table_format.worker())
         for found in self.ours.in_turn(group, pending.rows):
-            yield from ((one, found[one.table.name]) for one in ours if one.table.name in found)
+            yield from ((one, found[one.name]) for one in ours if one.name in found)
         for one, engine in theirs:
-            yield one, run(Group(log_uri, files, (one,), engine))[one.table.name]
+            yield one, run(Group(log_uri, files, (one,), engine))[one.name]
 
     def _finished(
         self,
@@ -401,11 +439,11 @@ class Passes:
         waived: frozenset[str],
     ) -> Applied | None:
         """Commit one turn; None if it starts over: somebody came between, or more has to land."""
-        table, result = job.table, outcome.result
+        table, result = job.task.table, outcome.result
         if isinstance(result, Refusal):
             return self._failed(table, result.hold(table.name), landed, waived)
         reached, job = job.reached, self._with_late(job, outcome)
-        doubt = self.watch.below(table.name, job.snapshot, waived)
+        doubt = self.watch.below(table.name, job.task.snapshot, waived)
         doubt = doubt or unexplained(table.name, reached, result.account)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
@@ -417,7 +455,7 @@ class Passes:
         except (HeldError, UnreachableError) as error:
             self._untold.unanswered(table.name, reached)
             return self._failed(table, Refusal.of(error).hold(table.name), landed, waived)
-        if self.table_format.engine(job.snapshot) is None:
+        if self.table_format.engine(job.task.snapshot) is None:
             self.watch.ours(table.name, version)
         elif (told := self.watch.hold(table.name, waived)) is not None:
             return self._failed(table, told, landed, waived)
@@ -429,14 +467,14 @@ class Passes:
         late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
         for cut, one in late.items():
             told = {"cut": cut.isoformat(), "rows": one.rows, "days": dict(one.days)}
-            log.warning("changes_late", table=job.table.name, **told)
+            log.warning("changes_late", table=job.name, **told)
         return replace(job, images=tuple(marked(job.images, late)) if late else ())
 
     def _succeeded(
         self, job: MirrorJob[Any], outcome: TurnOutcome, account: Account, started: datetime
     ) -> Applied:
         """The turn as it is told; of the changes in an image the turn after it tells."""
-        name, reached, made = job.table.name, job.reached, self.mirrors.seen(job.table.name)
+        name, reached, made = job.name, job.reached, self.mirrors.seen(job.name)
         self._untold.told(name)
         self._retries.succeeded(name)
         version, took = -1 if made is None else made.version, self.clock() - started
@@ -446,7 +484,7 @@ class Passes:
         return Applied(name, reached, version, account, started, took)
 
     def _commit(self, job: MirrorJob[Any], written: Written[Any], life: int | None) -> int:
-        table = job.table.name
+        table = job.name
         made: MirrorSnapshot = self.table_format.commit(job, written, self._stamp(life))
         self.mirrors.know(table, made)
         return made.version
@@ -467,24 +505,15 @@ class Passes:
             return None
         return self._still(table.name, hold)
 
-    def _still(self, name: str, hold: Hold) -> Applied:
+    def _still(self, name: str, hold: Hold | None = None) -> Applied:
+        """The report of a mirror without a merge."""
         seen, now = self.mirrors.seen(name), self.clock()
         version = -1 if seen is None else seen.version
-        batch = -1 if seen is None else batch_of(seen, self.settings.lane)
+        batch = self.applied(name) if hold is None else self._batch(seen)
         return Applied(name, batch, version, Account(), now, now - now, hold)
 
-    def _freed(
-        self, standing: Mapping[str, Hold], done: set[str], behind: Sequence[str]
-    ) -> list[Applied]:
-        """Tables that were held, are not any more, and have nothing to apply."""
-        now, free = self.clock(), sorted(self._held - set(standing) - done - set(behind))
-        found = []
-        for name in free:
-            seen = self.mirrors.seen(name)
-            version = -1 if seen is None else seen.version
-            batch = self.applied(name)
-            found.append(Applied(name, batch, version, Account(), now, now - now))
-        return found
+    def _batch(self, seen: MirrorSnapshot | None) -> int:
+        return -1 if seen is None else batch_of(seen, self.settings.lane)
 
 
 Serves = Callable[[int], bool]

@@ -149,8 +149,8 @@ class TableFormat(Protocol[S, W]):
         """Make what a turn came to the version after that of *job*; nothing is rebased.
 
         The number of the batch, its life, the floors and the note go with it: see
-        :func:`pipeline.apply.merge_commit.turn_commit`.  In more commits than one, those of
-        :func:`pipeline.apply.merge_commit.floors_first` may come before the rows, others after.
+        :func:`pipeline.apply.merge_job.turn_commit`.  In more commits than one, those of
+        :func:`pipeline.apply.merge_job.floors_first` may come before the rows, others after.
 
         Raises:
             LostRaceError: somebody else has that version; nothing of ours is in the mirror.

@@ -15,10 +15,10 @@ STEP = re.compile(r"^(\d+)\. `([\w/]+\.py)` `([\w.]+)`: \S", re.MULTILINE)
 NUMBERED = re.compile(r"^\d+\. .*$", re.MULTILINE)
 
 LIMITS = {
-    "The merge of a change": 18,
+    "The merge of a change": 13,
     "Why a table is NOT_READY": 10,
     "The text of an alert": 10,
-    "A DDL from Debezium into a mirror": 30,
+    "A DDL from Debezium into a mirror": 29,
     "A redelivery": 14,
     "The fence of a bootstrap": 14,
 }

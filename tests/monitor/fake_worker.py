@@ -15,6 +15,7 @@ from pathlib import Path
 
 from monitor.spark.worker import serve
 from pipeline.apply.image_export import Manifest
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import ConfigError, HeldError
 from pipeline.finding import Finding
@@ -45,34 +46,17 @@ class FakeLane:
         (self.lake / f"batch-{batch}").touch()
         return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
 
-    def apply(
-        self,
-        waived: frozenset[str],
-        cuts: object = (),
-        paused: object = (),
-        wanted: object = (),
-        *,
-        archived: object = (),
-    ) -> tuple[Applied, ...]:
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
         """One table that went on and one that is held."""
-        self._obey("apply", waived)
+        if urgent:
+            return ()
+        self._obey("apply", request.waived)
         hold = Hold("h1", "shop.b", "foreign_write", "restore it")
         took = timedelta(seconds=1)
         return (
             Applied("shop.a", 4, 5, Account(3, 2, 1, ignored={"purge": 0}), START, took),
             Applied("shop.b", 3, 4, Account(), START, took, hold),
         )
-
-    def apply_urgent(
-        self,
-        waived: frozenset[str],
-        cuts: object = (),
-        paused: object = (),
-        *,
-        archived: object = (),
-    ) -> tuple[Applied, ...]:
-        """Nothing."""
-        return ()
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
         """What the life before had seen."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge_job import run
-from pipeline.apply.merge_run import Passes
+from pipeline.apply.merge_run import MergeRequest, Passes
 from pipeline.apply.mirror import images_of
 from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
@@ -174,7 +174,8 @@ class HandLake:
     ) -> tuple[Applied, ...]:
         """One pass."""
         self.now += timedelta(minutes=10)
-        return self.passes.run(self.state(), frozenset(waived), self.cuts, paused, wanted)
+        request = MergeRequest(frozenset(waived), self.cuts, paused, wanted)
+        return self.passes.run(self.state(), request)
 
     def state(self) -> LandedState:
         """What a pass goes by."""

@@ -16,6 +16,7 @@ from demo.oracle.rows import read_mirror, read_sources
 from demo.processes import wait_until
 from demo.servers import Servers
 from demo.shop.link import Address
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.checkpoint import living_tables
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
@@ -116,7 +117,7 @@ class Pipe:
         with contextlib.suppress(UnreachableError):
             self.fence = self.heart.beat(now)
         self.landed.append(self.lane.land(waived))
-        self.applied.extend(self.lane.apply(waived))
+        self.applied.extend(self.lane.apply(MergeRequest(waived)))
         return self.fence
 
     def catch_up(

@@ -14,7 +14,7 @@ from demo.processes import wait_until
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.maintenance import Upkeep
 from pipeline.apply.merge_job import Group, TurnOutcome, run
-from pipeline.apply.merge_run import Passes
+from pipeline.apply.merge_run import MergeRequest, Passes
 from pipeline.backfill.runner import Rereading
 from pipeline.changelog import maintenance, scan
 from pipeline.delta.reader import open_table
@@ -66,7 +66,7 @@ class Beside:
             self.lane.land(frozenset())
 
     def apply(self) -> None:
-        self.turns += self.lane.apply(frozenset())
+        self.turns += self.lane.apply(MergeRequest())
 
     def changes(self) -> int:
         """Rows that have landed, and that the base of a new table is complete."""
@@ -114,7 +114,7 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
     lane = beside.lane
     with ThreadPoolExecutor(3) as pool:
         with lane._lines[0].turn():
-            waiting = pool.submit(lane.apply, frozenset()), pool.submit(lane.upkeep, {})
+            waiting = pool.submit(lane.apply, MergeRequest()), pool.submit(lane.upkeep, {})
             pool.submit(beside.land, 2, 3).result(SOON)
             assert not any(one.done() for one in waiting)
         for one in waiting:
@@ -249,9 +249,9 @@ def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path
     beside = begun(tmp_path, divided=True)
     lane = beside.lane
 
-    assert lane.apply(frozenset()) == ()
+    assert lane.apply(MergeRequest()) == ()
     with lane._lines[0].turn(), ThreadPoolExecutor(1) as pool:  # as a long pass of the others
-        turns = pool.submit(lane.apply_urgent, frozenset()).result(SOON)
+        turns = pool.submit(lane.apply, MergeRequest(), urgent=True).result(SOON)
     lane.upkeep({})
 
     assert [turn.table for turn in turns] == ["db.t"]
@@ -285,7 +285,7 @@ def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
     monkeypatch.setattr("pipeline.lane._PATIENCE", timedelta(milliseconds=1))
 
     with beside.lane._lines[0].turn(), ThreadPoolExecutor(1) as pool:
-        turns = pool.submit(beside.lane.apply, frozenset()).result(SOON)
+        turns = pool.submit(beside.lane.apply, MergeRequest()).result(SOON)
 
     assert turns == ()
-    assert beside.lane.apply(frozenset()) != ()
+    assert beside.lane.apply(MergeRequest()) != ()

@@ -29,8 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from pipeline.apply.decide import Fill, Floors, Found, RowVerdict, filled
 from pipeline.apply.merge import Decided, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.merge_commit import floors_first, told_turn
-from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.merge_job import MirrorJob, floors_first, told_turn
 from pipeline.apply.mirror import LIFE, CommitStamp, following, life_of, told_floors, told_life
 from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, Owned, same
 from pipeline.apply.schema_evolution import Growth, Shape
@@ -309,14 +308,14 @@ class SparkMerge:
             UnreachableError: whether it was merged is not known; reading the log again tells.
             HeldError: Spark refuses to write the table or a row.
         """
-        snapshot, until, made = job.snapshot, job.wanted.until, written.work
+        snapshot, until, made = job.task.snapshot, job.wanted.until, written.work
         own, life, numbered = self._own(snapshot, stamp), stamp.life, app(stamp.lane)
         if first := floors_first(job, written):
             snapshot = own.tell(snapshot, told_floors(first))
         if life_of(snapshot) not in (None, life):  # it speaks of the applied batch, old or new
             snapshot = own.forget(snapshot, LIFE)
-        adoption = Adoption.of(job.table, job.adopted)
-        with described(self.session, f"MERGE of {job.table.name} up to batch {until}"):
+        adoption = job.task.adoption
+        with described(self.session, f"MERGE of {job.name} up to batch {until}"):
             statement = own.merge(snapshot, job, made, adoption)
             told = {**told_turn(job, written), "counts": metrics(written.counts)}
             own.session.conf.set(_APP, numbered)
@@ -417,8 +416,8 @@ class _Own:
         source = source.append_column("act", pa.array(acts[acts >= 0]))
         with translated(snapshot.uri):
             view(self.session, source, "changes")
-        on = [f"t.{quoted(name)} = s.{names[name]}" for name in job.table.key]
-        if not job.table.unique_across_shards:
+        on = [f"t.{quoted(name)} = s.{names[name]}" for name in job.task.table.key]
+        if not job.task.table.unique_across_shards:
             meta = names[SOURCE[0]]
             pairs = zip(owner(adoption), (SOURCE, SHARD), strict=True)
             on += [f"{ours} = s.{meta}.{path[-1]}" for ours, path in pairs]

@@ -19,8 +19,7 @@ import pyarrow as pa
 import structlog
 
 from pipeline.apply.merge import Decided, Turn, Written
-from pipeline.apply.merge_commit import turn_commit
-from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.merge_job import MirrorJob, turn_commit
 from pipeline.apply.mirror import Commit, CommitStamp, RowChanges, RowPart, following
 from pipeline.apply.row_metadata import SLUICE
 from pipeline.apply.schema_evolution import Shape
@@ -246,7 +245,7 @@ class DeltaMirrors:
             if self.spark is None:
                 raise ValueError("a turn that Spark has worked out is not ours to commit")
             return self.spark.commit(job, cast("Written[Decided]", written), stamp)
-        snapshot, told = job.snapshot, turn_commit(job, written, stamp)
+        snapshot, told = job.task.snapshot, turn_commit(job, written, stamp)
         more = with_properties(snapshot, told.remembered) if told.remembered else ()
         return commit(
             self.store(snapshot.uri),

@@ -13,6 +13,7 @@ from demo.processes import wait_until
 from monitor.spark.protocol import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.image_export import Manifest
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding
@@ -43,28 +44,11 @@ class GatedLane:
         self._pass("land", *waived)
         return Landed("main", len(self.done), 1, AT, SOON)
 
-    def apply(
-        self,
-        waived: frozenset[str],
-        cuts: object = (),
-        paused: object = (),
-        wanted: object = (),
-        *,
-        archived: object = (),
-    ) -> tuple[Applied, ...]:
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
         """Through the gate."""
-        self._pass("apply", *waived)
-        return ()
-
-    def apply_urgent(
-        self,
-        waived: frozenset[str],
-        cuts: object = (),
-        paused: object = (),
-        *,
-        archived: object = (),
-    ) -> tuple[Applied, ...]:
-        """Nothing."""
+        if urgent:
+            return ()
+        self._pass("apply", *request.waived)
         return ()
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:

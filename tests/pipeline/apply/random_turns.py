@@ -143,7 +143,7 @@ class RandomTurns:
         """Our own upkeep."""
         self.lake.table_format.why = lambda _: None
         mark, applied = self.lake.mark, {"db.t": self.lake.mark.batch}
-        held = self.lake.passes.stands_still
+        held = self.lake.passes.held.is_held
         self.upkeep.run(mark, {}, applied, held, key=lambda _: KEY)
 
     def grow(self) -> None:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.archive import meets
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.archive import ArchiveRule, ArchiveWindow, ArchiveWord, RegisteredWindow, rules_of
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
@@ -271,14 +272,14 @@ def test_a_mirror_that_kept_rows_is_not_made_anew_without_a_word(tmp_path: Path)
     away = mirror.rename(tmp_path / "away")
     lake.reopen()
 
-    (held,) = lake.passes.run(lake.state(), frozenset(), archived=word)
+    (held,) = lake.passes.run(lake.state(), MergeRequest(archived=word))
 
     assert held.hold is not None
     assert held.hold.id == "archived_rows:db.t:2"
     assert not mirror.exists()
     away.rename(mirror)
     lake.reopen()
-    turns = lake.passes.run(lake.state(), frozenset(), archived=word)
+    turns = lake.passes.run(lake.state(), MergeRequest(archived=word))
     assert [turn.hold for turn in turns] in ([], [None])
     assert lake.rows() == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
 
@@ -293,7 +294,7 @@ def test_kept_rows_are_put_back_into_a_mirror_that_is_made_anew(tmp_path: Path) 
     lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 30)}, based={"s/db.t": 2})
     lake.land(row(R, 30, 3, NEW), row(Op.SETTLE, 30, None))
     word, waived = ArchiveWord((), {"db.t": 1}), {"archived_rows:db.t:1"}
-    (made,) = lake.passes.run(lake.state(), frozenset(waived), archived=word)
+    (made,) = lake.passes.run(lake.state(), MergeRequest(frozenset(waived), archived=word))
     assert (made.hold, lake.rows()) == (None, {3: NEW})
 
     query = QueryBuilder().register("old", DeltaTable(str(old)))

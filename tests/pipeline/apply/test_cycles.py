@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.merge_run import MergeLine, Passes, patient, urgent
+from pipeline.apply.merge_run import MergeLine, MergeRequest, Passes, patient, urgent
 from pipeline.model import Op, Order
 from pipeline.settings import PipelineSettings, TableRule
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
@@ -113,7 +113,7 @@ def test_each_table_is_merged_in_one_line(lake: HandLake) -> None:
 
     told = [line.own(state) for line in lines]
     turns = [
-        {turn.table for _ in range(2) for turn in line.passes.run(own, frozenset())}
+        {turn.table for _ in range(2) for turn in line.passes.run(own, MergeRequest())}
         for line, own in zip(lines, told, strict=True)
     ]
 

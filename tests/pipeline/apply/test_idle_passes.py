@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply.landed_state import LandedState
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.delta.log import Snapshot, load
 from pipeline.delta.store import Store
 from pipeline.model import Op, ShardId
@@ -151,7 +152,7 @@ def test_a_damaged_mirror_is_read_again_less_and_less_often(
     for seconds in (0, 1, 0.5, 1, 3, 5, 60, 60):
         opened.clear()
         lake.now += timedelta(seconds=seconds)
-        (turn,) = lake.passes.run(landed, frozenset())
+        (turn,) = lake.passes.run(landed, MergeRequest())
         assert turn.hold is not None
         assert turn.hold.reason == "log_damaged"
         looks.append(opened[str(folder)])
@@ -159,7 +160,7 @@ def test_a_damaged_mirror_is_read_again_less_and_less_often(
         entry.write_text(text)
     lake.now += timedelta(seconds=60)
 
-    (freed,) = lake.passes.run(landed, frozenset())
+    (freed,) = lake.passes.run(landed, MergeRequest())
 
     assert [bool(one) for one in looks] == [True, False, False, True, False, True, True, True]
     assert sum(looks) <= 2 * 5
@@ -180,7 +181,7 @@ def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
     for seconds in (0, 1, 2, 3, 0, 60, 0):
         opened.clear()
         lake.now += timedelta(seconds=seconds)
-        (turn,) = lake.passes.run(landed, frozenset())
+        (turn,) = lake.passes.run(landed, MergeRequest())
         looks.append(opened.total())
         holds += [turn.hold.id] if turn.hold else []
 
@@ -188,5 +189,5 @@ def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
     assert holds == [held[-1].hold.id] * 7, "it is told all the same"
     assert [bool(one) for one in looks] == [False, False, True, False, False, True, False]
     assert counted == [], "rows are counted when it is judged, once"
-    (freed,) = lake.passes.run(landed, frozenset(holds))
+    (freed,) = lake.passes.run(landed, MergeRequest(frozenset(holds)))
     assert freed.hold is None

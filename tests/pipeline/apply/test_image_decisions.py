@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.apply.images import DueImages, HeldBack, doubts, kept
+from pipeline.apply.images import DueImages, HeldBack, doubts
 from pipeline.apply.mirror import Commit, note, told_floors
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill_state import Reread
 from pipeline.changelog.table import app
 from pipeline.checkpoint import Epoch, Mark, Quarantine
-from pipeline.image import DueCut, Image, digest, told_images
+from pipeline.image import DueCut, Image, add_image, digest, told_images
 from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
 from pipeline.reports import Gap, tell_gap
 from pipeline.settings import PipelineSettings, PublishRule
@@ -405,5 +405,5 @@ def test_f113_a_day_has_one_image_and_each_is_kept_for_its_time() -> None:
     made = image(later + MINUTE, day="2026-01-01", until=later)
     nameless = replace(made, day="")
 
-    assert [*kept((old, same, other, unnamed), made).values()] == [other, unnamed, made]
-    assert [*kept((unnamed, same), nameless)] == [unnamed.cut, same.cut, nameless.cut]
+    assert [*add_image((old, same, other, unnamed), made)] == [other, unnamed, made]
+    assert [*add_image((unnamed, same), nameless)] == [unnamed, same, nameless]

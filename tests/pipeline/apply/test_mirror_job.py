@@ -12,6 +12,7 @@ from pipeline.apply import merge_job
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge import TurnTask, Written
 from pipeline.apply.merge_job import Group, MirrorJob, grouped, run
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.changelog.scan import Part, WantedBatches, parts, read
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, UnreachableError
@@ -142,12 +143,12 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
 
     def noted(group: Group) -> dict[str, Any]:
         found.append(group)
-        return {one.table.name: merge_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
+        return {one.name: merge_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.apply.merge_job.run", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
-        lake.passes.run(LandedState(lake.mark, lake.catalog), frozenset())
+        lake.passes.run(LandedState(lake.mark, lake.catalog), MergeRequest())
     return found[0]
 
 
@@ -184,11 +185,11 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
     lake.land(row(D, 30, 2, "c"))
     lake.run()
     land(lake, 40, 8)
-    (one,) = [e for e in jobs(lake, monkeypatch).jobs if e.table.name == "db.t"]
-    deletes = merge_job.LandedDeletes(lake.settings.changes, one.deletes, "db.t", 1)
+    (one,) = [e for e in jobs(lake, monkeypatch).jobs if e.name == "db.t"]
     keys = ['["s","db.t","1"]', '["s","db.t","2"]', '["s","db.t","9"]']
 
-    found = deletes(pa.array(keys))
+    assert isinstance(one.task.deletes, merge_job.LandedDeletes)
+    found = replace(one.task.deletes, until=1)(pa.array(keys))
 
     assert [(r["key"], r["order"]["pos"]) for r in found.to_pylist()] == [(keys[0], 20)]
     assert found.column_names == list(merge_job.DELETE_COLUMNS)
@@ -212,13 +213,14 @@ def test_a_group_is_cut_into_neighbours(tables: int, count: int, sizes: list[int
     found = grouped(group, count)
 
     assert [len(one.jobs) for one in found] == sizes
-    assert [one.table.name for part in found for one in part.jobs] == names
+    assert [one.name for part in found for one in part.jobs] == names
     assert {one.changes for one in found} <= {"changes"}
 
 
 def _job(name: str) -> MirrorJob[Any]:
     nothing: Any = None
-    return MirrorJob(Table(name, ()), nothing, (), nothing, nothing, ())
+    task = TurnTask(Table(name, ()), nothing, (), nothing, nothing, nothing)
+    return MirrorJob(task, nothing)
 
 
 @pytest.mark.parametrize(

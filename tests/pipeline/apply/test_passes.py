@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.apply.account import Counted
 from pipeline.apply.landed_state import LandedState
+from pipeline.apply.merge_run import MergeRequest
 from pipeline.checkpoint import Existence
 from pipeline.delta import entries
 from pipeline.delta.actions import removed, with_properties
@@ -413,7 +414,7 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
     lake.apply()
     landed = LandedState(lake.mark, lake.catalog)
 
-    asked = [lake.passes.run(landed, frozenset()) for _ in range(3)]
+    asked = [lake.passes.run(landed, MergeRequest()) for _ in range(3)]
 
     assert asked == [()] * 3, "the clock stood"
 

@@ -24,7 +24,7 @@ class Workers:
 
     def __call__(self, groups: Sequence[Group]) -> list[Outcomes]:
         self.jobs.append(sum(len(group.jobs) for group in groups))
-        if self.fatal & {job.table.name for group in groups for job in group.jobs}:
+        if self.fatal & {job.name for group in groups for job in group.jobs}:
             raise UnreachableError("a worker died")
         return [run(group) for group in groups]
 
@@ -99,7 +99,7 @@ def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
     committed: list[list[str]] = []
 
     def spread(groups: Sequence[Group]) -> list[Outcomes]:
-        if any(job.table.name == "db.w" for group in groups for job in group.jobs):
+        if any(job.name == "db.w" for group in groups for job in group.jobs):
             mirrors = lake.passes.mirrors
             committed.append([name for name in NAMES if (mirrors.applied(name)) >= 0])
         return [run(group) for group in groups]

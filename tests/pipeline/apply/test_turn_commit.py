@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply.merge import Written
-from pipeline.apply.merge_commit import floors_first
-from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.merge_job import MirrorJob, floors_first
 from pipeline.apply.mirror import CommitStamp, floors_of, following, told_floors
 from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit
@@ -31,14 +30,14 @@ class InTwo(DeltaMirrors):
     def commit(
         self, job: MirrorJob[Snapshot], written: Written[Any], stamp: CommitStamp
     ) -> Snapshot:
-        if not self.fails or job.table.name != "db.t":
+        if not self.fails or job.name != "db.t":
             return super().commit(job, written, stamp)
         self.fails = False
-        first = with_properties(job.snapshot, told_floors(floors_first(job, written)))
+        first = with_properties(job.task.snapshot, told_floors(floors_first(job, written)))
         if first:
-            told = following(job.snapshot, -1, stamp.lane)
-            at, store = stamp.at, self.store(job.snapshot.uri)
-            commit(store, job.snapshot, first, operation="FIRST", clock=at, note=told)
+            told = following(job.task.snapshot, -1, stamp.lane)
+            at, store = stamp.at, self.store(job.task.snapshot.uri)
+            commit(store, job.task.snapshot, first, operation="FIRST", clock=at, note=told)
         raise UnreachableError("the engine died")
 
 

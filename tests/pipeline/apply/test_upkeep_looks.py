@@ -63,7 +63,7 @@ def upkeep(lake: HandLake) -> Upkeep:
 
 def kept(lake: HandLake, keeping: Upkeep) -> None:
     applied = {name: lake.passes.applied(name) for name in lake.mark.tables}
-    keeping.run(lake.mark, {}, applied, lake.passes.stands_still)
+    keeping.run(lake.mark, {}, applied, lake.passes.held.is_held)
 
 
 def test_mirrors_that_merges_know_are_not_looked_at_again(
