@@ -222,7 +222,7 @@ def test_a_file_that_is_gone_is_never_committed(
     played(lake, row(C, 10, 1, "a"))
     lake.land(row(C, 20, 2, "b"))
     job, written = _worked_out(lake, monkeypatch)
-    Path(job.snapshot.uri, written.work.name).unlink()
+    Path(job.task.snapshot.uri, written.work.name).unlink()
 
     with pytest.raises(HeldError, match="missing_file"):
         lake.table_format.commit(job, written, CommitStamp("main", NOW))
