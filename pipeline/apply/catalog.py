@@ -21,17 +21,17 @@ from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.schema.history import (
     EMPTIED,
-    Asked,
-    Gone,
+    Dropped,
     History,
     MovedRows,
+    PendingEffect,
     PendingStatements,
     SchemaChange,
     SchemaReading,
     Step,
-    births,
+    added_columns,
 )
-from pipeline.schema.model import BaseNeeded, Column, Incompatible, TableSchema, Told, merge
+from pipeline.schema.model import BaseNeeded, Column, Incompatible, SchemaEvent, TableSchema, merge
 from pipeline.settings import Router
 from pipeline.standards.table_standards import (
     NO_STANDARDS,
@@ -88,9 +88,11 @@ class Catalog:
     readings: Mapping[str, SchemaReading] = field(default_factory=dict)
     standards: Standards = NO_STANDARDS
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
-    _told: dict[str, dict[Told, None]] = field(default_factory=dict)  # in the order they came
+    _told: dict[str, dict[SchemaEvent, None]] = field(
+        default_factory=dict
+    )  # in the order they came
     _pending: dict[str, PendingStatements] = field(default_factory=dict)
-    _asked: dict[str, Mapping[ShardId, Asked]] = field(default_factory=dict)
+    _asked: dict[str, Mapping[ShardId, PendingEffect]] = field(default_factory=dict)
     _histories: dict[str, History] = field(default_factory=dict)
     _births: dict[str, Births] = field(default_factory=dict)
     _renames: dict[str, Renames] = field(default_factory=dict)
@@ -102,7 +104,7 @@ class Catalog:
         A source that is no longer configured tells nothing: nobody knows how to read it.  Nor does
         what a collector sends again: statements that come too low are all worked out anew.
         """
-        found: dict[str, list[Told]] = {}
+        found: dict[str, list[SchemaEvent]] = {}
         for source, order, payload in rows:
             reading = self.readings.get(source)
             if reading is None:
@@ -123,7 +125,7 @@ class Catalog:
             self._pending[source] = pending or nothing.after(tuple(self._told[source])) or nothing
             self._asked.pop(source, None)
 
-    def _dropped_with(self, source: str, told: Told) -> list[SchemaChange]:
+    def _dropped_with(self, source: str, told: SchemaEvent) -> list[SchemaChange]:
         """A DROP of each table of a database that was dropped: none is told of."""
         database = self.readings[source].dialect.database_dropped(told.text)
         if told.snapshot or database is None:
@@ -192,14 +194,14 @@ class Catalog:
                 table.unique_across_shards,
             )
             for shard, asked in self._open(table, mark.bases, floors)
-            if isinstance(asked, MovedRows) or (going and isinstance(asked, Gone))
+            if isinstance(asked, MovedRows) or (going and isinstance(asked, Dropped))
         )
 
     def _is_there(self, shard: Shard) -> bool:
         asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
-        return not isinstance(asked, Gone) and self.newest(shard.source, shard.name) is not None
+        return not isinstance(asked, Dropped) and self.newest(shard.source, shard.name) is not None
 
-    def _names(self, source: str, asked: Asked | None, mark: Mark) -> Iterator[FormerName]:
+    def _names(self, source: str, asked: PendingEffect | None, mark: Mark) -> Iterator[FormerName]:
         """The names that moved rows had, back to one that nothing was asked of."""
         while isinstance(asked, MovedRows):
             shard, before = str(asked.rows_of), asked.before
@@ -222,7 +224,7 @@ class Catalog:
         steps = [step for step in self._steps(source) if step.order < asked.order]
         history = self.history(source)
         found = []
-        for (own, column), order in births(steps).items():
+        for (own, column), order in added_columns(steps).items():
             schema = history.at(str(own), order) if own == asked.rows_of else None
             born = schema.column(column) if schema is not None else None
             if born is None or born.dialect.default(born).is_valid:
@@ -231,7 +233,7 @@ class Catalog:
 
     def _open(
         self, table: Table, bases: Mapping[str, Order], floors: Floors
-    ) -> Iterator[tuple[Shard, Asked]]:
+    ) -> Iterator[tuple[Shard, PendingEffect]]:
         """What is asked of each shard, and neither a base nor a truncate has answered since."""
         for shard in table.shards:
             asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
@@ -242,7 +244,7 @@ class Catalog:
             if answers or not _emptied(asked):  # without any, the table has no base, and says so
                 yield shard, asked
 
-    def _asked_of(self, source: str) -> Mapping[ShardId, Asked]:
+    def _asked_of(self, source: str) -> Mapping[ShardId, PendingEffect]:
         if source not in self._asked:
             pending = self._pending.get(source)
             self._asked[source] = pending.standing() if pending is not None else {}
@@ -317,7 +319,7 @@ class Catalog:
         """By shard, since each pass asks for the births of every one that has changes."""
         if source not in self._births:
             found: Births = {}
-            for (shard, column), order in births(self._steps(source)).items():
+            for (shard, column), order in added_columns(self._steps(source)).items():
                 found.setdefault(str(shard), []).append((column, order))
             self._births[source] = found
         return self._births[source]
@@ -390,7 +392,7 @@ class Catalog:
         return replace(merged, columns=columns)
 
 
-def _emptied(asked: Asked) -> bool:
+def _emptied(asked: PendingEffect) -> bool:
     return isinstance(asked, BaseNeeded) and asked.reason == EMPTIED
 
 

@@ -19,7 +19,7 @@ from pipeline.clocks import over
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.listing import Feed
 from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
-from pipeline.schema.model import TableSchema, TableTold
+from pipeline.schema.model import TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings
 from pipeline.sources.positions import explain_reset, locate_position
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
@@ -41,7 +41,7 @@ class RowReaders:
     clock: Callable[[], datetime]
     _known: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
     _listed: tuple[datetime, tuple[Shard, ...]] | None = None
-    _described: dict[Shard, TableTold | None] = field(default_factory=dict)
+    _described: dict[Shard, TableDescription | None] = field(default_factory=dict)
 
     def settings(self, source: str) -> SourceSettings:
         """Where its server is now: it is the one that the collector is connected to."""

@@ -39,7 +39,7 @@ from pipeline.formats import json_text as keys
 from pipeline.landing.backfill import RowsAgain
 from pipeline.landing.task import Routes
 from pipeline.model import Op, Order, Origin, Shard, Table
-from pipeline.schema.model import TableSchema, TableTold
+from pipeline.schema.model import TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings
 from pipeline.sources.row_reader import (
     ROWS,
@@ -193,9 +193,9 @@ class _ToldColumns:
     """The columns of all that is read, where no statement tells them."""
 
     declared: TableSchema | None
-    table: TableTold | None = None
+    table: TableDescription | None = None
 
-    def learn(self, told: TableTold | None) -> None:
+    def learn(self, told: TableDescription | None) -> None:
         """Take those of one read.
 
         Raises:
@@ -215,7 +215,7 @@ class _ToldColumns:
         )
 
     @property
-    def news(self) -> TableTold | None:
+    def news(self) -> TableDescription | None:
         """They, if the log has not told them so."""
         if self.table is None or self.declared is None or not self.declared.columns:
             return self.table

@@ -86,7 +86,7 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnsTold:
+class ColumnEvent:
     """Columns that rows of a shard have from ``order`` on; ``payload`` as its format tells them."""
 
     source: str
@@ -96,7 +96,7 @@ class ColumnsTold:
     payload: str
 
 
-def columns_rows(told: Sequence[ColumnsTold], stamp: Stamp) -> pa.RecordBatch:
+def column_event_rows(told: Sequence[ColumnEvent], stamp: Stamp) -> pa.RecordBatch:
     """One row of ``CHANGES`` for each."""
     rows = [
         _row(one, Op.DDL)
@@ -116,7 +116,7 @@ def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:
     return _rows([{"op": str(Op.MARK), "after": text}], stamp)
 
 
-def _row(one: ColumnsTold | Settle, op: Op) -> dict[str, Any]:
+def _row(one: ColumnEvent | Settle, op: Op) -> dict[str, Any]:
     place = {part: getattr(one.order, part) for part in ("epoch", "log", "pos", "row")}
     about = {"source": one.source, "shard": one.shard, "table": one.table}
     return {**about, "op": str(op), "order": place}

@@ -55,7 +55,7 @@ from pipeline.collectors.collector import (
 )
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE, Finding
-from pipeline.formats.format import number_of
+from pipeline.formats.format import heartbeat_number
 from pipeline.formats.schema_registry import decoded
 from pipeline.model import Acknowledged, Capture, Head, Missing, Origin, TopicPartition
 from pipeline.settings import SourceSettings
@@ -294,7 +294,7 @@ class HeartbeatTail:
             if change["shard"] != heartbeat or change["after"] is None:
                 continue
             live = change["snapshot"] is None and change["origin"] == Origin.LIVE
-            number = number_of(change["after"], name) if live else None
+            number = heartbeat_number(change["after"], name) if live else None
             if number is not None:
                 row = change["message"]
                 topic, partition = raw["topic"][row].as_py(), raw["partition"][row].as_py()

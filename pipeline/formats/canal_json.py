@@ -25,9 +25,9 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
 from pipeline.formats.canal_types import column
-from pipeline.formats.format import Decoded, Format, Schemas, rows, told_before
+from pipeline.formats.format import Decoded, Format, Schemas, build_batch, with_schema_event
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 ROWS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 STATEMENT = "QUERY"
@@ -213,13 +213,13 @@ class CanalJson:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """A statement, without its columns; or the columns that rows tell behind it."""
-        if told_columns.is_told(payload):
-            return told_columns.read(payload)
+        if told_columns.is_columns_payload(payload):
+            return told_columns.decode_columns(payload)
         return schema_change(payload)
 
-    def columns_payload(self, table: TableTold) -> str:
+    def columns_payload(self, table: TableDescription) -> str:
         """As rows tell them."""
-        return told_columns.columns_payload(table)
+        return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
         """None: a message says all itself."""
@@ -227,12 +227,12 @@ class CanalJson:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return rows(_decoded(batch["value"].to_pylist()))
+        return build_batch(_decoded(batch["value"].to_pylist()))
 
 
 def _decoded(values: list[bytes | None]) -> Iterator[tuple[int, Decoded]]:
     """Changes by message; before a row its columns, where they are others than its table's last."""
-    last: dict[str, TableTold] = {}
+    last: dict[str, TableDescription] = {}
     for number, value in enumerate(values):
         shard = None
         try:
@@ -242,10 +242,10 @@ def _decoded(values: list[bytes | None]) -> Iterator[tuple[int, Decoded]]:
         except FormatError as error:
             yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
             continue
-        yield from ((number, one) for one in told_before(found, _columns(message), last))
+        yield from ((number, one) for one in with_schema_event(found, _columns(message), last))
 
 
-def _columns(message: FlatMessage) -> TableTold | None:
+def _columns(message: FlatMessage) -> TableDescription | None:
     """What a message tells of its table's columns; None if nothing."""
     shard, types = message.shard, message.mysqlType
     if message.isDdl or shard is None or not types:
@@ -254,9 +254,11 @@ def _columns(message: FlatMessage) -> TableTold | None:
 
 
 @lru_cache(maxsize=1024)  # each message tells them again
-def _table(shard: ShardId, types: tuple[tuple[str, str], ...], key: tuple[str, ...]) -> TableTold:
+def _table(
+    shard: ShardId, types: tuple[tuple[str, str], ...], key: tuple[str, ...]
+) -> TableDescription:
     told = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
-    return TableTold(shard, "alter", told, key)
+    return TableDescription(shard, "alter", told, key)
 
 
 FORMAT: type[Format] = CanalJson

@@ -6,7 +6,7 @@ The format `simple_binlog` and the row reader of MySQL use these functions, too.
 
 import re
 
-from pipeline.schema.model import ColumnTold, Notation
+from pipeline.schema.model import ColumnDescription, Notation
 
 TYPE = re.compile(
     r"\s*([a-z][a-z0-9_ ]*?)\s*(?:\((.*)\)\s*([a-z0-9_ ]*))?\s*", re.IGNORECASE | re.DOTALL
@@ -42,7 +42,7 @@ def fault(text: str) -> str:
     return ""
 
 
-def column(name: str, text: str, position: int) -> ColumnTold:
+def column(name: str, text: str, position: int) -> ColumnDescription:
     """The column of that type, as SHOW COLUMNS spells it; of one that cannot be read its text.
 
     It is told as NOT NULL without a default: canal says neither, so old rows of a column that
@@ -50,13 +50,13 @@ def column(name: str, text: str, position: int) -> ColumnTold:
     """
     found = TYPE.fullmatch(text)
     if found is None:
-        return ColumnTold(name, text.upper(), None, None, False, None, position)
+        return ColumnDescription(name, text.upper(), None, None, False, None, position)
     words, inner = found[1].upper().split(), found[2]
     kind = " ".join(word for word in words if word not in SIGNS)
     sign = [word for word in (*words, *(found[3] or "").upper().split()) if word in SIGNS]
     numbers = NUMBERS.fullmatch(inner or "")
     labels = LABELS.findall(inner or "") if kind in ENUMERATIONS else ()
-    return ColumnTold(
+    return ColumnDescription(
         name=name,
         type=" ".join([kind, *sign]),
         length=int(numbers[1]) if numbers else None,

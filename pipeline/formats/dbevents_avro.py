@@ -33,10 +33,10 @@ from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.avro import AvroMessage
-from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas, rows
+from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas, build_batch
 from pipeline.formats.json_text import quote
 from pipeline.model import COLUMN_VERSIONS, Op, Ordering, ShardId
-from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 from pipeline.settings import RegistrySettings
 
 ROW_KEY = "row_key"
@@ -203,7 +203,7 @@ OTHER = "JSON"
 
 
 @lru_cache(maxsize=1024)  # each message of a table is written in the same schema
-def told_table(schema: str, shape: EventShape) -> TableTold | None:
+def told_table(schema: str, shape: EventShape) -> TableDescription | None:
     """The table that *schema* tells; None of what is no record."""
     try:
         fields = msgspec.json.decode(schema)["fields"]
@@ -212,13 +212,13 @@ def told_table(schema: str, shape: EventShape) -> TableTold | None:
         return None
     added = [*([] if shape.key else [(ROW_KEY, "string")]), (COLUMN_VERSIONS, ["null", "map"])]
     columns = tuple(_column(*one, at) for at, one in enumerate([*told, *added], start=1))
-    return TableTold(ShardId.parse(shape.shard), "alter", columns, shape.keyed_by)
+    return TableDescription(ShardId.parse(shape.shard), "alter", columns, shape.keyed_by)
 
 
-def _column(name: str, kind: Any, position: int) -> ColumnTold:
+def _column(name: str, kind: Any, position: int) -> ColumnDescription:
     branches = kind if isinstance(kind, list) else [kind]
     others = [one for one in branches if one != "null"]
-    return ColumnTold(
+    return ColumnDescription(
         name=name,
         type=_type(others[0]) if len(others) == 1 else OTHER,
         nullable="null" in branches,
@@ -275,11 +275,11 @@ class DbEventsAvro:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """Columns that the schemas of rows tell."""
-        return told_columns.read(payload)
+        return told_columns.decode_columns(payload)
 
-    def columns_payload(self, table: TableTold) -> str:
+    def columns_payload(self, table: TableDescription) -> str:
         """As schemas tell them."""
-        return told_columns.columns_payload(table)
+        return told_columns.encode_columns(table)
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         """Numbers of the schemas that values of ``RAW`` are written with."""
@@ -287,13 +287,13 @@ class DbEventsAvro:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return rows(self._decoded(batch, schemas))
+        return build_batch(self._decoded(batch, schemas))
 
     def _decoded(self, batch: pa.RecordBatch, schemas: Schemas) -> Iterator[tuple[int, Decoded]]:
         """Changes by message; before a row its columns, where they are others than before."""
         values, topics = batch["value"].to_pylist(), batch["topic"].to_pylist()
         read = avro.json_texts(batch["value"], schemas, unicode_names=False)
-        last: dict[str, TableTold] = {}
+        last: dict[str, TableDescription] = {}
         for number, text in enumerate(read.column.to_pylist()):
             shape = self._shape(topics[number])
             try:
@@ -304,7 +304,9 @@ class DbEventsAvro:
                 continue
             schema = schemas.get(int.from_bytes(values[number][1 : avro.HEADER], "big"))
             told = None if schema is None else told_table(schema, _known(shape))
-            yield from ((number, one) for one in told_columns.told_before((found,), told, last))
+            yield from (
+                (number, one) for one in told_columns.with_schema_event((found,), told, last)
+            )
 
     def _shape(self, topic: str) -> EventShape | None:
         parts = topic.split(".")

@@ -16,9 +16,9 @@ from pipeline.formats.debezium.avro import AvroMessage
 from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium.schema_changes import told_with
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.format import RAW, Decoded, Format, MessageText, Schemas, rows
+from pipeline.formats.format import RAW, Decoded, Format, MessageText, Schemas, build_batch
 from pipeline.model import Op, Ordering
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 from pipeline.settings import RegistrySettings
 
 
@@ -47,7 +47,7 @@ class DebeziumAvro:
         """As JSON tells it: the payload is kept as that."""
         return self._json.schema_change(payload)
 
-    def columns_payload(self, table: TableTold) -> str:
+    def columns_payload(self, table: TableDescription) -> str:
         """As JSON tells it."""
         return self._json.columns_payload(table)
 
@@ -70,7 +70,7 @@ class DebeziumAvro:
         found = self._json.decode(json.take(good), {})
         at = found.schema.get_field_index("message")
         found = found.set_column(at, found.schema.field(at), good.take(found["message"]))
-        errors = rows((n, Decoded(Op.ERROR, error=wrong[n])) for n in sorted(wrong))
+        errors = build_batch((n, Decoded(Op.ERROR, error=wrong[n])) for n in sorted(wrong))
         return self._told(_raw(_merged(found, errors), batch), json, batch, schemas)
 
     def _told(

@@ -12,7 +12,7 @@ from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
 from pipeline.model import Ordering
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class DebeziumJson:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """Read what a connector with ``include.schema.changes`` sends, or rows of one without."""
-        if told_columns.is_told(payload):
-            return told_columns.read(payload)
+        if told_columns.is_columns_payload(payload):
+            return told_columns.decode_columns(payload)
         return schema_changes.read_schema_change(payload)
 
-    def columns_payload(self, table: TableTold) -> str:
+    def columns_payload(self, table: TableDescription) -> str:
         """As rows of a connector without ``include.schema.changes`` tell them."""
-        return told_columns.columns_payload(table)
+        return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
         """None: a message says all itself."""

@@ -28,10 +28,10 @@ from pipeline.files.content import (
     decoded,
 )
 from pipeline.formats import json_text
-from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.formats.format import Decoded, Format, Schemas, build_batch
 from pipeline.formats.json_text import Row, quote
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OWN = (FILE, LINE, DAY, HOUR)
@@ -60,14 +60,14 @@ class FileRows:
         if not isinstance(told, ColumnsHead):
             raise FormatError(f"no columns of files: {type(told).__name__}")
         columns = tuple(
-            ColumnTold(name, kind, position=at, notation=Notation.PLAIN)
+            ColumnDescription(name, kind, position=at, notation=Notation.PLAIN)
             for at, (name, kind) in enumerate(told.columns, start=1)
         )
         shard = ShardId.parse(told.shard)
-        table = TableTold(shard, told.kind, columns, told.key)
+        table = TableDescription(shard, told.kind, columns, told.key)
         return SchemaMessage(f"{told.kind} {shard}", tables=(table,))
 
-    def columns_payload(self, table: TableTold) -> None:
+    def columns_payload(self, table: TableDescription) -> None:
         """The ledger tells them."""
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
@@ -82,7 +82,7 @@ class FileRows:
             batch["offset"].to_pylist(),
             strict=True,
         )
-        return rows(
+        return build_batch(
             (number, one)
             for number, (key, value, offset) in enumerate(every)
             for one in _changes(key, value, offset)

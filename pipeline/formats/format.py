@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from pipeline.errors import FormatError
 from pipeline.model import Op, Ordering, Origin, ShardId
-from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 from pipeline.settings import RegistrySettings
 
 Schemas = Mapping[int, str | None]  # texts by their numbers; None where the registry knows none
@@ -175,7 +175,7 @@ class Format(Protocol):
         """
         ...
 
-    def columns_payload(self, table: TableTold) -> str | None:
+    def columns_payload(self, table: TableDescription) -> str | None:
         """What ``schema_change`` reads as columns that rows of *table* tell of themselves.
 
         None where only statements tell columns.
@@ -199,7 +199,7 @@ class Format(Protocol):
         ...
 
 
-def rows(changes: Iterable[tuple[int, Decoded]]) -> pa.RecordBatch:
+def build_batch(changes: Iterable[tuple[int, Decoded]]) -> pa.RecordBatch:
     """Build ``DECODED`` rows of values, each with the number of its message, in their order."""
     pairs = tuple(changes)
     columns = {name: [read(one) for _, one in pairs] for name, read in _READERS.items()}
@@ -254,7 +254,7 @@ class PlainText:
         return text.encode()
 
 
-class ToldColumn(msgspec.Struct, omit_defaults=True):
+class PayloadColumn(msgspec.Struct, omit_defaults=True):
     """A column as a payload keeps it; ``type`` is the server's name for it, and how it is sent.
 
     ``default`` is the default as it was written in JSON: there may be others that are not told.
@@ -270,19 +270,19 @@ class ToldColumn(msgspec.Struct, omit_defaults=True):
     notation: Notation = Notation.CONNECT
 
 
-class ToldRows(msgspec.Struct):
+class ColumnsPayload(msgspec.Struct):
     """The payload of a schema that rows tell of themselves: names, columns and key's columns."""
 
     rows_of: tuple[str, str]
     key: tuple[str, ...]
-    columns: tuple[ToldColumn, ...]
+    columns: tuple[PayloadColumn, ...]
 
 
 @lru_cache(maxsize=1024)  # each message of a table tells the same again
-def columns_payload(table: TableTold) -> str:
+def encode_columns(table: TableDescription) -> str:
     """What rows of *table* would tell, if there were any."""
     columns = tuple(
-        ToldColumn(
+        PayloadColumn(
             name=one.name,
             type=one.type,
             nullable=one.nullable,
@@ -294,12 +294,12 @@ def columns_payload(table: TableTold) -> str:
         )
         for one in table.columns
     )
-    told = ToldRows((table.shard.database, table.shard.relation), table.key, columns)
+    told = ColumnsPayload((table.shard.database, table.shard.relation), table.key, columns)
     return msgspec.json.encode(told).decode()
 
 
-def told_before(
-    found: Sequence[Decoded], table: TableTold | None, last: dict[str, TableTold]
+def with_schema_event(
+    found: Sequence[Decoded], table: TableDescription | None, last: dict[str, TableDescription]
 ) -> Iterator[Decoded]:
     """The changes *found* in a message; before them the *table* that it tells, if that is news.
 
@@ -307,7 +307,7 @@ def told_before(
     first row, for they hold for it.
     """
     if table is not None and found and last.get(shard := str(table.shard)) != table:
-        last[shard], text, first = table, columns_payload(table), found[0]
+        last[shard], text, first = table, encode_columns(table), found[0]
         yield Decoded(
             Op.DDL,
             shard,
@@ -323,12 +323,12 @@ def told_before(
     yield from found
 
 
-def is_told(payload: str) -> bool:
+def is_columns_payload(payload: str) -> bool:
     """Whether a payload is of the kind that is made here."""
     return payload.startswith('{"rows_of":')
 
 
-def read(payload: str) -> SchemaMessage:
+def decode_columns(payload: str) -> SchemaMessage:
     """Read a payload back.
 
     Raises:
@@ -339,7 +339,7 @@ def read(payload: str) -> SchemaMessage:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise FormatError(f"these are no columns that rows told: {error!r}") from error
     columns = tuple(
-        ColumnTold(
+        ColumnDescription(
             name=one.name,
             type=one.type,
             length=one.length,
@@ -352,17 +352,17 @@ def read(payload: str) -> SchemaMessage:
         )
         for number, one in enumerate(told.columns, start=1)
     )
-    table = TableTold(ShardId(*told.rows_of), "alter", columns, told.key)
+    table = TableDescription(ShardId(*told.rows_of), "alter", columns, told.key)
     return SchemaMessage("", tables=(table,))
 
 
-_TOLD = msgspec.json.Decoder(ToldRows)
+_TOLD = msgspec.json.Decoder(ColumnsPayload)
 
 
 _WHOLE = re.compile(r"[0-9]{1,18}")  # others would stop the whole batch
 
 
-def number_of(after: str | None, source: str) -> int | None:
+def heartbeat_number(after: str | None, source: str) -> int | None:
     """The number of a heartbeat of *source*; None if the row is not its own, or says nothing."""
     try:
         row = json.loads(after or "null")

@@ -27,9 +27,9 @@ from msgspec import UNSET, Raw, UnsetType
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
-from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.formats.format import Decoded, Format, Schemas, build_batch
 from pipeline.model import Op, Ordering, Origin, ShardId
-from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 
 ROWS = {"insert": Op.CREATE, "update": Op.UPDATE, "delete": Op.DELETE, "bootstrap-insert": Op.READ}
 STEPS = ("bootstrap-start", "bootstrap-complete")
@@ -250,20 +250,22 @@ def read_statement(payload: str) -> SchemaMessage:
     return SchemaMessage(found.sql, found.database or None, tuple(_tables(found)))
 
 
-def _tables(found: _MaxwellStatement) -> list[TableTold]:
+def _tables(found: _MaxwellStatement) -> list[TableDescription]:
     if found.type == f"{TABLE}drop" and found.database and found.table:
-        return [TableTold(ShardId(found.database, found.table), "drop")]
+        return [TableDescription(ShardId(found.database, found.table), "drop")]
     if not found.type.startswith(TABLE) or found.made is UNSET:
         return []
     made = found.made
     columns = tuple(_column(one, at) for at, one in enumerate(made.columns, start=1))
     shard = ShardId(made.database, made.table)
-    return [TableTold(shard, found.type.removeprefix(TABLE), columns, made.primary_key or ())]
+    return [
+        TableDescription(shard, found.type.removeprefix(TABLE), columns, made.primary_key or ())
+    ]
 
 
-def _column(sent: _MaxwellColumn, position: int) -> ColumnTold:
+def _column(sent: _MaxwellColumn, position: int) -> ColumnDescription:
     sign = " UNSIGNED" if sent.signed is False else ""
-    return ColumnTold(
+    return ColumnDescription(
         name=sent.name,
         type=f"{sent.type.upper()}{sign}",
         length=sent.column_length,
@@ -311,11 +313,11 @@ class MaxwellJson:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """A statement and the table that it leaves; or columns that were read with rows."""
-        if told_columns.is_told(payload):
-            return told_columns.read(payload)
+        if told_columns.is_columns_payload(payload):
+            return told_columns.decode_columns(payload)
         return read_statement(payload)
 
-    def columns_payload(self, table: TableTold) -> None:
+    def columns_payload(self, table: TableDescription) -> None:
         """Statements tell columns."""
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
@@ -325,7 +327,7 @@ class MaxwellJson:
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
         sent = zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-        return rows(
+        return build_batch(
             (number, one)
             for number, (key, value) in enumerate(sent)
             for one in self._changes(key, value)

@@ -25,9 +25,9 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
 from pipeline.formats.canal_types import column, fault
-from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.formats.format import Decoded, Format, Schemas, build_batch
 from pipeline.model import Op, Ordering, Origin, ShardId
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 OPS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 BINLOG, MOCK = "BINLOG", "MOCK"
@@ -124,11 +124,11 @@ class SimpleBinlog:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """Columns that the settings tell; a message tells none."""
-        return told_columns.read(payload)
+        return told_columns.decode_columns(payload)
 
-    def columns_payload(self, table: TableTold) -> str:
+    def columns_payload(self, table: TableDescription) -> str:
         """As any that are told without a statement."""
-        return told_columns.columns_payload(table)
+        return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
         """None: a message says all itself."""
@@ -136,11 +136,11 @@ class SimpleBinlog:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return rows(self._decoded(batch["value"].to_pylist()))
+        return build_batch(self._decoded(batch["value"].to_pylist()))
 
     def _decoded(self, values: Sequence[bytes | None]) -> Iterator[tuple[int, Decoded]]:
-        last: dict[str, TableTold] = {}
-        tables: dict[str | None, tuple[SimpleTable, TableTold | None]] = {}
+        last: dict[str, TableDescription] = {}
+        tables: dict[str | None, tuple[SimpleTable, TableDescription | None]] = {}
         for number, value in enumerate(values):
             shard = None
             try:
@@ -153,19 +153,19 @@ class SimpleBinlog:
                 yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
                 continue
             told = tables[shard][1]
-            yield from ((number, one) for one in told_columns.told_before(found, told, last))
+            yield from ((number, one) for one in told_columns.with_schema_event(found, told, last))
 
     def _known(self, shard: str | None) -> SimpleTable:
         named = (one for name, one in self.tables.items() if re.fullmatch(name, shard or ""))
         return next(named, NO_TABLE)
 
 
-def _told(shard: str | None, known: SimpleTable) -> TableTold | None:
+def _told(shard: str | None, known: SimpleTable) -> TableDescription | None:
     if shard is None or not known.columns:
         return None
     types = enumerate(known.columns.items(), start=1)
     columns = tuple(column(name, text, at) for at, (name, text) in types)
-    return TableTold(ShardId.parse(shard), "alter", columns, known.key)
+    return TableDescription(ShardId.parse(shard), "alter", columns, known.key)
 
 
 def _read(value: bytes | None) -> SimpleMessage:

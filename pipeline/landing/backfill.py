@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.backfill_state import KeyStretch, Reread
 from pipeline.changelog.data_file import WrittenFile
-from pipeline.changelog.table import ColumnsTold
+from pipeline.changelog.table import ColumnEvent
 from pipeline.checkpoint import Epoch, Mark, source_of
 from pipeline.landing.bases import Settled
 from pipeline.landing.batch_stats import Facts, News, after, told_schema
 from pipeline.landing.listing import Feed
 from pipeline.model import Order, Origin, Shard
-from pipeline.schema.model import TableTold
+from pipeline.schema.model import TableDescription
 from pipeline.sources.positions import locate_position
 
 NOTHING = Facts()
@@ -53,7 +53,7 @@ class RowsAgain:
     rows: int
     file: WrittenFile | None
     columns: str = ""
-    told: TableTold | None = None
+    told: TableDescription | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def _is_complete(name: str, one: Reread, mark: Mark, sends: Sends) -> bool:
     return mark.passed(source_of(name), one.closing) and bool(sends(name, one.order))
 
 
-def columns_told(rows: Iterable[RowsAgain], feeds: Sequence[Feed]) -> tuple[ColumnsTold, ...]:
+def columns_told(rows: Iterable[RowsAgain], feeds: Sequence[Feed]) -> tuple[ColumnEvent, ...]:
     """What *rows* tell; nothing of a source whose statements tell columns."""
     by_source = {feed.settings.name: feed for feed in feeds}
     found = []
@@ -278,13 +278,13 @@ def columns_told(rows: Iterable[RowsAgain], feeds: Sequence[Feed]) -> tuple[Colu
             continue
         payload = feed.format.columns_payload(one.told)
         if payload is not None:
-            found.append(ColumnsTold(shard.source, shard.name, one.table, one.order, payload))
+            found.append(ColumnEvent(shard.source, shard.name, one.table, one.order, payload))
     return tuple(found)
 
 
 def with_columns(
     facts: Facts, rows: Iterable[RowsAgain], feeds: Sequence[Feed]
-) -> tuple[Facts, tuple[ColumnsTold, ...]]:
+) -> tuple[Facts, tuple[ColumnEvent, ...]]:
     """*facts* with what *rows* tell, as if rows of the log had; and what is to be landed of it."""
     told = columns_told(rows, feeds)
     if not told:

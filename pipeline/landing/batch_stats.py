@@ -43,7 +43,7 @@ from pipeline.landing.order_check import (
 )
 from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange, SchemaReading
-from pipeline.schema.model import Told
+from pipeline.schema.model import SchemaEvent
 
 NAMED = 1_000  # quarantined changes of a subject that are kept by name, and so can be corrected
 _ENDS = ("last", "last_in_data_collection")
@@ -620,7 +620,7 @@ class _Statements:
     """Schema changes in log order, their statements, and those unread, of their topics."""
 
     news: tuple[News, ...]
-    told: tuple[tuple[str, Told], ...]
+    told: tuple[tuple[str, SchemaEvent], ...]
     unread: tuple[Mapping[str, Unreadable], ...]
 
 
@@ -628,7 +628,7 @@ def _read(
     statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
 ) -> _Statements:
     news: list[News] = []
-    every: list[tuple[str, Told]] = []
+    every: list[tuple[str, SchemaEvent]] = []
     unread: list[Mapping[str, Unreadable]] = []
     placed = [row for row in statements if row["log"] is not None]
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
@@ -646,7 +646,7 @@ def _read(
 
 
 def _initial(
-    told: Iterable[tuple[str, Told]], readings: Mapping[str, SchemaReading]
+    told: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReading]
 ) -> dict[str, frozenset[Order]]:
     """Source -> orders of its snapshots of all tables: they make their databases anew.
 
@@ -660,7 +660,7 @@ def _initial(
 
 
 def _databases(
-    texts: Sequence[tuple[str, Told]], readings: Mapping[str, SchemaReading]
+    texts: Sequence[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReading]
 ) -> Iterator[DroppedDatabase]:
     for source, told in texts:
         database = readings[source].dialect.database_dropped(told.text)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile, filled
-from pipeline.changelog.table import CHANGES, ColumnsTold, Stamp, columns_rows
+from pipeline.changelog.table import CHANGES, ColumnEvent, Stamp, column_event_rows
 from pipeline.checkpoint import Mark, is_outdated
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
@@ -66,7 +66,7 @@ def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFil
 def rows_again(
     log: ChangeLog,
     files: Iterable[WrittenFile],
-    columns: Sequence[ColumnsTold],
+    columns: Sequence[ColumnEvent],
     stamp: Stamp,
     *,
     counted_before: Collection[str] = (),
@@ -81,7 +81,7 @@ def rows_again(
         names.setdefault(place_of(name), []).append(name)
     found = [restamped(log, file, stamp, names) for file in files]
     if columns:
-        found.append(write_rows(log, columns_rows(columns, stamp), stamp))
+        found.append(write_rows(log, column_event_rows(columns, stamp), stamp))
     return tuple(found)
 
 

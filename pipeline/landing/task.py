@@ -27,7 +27,7 @@ from pipeline.checkpoint import ToldSchema
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
 from pipeline.formats import json_text
-from pipeline.formats.format import RAW, Format, number_of
+from pipeline.formats.format import RAW, Format, heartbeat_number
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.landing.batch_stats import RunTally, Unrepeated, tally
 from pipeline.landing.epochs import EpochBounds
@@ -246,7 +246,7 @@ def _notes(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _number(beat: Mapping[str, str]) -> str | None:
-    number = number_of(beat["after"], beat["source"])
+    number = heartbeat_number(beat["after"], beat["source"])
     return None if number is None else str(number)
 
 

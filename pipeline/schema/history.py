@@ -35,10 +35,10 @@ from pipeline.schema.model import (
     Empty,
     KnownTables,
     Replace,
+    SchemaEvent,
     SchemaMessage,
+    TableDescription,
     TableSchema,
-    TableTold,
-    Told,
 )
 
 
@@ -116,7 +116,7 @@ class _Life:
     born: Mapping[str, Order]
 
 
-def births(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
+def added_columns(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
     """(shard, column) -> order of the statement that added it to rows that were there.
 
     Of all shards of one source; *steps* rise by order, those of one order as they came.
@@ -160,18 +160,18 @@ class MovedRows:
     shard: ShardId
     order: Order
     rows_of: ShardId
-    before: "Asked | None" = None
+    before: "PendingEffect | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Dropped:
     """No table *shard* is left since *order*: nor are rows of it among those of other shards."""
 
     shard: ShardId
     order: Order
 
 
-Asked = BaseNeeded | MovedRows | Gone
+PendingEffect = BaseNeeded | MovedRows | Dropped
 
 
 def _every_table() -> KnownTables:
@@ -188,10 +188,10 @@ class PendingStatements:
 
     dialect: Dialect
     known: KnownTables = field(default_factory=_every_table)
-    asked: Mapping[ShardId, Asked] = field(default_factory=dict)
-    newest: tuple[Told, ...] = ()
+    asked: Mapping[ShardId, PendingEffect] = field(default_factory=dict)
+    newest: tuple[SchemaEvent, ...] = ()
 
-    def after(self, told: Sequence[Told]) -> "PendingStatements | None":
+    def after(self, told: Sequence[SchemaEvent]) -> "PendingStatements | None":
         """With *told* too, in any order; None if some of it lies lower than the newest here."""
         every = sorted((*self.newest, *told), key=lambda message: message.order)
         if not every or (self.newest and every[0].order < self.newest[0].order):
@@ -200,12 +200,14 @@ class PendingStatements:
         made, known = self.dialect.follow(every[: -len(newest)], self.known)
         return PendingStatements(self.dialect, known, _asked(self.asked, made), newest)
 
-    def standing(self) -> Mapping[ShardId, Asked]:
+    def standing(self) -> Mapping[ShardId, PendingEffect]:
         """By shard, what nothing later has closed."""
         return _asked(self.asked, self.dialect.follow(self.newest, self.known)[0])
 
 
-def _asked(asked: Mapping[ShardId, Asked], made: Sequence[Effect]) -> dict[ShardId, Asked]:
+def _asked(
+    asked: Mapping[ShardId, PendingEffect], made: Sequence[Effect]
+) -> dict[ShardId, PendingEffect]:
     found = dict(asked)
     for _, group in groupby(made, key=lambda effect: effect.order):
         together = tuple(group)
@@ -221,7 +223,7 @@ def _asked(asked: Mapping[ShardId, Asked], made: Sequence[Effect]) -> dict[Shard
             elif isinstance(effect, Empty):
                 found[effect.shard] = _base_of(effect)
             elif isinstance(effect, Drop):
-                found[effect.shard] = Gone(effect.shard, effect.order)
+                found[effect.shard] = Dropped(effect.shard, effect.order)
     return found
 
 
@@ -241,7 +243,7 @@ class SchemaReading:
     words: Callable[[str], SchemaMessage]
     dialect: Dialect
 
-    def read(self, payload: str, order: Order) -> tuple[Told, tuple[SchemaChange, ...]]:
+    def read(self, payload: str, order: Order) -> tuple[SchemaEvent, tuple[SchemaChange, ...]]:
         """Read a schema change as the change log keeps it; and a value for each of its tables.
 
         Raises:
@@ -252,9 +254,9 @@ class SchemaReading:
         tables = tuple(
             (table.shard, one.schema) for table, one in zip(said.tables, changes, strict=True)
         )
-        return Told(order, said.text, said.database, tables, said.snapshot), changes
+        return SchemaEvent(order, said.text, said.database, tables, said.snapshot), changes
 
-    def _change(self, table: TableTold, text: str, order: Order) -> SchemaChange:
+    def _change(self, table: TableDescription, text: str, order: Order) -> SchemaChange:
         shard, schema = str(table.shard), self._schema(table, text, order)
         if schema is None:
             return SchemaChange("drop", shard, order, None, text)
@@ -262,7 +264,7 @@ class SchemaReading:
         before = str(previous) if previous is not None else None
         return SchemaChange(table.kind, shard, order, schema, text, before)
 
-    def _schema(self, table: TableTold, text: str, order: Order) -> TableSchema | None:
+    def _schema(self, table: TableDescription, text: str, order: Order) -> TableSchema | None:
         if table.kind == "drop":
             return None
         columns = tuple(self.dialect.column(column, text) for column in table.columns)

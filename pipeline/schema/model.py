@@ -73,7 +73,7 @@ class Notation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnTold:
+class ColumnDescription:
     """A column in the message's words: what its type and its values' texts mean the source knows.
 
     ``length`` and ``scale`` are the numbers behind the type's name, ``default`` the text of the
@@ -93,7 +93,7 @@ class ColumnTold:
 
 
 @dataclass(frozen=True, slots=True)
-class TableTold:
+class TableDescription:
     """A table that a message describes; ``kind`` is ``create``, ``alter`` or ``drop``.
 
     ``columns`` and ``key`` are those from then on; none of a table that is dropped.
@@ -101,22 +101,22 @@ class TableTold:
 
     shard: ShardId
     kind: str
-    columns: tuple[ColumnTold, ...] = ()
+    columns: tuple[ColumnDescription, ...] = ()
     key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaMessage:
-    """What a format reads of a schema change; ``tables`` may be none, others as in `Told`."""
+    """A schema change as a format reads it; ``tables`` may be empty."""
 
     text: str
     database: str | None = None
-    tables: tuple[TableTold, ...] = ()
+    tables: tuple[TableDescription, ...] = ()
     snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SchemaEvent:
     """A message whose columns are understood.  ``database`` is None if it names none.
 
     ``tables`` are those it describes: with their columns from then on, or None for one dropped.
@@ -234,7 +234,7 @@ def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
 class Dialect(Protocol):
     """The types of one kind of source, its statements, and its own rule on changed columns."""
 
-    def column(self, told: ColumnTold, statement: str) -> Column:
+    def column(self, told: ColumnDescription, statement: str) -> Column:
         """The column that a schema change describes beside its *statement*."""
         ...
 
@@ -243,7 +243,7 @@ class Dialect(Protocol):
         ...
 
     def follow(
-        self, told: Sequence[Told], known: KnownTables
+        self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """What becomes of rows, and which tables are there then; *told* in log order.
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pipeline.errors import ConfigError
 from pipeline.formats.json_text import quote
 from pipeline.model import Head, Position, Shard
-from pipeline.schema.model import Notation, TableSchema, TableTold
+from pipeline.schema.model import Notation, TableDescription, TableSchema
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import Condition
 
@@ -82,7 +82,7 @@ class RowsRead:
     rows: pa.RecordBatch
     last: KeyTexts | None
     ended: bool
-    told: TableTold | None = None
+    told: TableDescription | None = None
 
 
 class RowReader(Protocol):
@@ -98,7 +98,7 @@ class RowReader(Protocol):
         """Every table that there is, sorted; those of which the log tells nothing yet, too."""
         ...
 
-    def describe(self, shard: Shard) -> TableTold | None:
+    def describe(self, shard: Shard) -> TableDescription | None:
         """Its columns and key as rows of its log will tell them; None where statements do.
 
         Asked before a fence: what is written from then on is in the log.

@@ -39,14 +39,14 @@ from pipeline.model import Op, ShardId
 from pipeline.schema.decode import as_sent, whole
 from pipeline.schema.model import (
     Column,
-    ColumnTold,
+    ColumnDescription,
     Compatible,
     Dialect,
     Effect,
     Incompatible,
     KnownTables,
+    SchemaEvent,
     TableSchema,
-    Told,
 )
 from pipeline.schema.wire import SentAs
 from pipeline.settings import StandardRule
@@ -427,7 +427,7 @@ class StandardDialect:
 
     own: Dialect
 
-    def column(self, told: ColumnTold, statement: str) -> Column:
+    def column(self, told: ColumnDescription, statement: str) -> Column:
         """As the source's."""
         return self.own.column(told, statement)
 
@@ -436,7 +436,7 @@ class StandardDialect:
         return self.own.renamed_from(statement, shard)
 
     def follow(
-        self, told: Sequence[Told], known: KnownTables
+        self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """As the source's."""
         return self.own.follow(told, known)

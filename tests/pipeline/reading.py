@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Order
 from pipeline.schema.history import SchemaChange, SchemaReading
-from pipeline.schema.model import Told
+from pipeline.schema.model import SchemaEvent
 from pipeline.sources.mysql.dialect import MYSQL
 
 READING = SchemaReading(DebeziumJson().schema_change, MYSQL)
 
 
-def read(payload: str, order: Order) -> Told:
+def read(payload: str, order: Order) -> SchemaEvent:
     """What a message tells as a whole."""
     return READING.read(payload, order)[0]
 

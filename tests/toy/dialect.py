@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pipeline.model import ShardId
 from pipeline.schema.model import (
     Column,
-    ColumnTold,
+    ColumnDescription,
     Compatible,
     Dialect,
     Effect,
@@ -17,8 +17,8 @@ from pipeline.schema.model import (
     Incompatible,
     Keep,
     KnownTables,
+    SchemaEvent,
     TableSchema,
-    Told,
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
@@ -42,14 +42,14 @@ class ToyColumn:
 class ToyDialect:
     """A table may only get more columns; it holds NULL in them for the rows it had."""
 
-    def column(self, told: ColumnTold, statement: str) -> Column:
+    def column(self, told: ColumnDescription, statement: str) -> Column:
         return ToyColumn(told.name, told.type)
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         return None
 
     def follow(
-        self, told: Sequence[Told], known: KnownTables
+        self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()
         for one in told:

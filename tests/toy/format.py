@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pipeline.errors import FormatError
-from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.formats.format import Decoded, Format, Schemas, build_batch
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.model import ColumnTold, Notation, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,21 @@ class ToyFormat:
     def schema_change(self, payload: str) -> SchemaMessage:
         try:
             told = json.loads(payload)
-            columns = tuple(ColumnTold(name, kind) for name, kind in told["columns"].items())
+            columns = tuple(ColumnDescription(name, kind) for name, kind in told["columns"].items())
             shard = ShardId.parse(told["table"])
-            tables = (TableTold(shard, told["kind"], columns, (told["key"],)),)
+            tables = (TableDescription(shard, told["kind"], columns, (told["key"],)),)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"no schema change of the toy: {error!r}") from error
         return SchemaMessage(f"{told['kind']} {shard}", tables=tables)
 
-    def columns_payload(self, table: TableTold) -> None: ...
+    def columns_payload(self, table: TableDescription) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         values = enumerate(batch["value"].to_pylist())
-        return rows((number, one) for number, value in values for one in _changes(value))
+        return build_batch((number, one) for number, value in values for one in _changes(value))
 
 
 def _changes(value: bytes | None) -> Iterator[Decoded]:

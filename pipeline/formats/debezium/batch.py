@@ -28,7 +28,7 @@ from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope, postgres
 from pipeline.formats.debezium.postgres import Partial, Placeholder
 from pipeline.formats.debezium.schema_changes import told_with
-from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, TIME, Decoded, Tx, rows
+from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, TIME, Decoded, Tx, build_batch
 from pipeline.model import Op, Origin, ShardId
 
 BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
@@ -613,7 +613,7 @@ def _ends(
         for number, one in found
         if one.op is None and one.id is not None and one.status in known
     )
-    return rows((number, end) for number, end in ends if end is not None)
+    return build_batch((number, end) for number, end in ends if end is not None)
 
 
 def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | None:
@@ -646,7 +646,7 @@ def _schemas(read: ReadEnvelopes, numbers: Numbers, fine: Mask) -> dict[int, Raw
 def _exact(batch: pa.RecordBatch, odd: Numbers, unavailable: Placeholder) -> pa.RecordBatch:
     some = batch.select(["key", "value", "topic"]).take(pa.array(odd))
     messages = zip(*(column.to_pylist() for column in some.columns), strict=True)
-    return rows(
+    return build_batch(
         (int(number), envelope.decode(key, value, topic, unavailable))
         for number, (key, value, topic) in zip(odd, messages, strict=True)
     )
@@ -660,4 +660,4 @@ def _joined(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batch
 
 
-_EMPTY = rows(())
+_EMPTY = build_batch(())

@@ -36,10 +36,10 @@ from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope as keys
 from pipeline.formats.debezium import postgres
 from pipeline.formats.debezium.envelope import PAYLOAD
-from pipeline.formats.format import AROUND, Decoded, ToldColumn, ToldRows, rows
+from pipeline.formats.format import AROUND, ColumnsPayload, Decoded, PayloadColumn, build_batch
 from pipeline.formats.json_text import object_of, text_of
 from pipeline.model import Op, Origin, ShardId
-from pipeline.schema.model import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, SchemaMessage, TableDescription
 
 _NAME = r'"((?:[^"]|"")+)"'
 _ID = re.compile(rf"{_NAME}\.{_NAME}", re.DOTALL)
@@ -126,16 +126,16 @@ def read_schema_change(payload: str) -> SchemaMessage:
         raise FormatError(msg) from error
 
 
-def _table(change: _SentChange) -> TableTold:
+def _table(change: _SentChange) -> TableDescription:
     shard, kind, table = read(change.id), KINDS[change.type], change.table
     if kind == "drop" or table is None:
-        return TableTold(shard, "drop")
+        return TableDescription(shard, "drop")
     columns = tuple(map(_column, table.columns))
-    return TableTold(shard, kind, columns, table.primaryKeyColumnNames or ())
+    return TableDescription(shard, kind, columns, table.primaryKeyColumnNames or ())
 
 
-def _column(raw: _SentColumn) -> ColumnTold:
-    return ColumnTold(
+def _column(raw: _SentColumn) -> ColumnDescription:
+    return ColumnDescription(
         name=raw.name,
         type=raw.typeName,
         length=raw.length,
@@ -177,7 +177,7 @@ def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
     columns = _columns(schema)
     if columns is None:
         return None
-    told = ToldRows((shard.database, shard.relation), key, columns)
+    told = ColumnsPayload((shard.database, shard.relation), key, columns)
     return msgspec.json.encode(told).decode()
 
 
@@ -206,7 +206,7 @@ def key_names(key: bytes | None) -> tuple[str, ...] | None:
 
 
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
-def _columns(schema: bytes) -> tuple[ToldColumn, ...] | None:
+def _columns(schema: bytes) -> tuple[PayloadColumn, ...] | None:
     try:
         envelope = _FIELD.decode(schema)
         named = {one.field: one for one in map(_FIELD.decode, envelope.fields)}
@@ -218,11 +218,11 @@ def _columns(schema: bytes) -> tuple[ToldColumn, ...] | None:
     return columns or None
 
 
-def _told_column(field: _SentField) -> ToldColumn:
+def _told_column(field: _SentField) -> PayloadColumn:
     known = field.parameters or {}
     sent_as = (field.name or field.type).removeprefix(OWN)
     source = known.get(f"{SOURCE_TYPE}type", "")
-    return ToldColumn(
+    return PayloadColumn(
         name=field.field,
         type=f"{source or 'unknown'} as {sent_as}",
         nullable=field.optional,
@@ -255,7 +255,9 @@ def told_with(
     news = list(_news(told, batch, known))
     if not news:
         return told
-    added = rows((at, schema_row(told.slice(at, 1).to_pylist()[0], text)) for at, text in news)
+    added = build_batch(
+        (at, schema_row(told.slice(at, 1).to_pylist()[0], text)) for at, text in news
+    )
     table = pa.Table.from_batches([added, told])
     order = pa.array(range(len(table)))
     by_message = table.select(["message"]).append_column("place", order)

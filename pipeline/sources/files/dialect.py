@@ -28,7 +28,7 @@ from pipeline.schema.decode import (
 from pipeline.schema.model import (
     ARROW,
     Column,
-    ColumnTold,
+    ColumnDescription,
     Compatible,
     Dialect,
     Effect,
@@ -36,8 +36,8 @@ from pipeline.schema.model import (
     Incompatible,
     Keep,
     KnownTables,
+    SchemaEvent,
     TableSchema,
-    Told,
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
@@ -69,7 +69,7 @@ Reading = ColumnReading[FileColumn]
 class FileDialect:
     """Each method as :class:`pipeline.schema.model.Dialect` says."""
 
-    def column(self, told: ColumnTold, statement: str) -> Column:
+    def column(self, told: ColumnDescription, statement: str) -> Column:
         """As it is told."""
         return FileColumn(told.name, told.type)
 
@@ -78,7 +78,7 @@ class FileDialect:
         return None
 
     def follow(
-        self, told: Sequence[Told], known: KnownTables
+        self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """A log is empty before its first file; rows stay whatever columns come."""
         schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()

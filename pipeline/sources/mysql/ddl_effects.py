@@ -47,8 +47,8 @@ from pipeline.schema.model import (
     KnownTables,
     MergeRules,
     Replace,
+    SchemaEvent,
     TableSchema,
-    Told,
     arrow_type,
 )
 from pipeline.sources.mysql.ddl_parser import (
@@ -310,7 +310,7 @@ class RenameTracker:
         """Begin with every table as it is."""
         self.rows = {shard: HeldRows(shard, schema) for shard, schema in schemas.items()}
 
-    def apply(self, told: Told) -> None:
+    def apply(self, told: SchemaEvent) -> None:
         """Run the statement of *told*; what it names and what is described must agree."""
         named = self._run(parse_statement(told.text), told)
         strange = [table for table in told.tables if table[0] not in named]
@@ -319,7 +319,7 @@ class RenameTracker:
         for shard in sorted(named) if strange else ():
             self._doubt(shard, ("statement", f"it is told of as {strange[0][0]}"))
 
-    def described(self, told: Told) -> None:
+    def described(self, told: SchemaEvent) -> None:
         """Take columns that rows tell of themselves, without a statement: rows stay as they are."""
         for shard, schema in told.tables:
             there = self.rows.get(shard)
@@ -339,7 +339,7 @@ class RenameTracker:
         if shard in schemas:
             self.rows[shard] = HeldRows(shard, schemas[shard])
 
-    def _run(self, statement: Statement, told: Told) -> set[ShardId]:
+    def _run(self, statement: Statement, told: SchemaEvent) -> set[ShardId]:
         """Run one statement; returns the tables whose description it accounts for."""
         match statement:
             case Created():
@@ -360,7 +360,7 @@ class RenameTracker:
                 named = self._follow(told)
         return named
 
-    def _follow(self, told: Told) -> set[ShardId]:
+    def _follow(self, told: SchemaEvent) -> set[ShardId]:
         """A statement that moves no row may still change columns or a key: CREATE INDEX does."""
         known = {shard: schema for shard, schema in told.tables if shard in self.rows}
         for shard, schema in known.items():
@@ -379,7 +379,7 @@ class RenameTracker:
             self._doubt(shard, ("statement", f"DROP DATABASE {database}, which may be another one"))
         return alike
 
-    def _create(self, statement: Created, told: Told) -> set[ShardId]:
+    def _create(self, statement: Created, told: SchemaEvent) -> set[ShardId]:
         shard = self._shard(statement.table, told)
         there, schema = self.rows.get(shard), dict(told.tables).get(shard)
         if schema is None:
@@ -396,7 +396,7 @@ class RenameTracker:
             self._doubt(shard, ("created", OTHER_COLUMNS))
         return {shard}
 
-    def _alter(self, statement: Altered, told: Told) -> set[ShardId]:
+    def _alter(self, statement: Altered, told: SchemaEvent) -> set[ShardId]:
         for other in statement.others:
             why = f"{statement.table.relation} exchanges rows with it"
             self._doubt_all(other, statement.table, told, ("statement", why))
@@ -414,7 +414,7 @@ class RenameTracker:
         self.rows[shard] = _altered(there, schema, statement)
         return {self._move(statement.table, statement.to, told) if statement.to else shard}
 
-    def _move(self, old: Name, new: Name, told: Told) -> ShardId:
+    def _move(self, old: Name, new: Name, told: SchemaEvent) -> ShardId:
         """Give the rows of *old* to *new*; returns what *new* is."""
         target = self._shard(new, told)
         schema = dict(told.tables).get(target)
@@ -436,7 +436,7 @@ class RenameTracker:
             )
         return target  # of a view nothing is told or known
 
-    def _unread(self, statement: UnknownStatement, told: Told) -> set[ShardId]:
+    def _unread(self, statement: UnknownStatement, told: SchemaEvent) -> set[ShardId]:
         """Doubt every table that it may be about."""
         names = {name.casefold() for name in statement.names}
         places = {*names, (told.database or "").casefold()}
@@ -466,7 +466,9 @@ class RenameTracker:
         self.rows[shard] = HeldRows(shard, schema or (there.schema if there else None), doubt)
         self.touched[shard] = None
 
-    def _doubt_all(self, name: Name, beside: Name, told: Told, doubt: tuple[str, str]) -> None:
+    def _doubt_all(
+        self, name: Name, beside: Name, told: SchemaEvent, doubt: tuple[str, str]
+    ) -> None:
         """Doubt what *name* is; without a database, all that bear it, if *beside* had its own."""
         if not _astray(name, beside):
             self._doubt(self._shard(name, told), doubt)
@@ -475,7 +477,7 @@ class RenameTracker:
             if shard.relation.casefold() == name.relation.casefold():
                 self._doubt(shard, doubt)
 
-    def _shard(self, name: Name, told: Told) -> ShardId:
+    def _shard(self, name: Name, told: SchemaEvent) -> ShardId:
         """The table that *name* means; in other letters, if the server takes them for the same."""
         exact = ShardId(name.database or told.database or "", name.relation)
         described = [shard for shard, _ in told.tables]
@@ -546,7 +548,7 @@ def _folded(shard: ShardId) -> tuple[str, str]:
 
 
 def follow_statements(
-    told: Sequence[Told], known: KnownTables
+    told: Sequence[SchemaEvent], known: KnownTables
 ) -> tuple[tuple[Effect, ...], KnownTables]:
     """One effect per shard and order that a statement touches; none of what is no table.
 
@@ -594,7 +596,10 @@ def _take(
 
 
 def _describe(
-    message: Told, known: KnownTables, schemas: dict[ShardId, TableSchema], based: set[ShardId]
+    message: SchemaEvent,
+    known: KnownTables,
+    schemas: dict[ShardId, TableSchema],
+    based: set[ShardId],
 ) -> None:
     """Take what a snapshot tells is there, and will be read; it drops before it creates."""
     for shard, schema in message.tables:

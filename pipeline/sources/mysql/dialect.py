@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.schema.model import (
     Column,
-    ColumnTold,
+    ColumnDescription,
     Dialect,
     Notation,
     TableSchema,
@@ -37,7 +37,7 @@ class MySqlDialect:
     compare = staticmethod(ddl_effects.compare_schemas)
     merge = staticmethod(ddl_effects.merge_schemas)
 
-    def column(self, told: ColumnTold, statement: str) -> Column:
+    def column(self, told: ColumnDescription, statement: str) -> Column:
         """Ask the statement too: a message does not say what is computed."""
         name, length, scale = told.name, told.length, told.scale
         nullable = told.nullable

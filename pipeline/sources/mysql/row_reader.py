@@ -24,7 +24,7 @@ import pyarrow as pa
 from pipeline.errors import ConfigError, ProofError
 from pipeline.formats.canal_types import column
 from pipeline.model import Shard, ShardId
-from pipeline.schema.model import Notation, TableTold
+from pipeline.schema.model import Notation, TableDescription
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.position import (
@@ -174,7 +174,7 @@ class MySqlRowReader(SqlRowReader):
         """Every table."""
         return self.server.shards(".*")
 
-    def describe(self, shard: Shard) -> TableTold | None:
+    def describe(self, shard: Shard) -> TableDescription | None:
         """Who sends the server's own texts tells columns with its rows; else statements do.
 
         The key's columns are named in the order of the table's, as with the rows of such.
@@ -227,13 +227,13 @@ class MySqlRowReader(SqlRowReader):
         told = self._table(asked.shard, self.read_from)
         return RowsRead(_told_as_texts(told, columns, key, found), last, ended, told)
 
-    def _table(self, shard: Shard, server: MySqlSource) -> TableTold:
+    def _table(self, shard: Shard, server: MySqlSource) -> TableDescription:
         types, key = server.column_types(shard), server.key_columns(shard)
         if not types:
             raise ProofError(f"{self.where}: there is no table {shard.name}")
         columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
         own = tuple(one.name for one in columns if one.name in key)
-        return TableTold(ShardId.parse(shard.name), "alter", columns, own)
+        return TableDescription(ShardId.parse(shard.name), "alter", columns, own)
 
     def _await(self, fence: ReadFence) -> None:
         until = time.monotonic() + self.patience.total_seconds()
@@ -315,7 +315,7 @@ def _told_plainly(
 
 
 def _told_as_texts(
-    table: TableTold, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
+    table: TableDescription, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
 ) -> pa.RecordBatch:
     """Rows as the server's texts; *table* tells labels as they will be read again."""
     values, names = found.columns[: len(columns)], [one.name for one in columns]

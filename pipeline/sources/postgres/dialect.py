@@ -22,7 +22,7 @@ import pyarrow as pa
 from pipeline.model import ShardId
 from pipeline.schema.model import (
     Column,
-    ColumnTold,
+    ColumnDescription,
     Compatible,
     Dialect,
     Effect,
@@ -30,8 +30,8 @@ from pipeline.schema.model import (
     Keep,
     KnownTables,
     MergeRules,
+    SchemaEvent,
     TableSchema,
-    Told,
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
@@ -165,7 +165,7 @@ class PostgresDialect:
     compare = staticmethod(compare_schemas)
     merge = staticmethod(merge_schemas)
 
-    def column(self, told: ColumnTold, statement: str) -> Column:
+    def column(self, told: ColumnDescription, statement: str) -> Column:
         """The type is told as ``NAME as WAY``: what the server calls it, and how it is sent."""
         kind, _, way = told.type.rpartition(" as ")
         length, scale = normalize_size(kind, told.length, told.scale)
@@ -185,7 +185,7 @@ class PostgresDialect:
         return None
 
     def follow(
-        self, told: Sequence[Told], known: KnownTables
+        self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """Rows stay: that columns are told says nothing of older rows, which stand as they did."""
         schemas, found = dict(known.schemas), dict[tuple[object, ShardId], Effect]()

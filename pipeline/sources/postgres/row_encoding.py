@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from pipeline.formats.json_text import Number, write
 from pipeline.model import Shard, ShardId
-from pipeline.schema.model import ColumnTold, TableSchema, TableTold
+from pipeline.schema.model import ColumnDescription, TableDescription, TableSchema
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.postgres.session import quote_name
 from pipeline.sources.postgres.types import (
@@ -101,11 +101,11 @@ class ReadColumn:
         return self.column.name
 
     @property
-    def told(self) -> ColumnTold:
+    def told(self) -> ColumnDescription:
         """As a row of the log would tell it."""
         one = self.column
         kind = one.type if one.kind in KNOWN and one.kind != "ENUM" else self.own
-        return ColumnTold(
+        return ColumnDescription(
             one.name,
             f"{kind} as {one.sent}",
             one.length,
@@ -130,10 +130,12 @@ def read_columns(
     return tuple(_column(row, place, known) for place, row in enumerate(sent, start=1))
 
 
-def describe_table(shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]) -> TableTold:
+def describe_table(
+    shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]
+) -> TableDescription:
     """What rows of these columns tell of their table."""
     columns = tuple(one.told for one in found)
-    return TableTold(ShardId.parse(shard.name), "alter", columns, tuple(key))
+    return TableDescription(ShardId.parse(shard.name), "alter", columns, tuple(key))
 
 
 def _is_left_out(row: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Head, Position, Shard, ShardId
-from pipeline.schema.model import Notation, TableSchema, TableTold
+from pipeline.schema.model import Notation, TableDescription, TableSchema
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition
 from pipeline.sources.postgres.facts import (
@@ -205,7 +205,7 @@ class PostgresRowReader(SqlRowReader):
         """Every table whose rows may be sent under its own name."""
         return self.server.shards(".*")
 
-    def describe(self, shard: Shard) -> TableTold:
+    def describe(self, shard: Shard) -> TableDescription:
         """Its columns and primary key, once the publication sends what is written to it.
 
         Raises:

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.model import Order, Shard
-from pipeline.schema.model import Effect, KnownTables, Told
+from pipeline.schema.model import Effect, KnownTables, SchemaEvent
 from pipeline.settings import Router
 from pipeline.sources.mysql.dialect import MySqlDialect
 from tests.pipeline.reading import readings
@@ -31,7 +31,9 @@ def test_what_a_collector_sends_again_is_not_worked_out_again(
     worked: list[int] = []
     follow = MySqlDialect.follow
 
-    def counted(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...], KnownTables]:
+    def counted(
+        told: Sequence[SchemaEvent], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
         worked.append(len(told))
         return follow(told, known)
 

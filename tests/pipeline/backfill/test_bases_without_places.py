@@ -16,7 +16,7 @@ from pipeline.heartbeats import CALM, BeatTrail
 from pipeline.landing.heartbeats import with_beats
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
 from pipeline.reports import Gap, read_gap, tell_gap
-from pipeline.schema.model import Notation, TableTold
+from pipeline.schema.model import Notation, TableDescription
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.landing.desk import Desk, Server, Topics
@@ -25,7 +25,7 @@ from tests.pipeline.test_beats import beat
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
 BEATS = CanalTable("sluice", "heartbeat", {"source": "varchar(64)", "n": "bigint"}, ("source",))
 COLUMNS = tuple(column(name, text, at) for at, (name, text) in enumerate(TABLE.types.items(), 1))
-TOLD = TableTold(ShardId("db", "t"), "alter", COLUMNS, ("id",))
+TOLD = TableDescription(ShardId("db", "t"), "alter", COLUMNS, ("id",))
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from pipeline.backfill.task import ReadLimits, RereadDone, RereadFailed, RereadT
 from pipeline.backfill_state import RereadState, WishedReread
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
-from pipeline.schema.model import Notation, TableTold
+from pipeline.schema.model import Notation, TableDescription
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
@@ -45,7 +45,7 @@ class Rows:
     identity: str = "server"
     reads: list[RowsAsked] = field(default_factory=list)
     there: tuple[Shard, ...] = ()
-    told: TableTold | None = None
+    told: TableDescription | None = None
     name: str = "again"
 
     def __call__(self, settings: SourceSettings) -> "Rows":
@@ -54,7 +54,7 @@ class Rows:
     def shards(self) -> tuple[Shard, ...]:
         return self.there
 
-    def describe(self, shard: Shard) -> TableTold | None:
+    def describe(self, shard: Shard) -> TableDescription | None:
         return self.told
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:

@@ -19,7 +19,7 @@ from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.heartbeats import BeatTrail
 from pipeline.model import Acknowledged, Head, Order, Origin, PartitionEnd, Shard, ShardId
-from pipeline.schema.model import ColumnTold, Notation, TableSchema, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence
@@ -52,7 +52,7 @@ class Asked(Rows):
     silent: bool = False
     closed: bool = False
 
-    def describe(self, shard: Shard) -> TableTold | None:
+    def describe(self, shard: Shard) -> TableDescription | None:
         self.described.append(shard)
         return self.told
 
@@ -323,7 +323,9 @@ def test_f113_where_nobody_tells_what_is_altered_nothing_is_read(
         readers.require_sent_as_it_is(SHARD)
 
 
-TOLD = TableTold(ShardId("db", "t"), "alter", (ColumnTold("id", "BIGINT", position=1),), ("id",))
+TOLD = TableDescription(
+    ShardId("db", "t"), "alter", (ColumnDescription("id", "BIGINT", position=1),), ("id",)
+)
 READ = Reread("x", Origin.SNAPSHOT, Order(1, 7, 600), "server", 6)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.formats.debezium import envelope, schema_changes
 from pipeline.formats.debezium.schema_changes import schema_row
 from pipeline.formats.debezium_json import FORMAT
-from pipeline.formats.format import DECODED, RAW, Decoded, rows
+from pipeline.formats.format import DECODED, RAW, Decoded, build_batch
 from pipeline.model import Op
 
 Raw = tuple[bytes | None, bytes | None, str]  # key, value, topic
@@ -28,7 +28,7 @@ def at_once(messages: Sequence[Raw]) -> list[dict[str, Any]]:
 
 
 def one_by_one(messages: Sequence[Raw]) -> list[dict[str, Any]]:
-    return told(rows(_each(messages)))
+    return told(build_batch(_each(messages)))
 
 
 def _each(messages: Sequence[Raw]) -> Iterator[tuple[int, Decoded]]:

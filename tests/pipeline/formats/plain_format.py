@@ -5,7 +5,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pipeline.model import Ordering
-from pipeline.schema.model import Notation, SchemaMessage, TableTold
+from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 
 class PlainFormat:
@@ -22,7 +22,7 @@ class PlainFormat:
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
-    def columns_payload(self, table: TableTold) -> None: ...
+    def columns_payload(self, table: TableDescription) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()

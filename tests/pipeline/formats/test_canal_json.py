@@ -11,7 +11,7 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.canal_types import column
 from pipeline.model import Op, Ordering, ShardId
-from pipeline.schema.model import ColumnTold, Notation, TableTold
+from pipeline.schema.model import ColumnDescription, Notation, TableDescription
 from tests.example_count import examples
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw
@@ -114,8 +114,8 @@ def test_a_statement_tells_its_words_and_no_columns() -> None:
 
 
 def test_columns_that_somebody_else_tells_are_read_as_rows_tell_them() -> None:
-    columns = (ColumnTold("id", "INT", notation=Notation.TEXTS, position=1, nullable=False),)
-    table = TableTold(ShardId("shop", "orders"), "alter", columns, ("id",))
+    columns = (ColumnDescription("id", "INT", notation=Notation.TEXTS, position=1, nullable=False),)
+    table = TableDescription(ShardId("shop", "orders"), "alter", columns, ("id",))
 
     assert FORMAT.schema_change(FORMAT.columns_payload(table)).tables == (table,)
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.formats.debezium import batch as messages_of_a_batch
 from pipeline.formats.debezium import envelope
 from pipeline.formats.debezium_json import FORMAT
-from pipeline.formats.format import DECODED, rows
+from pipeline.formats.format import DECODED, build_batch
 from pipeline.model import Op, Ordering
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw, at_once, batch, one_by_one, told
@@ -387,8 +387,8 @@ def test_a_slice_of_a_batch_is_decoded_like_a_batch() -> None:
 
 
 def test_an_empty_batch_is_empty() -> None:
-    assert FORMAT().decode(batch([]), {}).equals(rows([]))
-    assert rows([]).schema == DECODED
+    assert FORMAT().decode(batch([]), {}).equals(build_batch([]))
+    assert build_batch([]).schema == DECODED
 
 
 def test_debezium_tells_its_place_in_the_log() -> None:

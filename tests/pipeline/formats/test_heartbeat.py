@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.formats.format import number_of
+from pipeline.formats.format import heartbeat_number
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from pipeline.formats.format import number_of
     ],
 )
 def test_its_number_is_read(after: str | None, number: int | None) -> None:
-    assert number_of(after, "shop") == number
+    assert heartbeat_number(after, "shop") == number

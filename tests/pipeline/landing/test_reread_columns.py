@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pipeline.backfill_state import KeyStretch, Reread
-from pipeline.changelog.table import Stamp, columns_rows
+from pipeline.changelog.table import Stamp, column_event_rows
 from pipeline.checkpoint import Epoch, Mark
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.backfill import RereadNews, RereadStep, RowsAgain, advanced, with_columns
@@ -12,7 +12,7 @@ from pipeline.landing.batch_stats import Facts
 from pipeline.landing.listing import Feed
 from pipeline.model import Order, Origin, ShardId
 from pipeline.schema.history import SchemaReading
-from pipeline.schema.model import ColumnTold, TableTold
+from pipeline.schema.model import ColumnDescription, TableDescription
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.pipeline.live import now
@@ -22,8 +22,8 @@ EPOCH = Epoch(1, "server", log_position(100))
 OPEN = Reread(
     "x", Origin.SNAPSHOT, P1, "server", 5, (KeyStretch(("9",)), KeyStretch()), key=("id",)
 )
-TOLD = TableTold(
-    ShardId("d", "t"), "alter", (ColumnTold("id", "INT4 as int32", nullable=False),), ("id",)
+TOLD = TableDescription(
+    ShardId("d", "t"), "alter", (ColumnDescription("id", "INT4 as int32", nullable=False),), ("id",)
 )
 
 
@@ -46,7 +46,9 @@ FEED = cast(
 )
 
 
-def rows(stretch: int, columns: str, told: TableTold | None = None, **other: Any) -> RowsAgain:
+def rows(
+    stretch: int, columns: str, told: TableDescription | None = None, **other: Any
+) -> RowsAgain:
     one = RowsAgain(NAME, "d.t", "x", P1, stretch, None, ("3",), False, 10, None, columns, told)
     return replace(one, **other)
 
@@ -81,7 +83,7 @@ def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
     assert news.change.schema is not None
     assert (news.change.order, news.change.schema.key) == (P1, ("id",))
     assert facts.schemas[NAME].order == P1
-    (row,) = columns_rows(told, Stamp("main", 10, now())).to_pylist()
+    (row,) = column_event_rows(told, Stamp("main", 10, now())).to_pylist()
     assert (row["op"], row["source"], row["shard"], row["batch"]) == ("ddl", "a", "d.t", 10)
     assert (row["after"], row["order"]["log"]) == (one.payload, 100)
     assert row["schema_id"] is not None

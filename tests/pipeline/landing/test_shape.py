@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.changelog.table import CHANGES, Stamp
-from pipeline.formats.format import RAW, Decoded, rows
+from pipeline.formats.format import RAW, Decoded, build_batch
 from pipeline.landing.batch_stats import tally
 from pipeline.landing.epochs import EpochBounds
 from pipeline.landing.task import SLIM, Provenance, Routes, shape, slim
@@ -40,7 +40,7 @@ def shaped(
 ) -> pa.RecordBatch:
     """Rows of these changes; change n came from message n, at offset 100 + n, unless told."""
     of = range(len(changes)) if messages is None else messages
-    decoded = rows(zip(of, changes, strict=True))
+    decoded = build_batch(zip(of, changes, strict=True))
     at = places or [("t", 0, 100 + n) for n in range(max(of, default=-1) + 1)]
     return shape(decoded, raw(at), came, routes=Routes(ROUTER, NO_STANDARDS), stamp=STAMP)
 

@@ -15,7 +15,7 @@ from pipeline.delta.log import Metadata
 from pipeline.delta.protocol import described
 from pipeline.errors import HeldError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, rows
+from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, build_batch
 from pipeline.landing.order_check import OrderStretch
 from pipeline.landing.task import Done, Intake, LandingTask, Provenance, run, write
 from pipeline.model import Op, Order, Ordering, TopicPartition
@@ -44,7 +44,7 @@ class Words(PlainFormat):
                 (index, Decoded(Op.UPDATE, shard, key_values=f'["{word}"]', after=word))
                 for word in words
             ]
-        return rows(told)
+        return build_batch(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Stamped(PlainFormat):
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         assert batch.schema.names == [*RAW.names, *self.columns]
         told = zip(batch["timestamp"].to_pylist(), batch["headers"].to_pylist(), strict=True)
-        return rows(
+        return build_batch(
             (index, Decoded(Op.UPDATE, "t", '["1"]', after=headers[0]["value"].decode(), at=at))
             for index, (at, headers) in enumerate(told)
         )

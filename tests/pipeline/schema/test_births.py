@@ -1,5 +1,5 @@
 from pipeline.model import Order, ShardId
-from pipeline.schema.history import Step, births
+from pipeline.schema.history import Step, added_columns
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.types import MySqlColumn as Column
 
@@ -20,29 +20,29 @@ def step(shard: ShardId, pos: int, columns: str | None, rows_of: ShardId | None 
 def test_f13_each_shard_has_its_own_birth_of_a_column() -> None:
     steps = [step(A, 1, "id"), step(B, 2, "id"), step(A, 5, "id v"), step(B, 9, "id v")]
 
-    assert births(steps) == {(A, "v"): at(5), (B, "v"): at(9)}
+    assert added_columns(steps) == {(A, "v"): at(5), (B, "v"): at(9)}
 
 
 def test_a_column_there_from_the_first_is_not_born() -> None:
-    assert births([step(A, 1, "id v"), step(A, 2, "id v")]) == {}
+    assert added_columns([step(A, 1, "id v"), step(A, 2, "id v")]) == {}
 
 
 def test_a_column_dropped_and_added_later_is_born_again() -> None:
     steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, "id"), step(A, 4, "id v")]
 
-    assert births(steps) == {(A, "v"): at(4)}
+    assert added_columns(steps) == {(A, "v"): at(4)}
 
 
 def test_a_table_made_anew_has_no_rows_that_lack_a_column() -> None:
     steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, None), step(A, 4, "id v w")]
 
-    assert births(steps) == {}
+    assert added_columns(steps) == {}
 
 
 def test_a_snapshot_that_drops_and_creates_at_one_order_begins_anew() -> None:
     steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, None), step(A, 3, "id v w")]
 
-    assert births(steps) == {}
+    assert added_columns(steps) == {}
 
 
 def test_rows_take_their_births_along_when_their_table_is_renamed() -> None:
@@ -51,7 +51,7 @@ def test_rows_take_their_births_along_when_their_table_is_renamed() -> None:
         *(step(A, 5, None), step(A, 5, "id v", T_NEW), step(T_NEW, 5, None)),
     ]
 
-    assert births(steps) == {(A, "v"): at(3)}
+    assert added_columns(steps) == {(A, "v"): at(3)}
 
 
 def test_two_tables_that_change_places_change_their_births() -> None:
@@ -60,4 +60,4 @@ def test_two_tables_that_change_places_change_their_births() -> None:
         *(step(A, 5, None), step(A, 5, "id w", B), step(B, 5, None), step(B, 5, "id v", A)),
     ]
 
-    assert births(steps) == {(A, "w"): at(4), (B, "v"): at(3)}
+    assert added_columns(steps) == {(A, "w"): at(4), (B, "v"): at(3)}

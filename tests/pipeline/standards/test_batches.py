@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.format import SENDER_SAYS, Decoded, rows
+from pipeline.formats.format import SENDER_SAYS, Decoded, build_batch
 from pipeline.model import Op
 from pipeline.settings import StandardRule
 from pipeline.sources.row_reader import ROWS
@@ -24,7 +24,7 @@ KEY = '["42424242"]'
 
 
 def _told(changes: list[Decoded], tables: list[str | None], own: Standards = RULES) -> pa.Table:
-    batch = rows(enumerate(changes))
+    batch = build_batch(enumerate(changes))
     return pa.Table.from_batches([standardised(batch, pa.array(tables, pa.string()), own)])
 
 
@@ -79,7 +79,7 @@ def test_rows_of_other_tables_are_passed_on_as_they_are() -> None:
         Decoded(Op.BEGIN, after='{"event_count": 1}'),
         Decoded(Op.CREATE, "shop.a", '["2"]', after='{"phone": 2.0}'),
     ]
-    batch = rows(enumerate(changes))
+    batch = build_batch(enumerate(changes))
 
     told = _told(changes, ["shop.a", "shop.users", None, "shop.a"])
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.format import Decoded, Schemas, rows
+from pipeline.formats.format import Decoded, Schemas, build_batch
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.transports.topics import KeyedTopics, LastRecord, end_keys
@@ -104,7 +104,7 @@ class HeaderKeyed(PlainFormat):
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         told = batch.select(["topic", *self.columns]).to_pylist()
-        return rows(
+        return build_batch(
             (index, Decoded(Op.UPDATE, A.name, one["headers"][0]["value"].decode()))
             for index, one in enumerate(told)
             if one["timestamp"] == datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)

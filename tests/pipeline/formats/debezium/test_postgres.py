@@ -12,7 +12,7 @@ from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
 from pipeline.formats.format import AROUND, INCREMENTAL
 from pipeline.model import Op, Origin, ShardId
-from pipeline.schema.model import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.model import ColumnDescription, SchemaMessage, TableDescription
 from tests.pipeline.corpus import messages
 from tests.pipeline.formats.batches import Raw, at_once, batch, one_by_one, told
 
@@ -172,13 +172,13 @@ def test_columns_that_are_told_are_read_back() -> None:
     assert FORMAT().schema_change(payload) == SchemaMessage(
         "",
         tables=(
-            TableTold(
+            TableDescription(
                 ShardId("public", "t"),
                 "alter",
                 (
-                    ColumnTold("id", "INT4 as int32", nullable=False, position=1),
-                    ColumnTold("b", "unknown as string", position=2),
-                    ColumnTold(
+                    ColumnDescription("id", "INT4 as int32", nullable=False, position=1),
+                    ColumnDescription("b", "unknown as string", position=2),
+                    ColumnDescription(
                         "m",
                         "MOOD as data.Enum",
                         9,
@@ -222,7 +222,7 @@ def test_a_damaged_schema_tells_nothing_and_spoils_no_row(told_schema: dict[str,
 
 def test_a_payload_of_another_kind_is_refused() -> None:
     with pytest.raises(FormatError):
-        told_columns.read('{"rows_of":["a"]}')
+        told_columns.decode_columns('{"rows_of":["a"]}')
 
 
 def test_a_mysql_row_tells_no_columns() -> None:

@@ -7,14 +7,14 @@ import pytest
 from pipeline.model import Order, ShardId
 from pipeline.schema.decode import typed
 from pipeline.schema.model import (
-    ColumnTold,
+    ColumnDescription,
     Compatible,
     Empty,
     Incompatible,
     Keep,
     KnownTables,
+    SchemaEvent,
     TableSchema,
-    Told,
 )
 from pipeline.sources.files.dialect import FILES, FileColumn
 
@@ -87,7 +87,9 @@ def test_logs_of_one_table_have_all_columns_of_any() -> None:
 
 
 def test_a_log_begins_empty_and_keeps_its_rows_when_columns_come() -> None:
-    told = [Told(Order(1, 0, at), "", None, ((SHARD, schema(id="bigint")),)) for at in (0, 5)]
+    told = [
+        SchemaEvent(Order(1, 0, at), "", None, ((SHARD, schema(id="bigint")),)) for at in (0, 5)
+    ]
 
     effects, known = FILES.follow(told, KnownTables(lambda _: True))
 
@@ -97,7 +99,7 @@ def test_a_log_begins_empty_and_keeps_its_rows_when_columns_come() -> None:
 
 
 def test_what_a_column_is_told_as_it_is() -> None:
-    column = FILES.column(ColumnTold("id", "bigint"), "")
+    column = FILES.column(ColumnDescription("id", "bigint"), "")
 
     assert column == FileColumn("id", "bigint")
     assert (FILES.whole(column), FILES.spellings(column, 7)) == (True, ("7",))

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.model import BaseNeeded, Effect, Keep, KnownTables, TableSchema, Told
+from pipeline.schema.model import BaseNeeded, Effect, Keep, KnownTables, SchemaEvent, TableSchema
 from pipeline.sources.mysql.ddl_effects import follow_statements
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.effect_words import written
@@ -20,7 +20,7 @@ from tests.pipeline.effect_words import written
 HERE = Order(1, 1, 100)
 
 
-def effects(told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
+def effects(told: Sequence[SchemaEvent], known: KnownTables) -> tuple[Effect, ...]:
     return follow_statements(told, known)[0]
 
 
@@ -55,14 +55,14 @@ def told(
     database: str | None = "d",
     order: Order = HERE,
     key: str = "id",
-) -> Told:
+) -> SchemaEvent:
     """*described*: ``d.t: columns`` each on a line; no columns for one dropped."""
     tables = []
     for line in filter(None, described.split("\n")):
         shard, _, columns = line.strip().partition(":")
         own = schema(shard, columns.strip(), key) if columns else None
         tables.append((ShardId.parse(shard), own))
-    return Told(order, text, database, tuple(tables))
+    return SchemaEvent(order, text, database, tuple(tables))
 
 
 def known(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> KnownTables:
@@ -268,7 +268,7 @@ def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -
     assert "docs/runbooks/blocked.md#connector" in found.detail
 
 
-def rename(pair: str, *, described: bool = True, database: str | None = "d") -> Told:
+def rename(pair: str, *, described: bool = True, database: str | None = "d") -> SchemaEvent:
     old, new = pair.split(">")
     target = new if "." in new else f"d.{new}"
     return told(
@@ -473,7 +473,8 @@ def test_odd_names_are_told_apart() -> None:
     before = known(str(odd), "d.t")
 
     found = effects(
-        [Told(HERE, 'RENAME TABLE `d.e`.`t"``.x` TO `d`.`RENAME TABLE t TO u`', "d", ())], before
+        [SchemaEvent(HERE, 'RENAME TABLE `d.e`.`t"``.x` TO `d`.`RENAME TABLE t TO u`', "d", ())],
+        before,
     )
 
     assert all_written(found) == sorted([f"{odd} drop", f"d.RENAME TABLE t TO u of {odd}"])

@@ -17,7 +17,7 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
-from pipeline.schema.model import BaseNeeded, KnownTables, Told
+from pipeline.schema.model import BaseNeeded, KnownTables, SchemaEvent
 from pipeline.sources.mysql.ddl_effects import follow_statements
 from tests.pipeline.effect_words import written
 from tests.pipeline.reading import read
@@ -189,13 +189,13 @@ class Run:
 
     servers: Servers
     ranges: list[tuple[Place, Place]] = field(default_factory=list)
-    sent: list[Told] = field(default_factory=list)
+    sent: list[SchemaEvent] = field(default_factory=list)
 
-    def of(self, number: int) -> list[Told]:
+    def of(self, number: int) -> list[SchemaEvent]:
         low, high = self.ranges[number]
         return [t for t in self.sent if low <= (t.order.log, t.order.pos) < high]
 
-    def said(self, statement: str) -> list[Told]:
+    def said(self, statement: str) -> list[SchemaEvent]:
         return self.of([text for text, *_ in STORY].index(statement))
 
 
@@ -297,7 +297,7 @@ def place(cursor: Cursor) -> Place:
     return int(file.rpartition(".")[2]), pos
 
 
-def told(servers: Servers) -> list[Told]:
+def told(servers: Servers) -> list[SchemaEvent]:
     found = []
     for record in sent(servers, PREFIX):
         source = record["source"]

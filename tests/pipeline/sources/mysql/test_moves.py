@@ -6,7 +6,7 @@ What is not known for certain holds the table, never stops the source, and holds
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.model import BaseNeeded, Empty, Replace, Told
+from pipeline.schema.model import BaseNeeded, Empty, Replace, SchemaEvent
 from pipeline.sources.mysql.ddl_effects import creates_empty_table
 from pipeline.sources.mysql.ddl_parser import parse_statement
 from pipeline.sources.mysql.dialect import MYSQL
@@ -131,7 +131,7 @@ ONE_ORDER = [
 
 @pytest.mark.parametrize(("messages", "expected"), ONE_ORDER)
 def test_a_doubt_stays_with_the_rows_of_one_order_wherever_they_go(
-    messages: list[Told], expected: list[str]
+    messages: list[SchemaEvent], expected: list[str]
 ) -> None:
     assert all_written(effects(messages, BOTH)) == expected
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order
-from pipeline.schema.model import Column, ColumnTold, Notation, TableSchema
+from pipeline.schema.model import Column, ColumnDescription, Notation, TableSchema
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.types import MySqlColumn, mysql_columns
 from pipeline.sources.mysql.values import decode_values, wire_kind
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_null(kind: str, text: str) -> None:
 
 def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> None:
     made = "create table t (id int not null, price decimal(10, 2), s varchar(20) default 'a,b')"
-    told = [ColumnTold(n, k, nullable=False, notation=Notation.PLAIN) for n, k in SENT]
+    told = [ColumnDescription(n, k, nullable=False, notation=Notation.PLAIN) for n, k in SENT]
 
     first = schema([MYSQL.column(one, made) for one in told])
     later = MYSQL.remembered(

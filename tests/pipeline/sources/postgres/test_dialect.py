@@ -11,13 +11,13 @@ import pytest
 from pipeline.model import Order, ShardId
 from pipeline.schema.decode import typed
 from pipeline.schema.model import (
-    ColumnTold,
+    ColumnDescription,
     Compatible,
     Incompatible,
     Keep,
     KnownTables,
+    SchemaEvent,
     TableSchema,
-    Told,
     arrow_type,
 )
 from pipeline.sources.postgres.dialect import POSTGRES
@@ -30,7 +30,7 @@ ANY = 2_147_483_647
 def column(
     kind: str, length: int | None = None, scale: int | None = None, name: str = "c", **more: Any
 ) -> PostgresColumn:
-    found = POSTGRES.column(ColumnTold(name, kind, length, scale, **more), "")
+    found = POSTGRES.column(ColumnDescription(name, kind, length, scale, **more), "")
     assert isinstance(found, PostgresColumn)
     return found
 
@@ -315,7 +315,7 @@ def test_shards_that_do_not_fit_are_refused(other: TableSchema) -> None:
 
 
 def test_columns_that_are_told_leave_all_rows_as_they_are() -> None:
-    told = Told(Order(1, 5, 5), "", None, ((ShardId("public", "t"), schema(ID)),))
+    told = SchemaEvent(Order(1, 5, 5), "", None, ((ShardId("public", "t"), schema(ID)),))
 
     effects, known = POSTGRES.follow([told, told], KnownTables(captured=lambda _: True))
 
