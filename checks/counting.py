@@ -36,7 +36,7 @@ from checks.ranges import (
     spans,
     width,
 )
-from checks.world import LogKey, MirrorSide, Range, SourceSide, World
+from checks.world import LogKey, MirrorSide, Range, TableQueries, World
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.json_text import canonical, parse
 from pipeline.model import Fence, Shard, Table
@@ -48,7 +48,7 @@ def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...
 
     For a table whose key is its ``id_column``.
     """
-    schema = world.log().schema(shard)
+    schema = world.schema(shard)
     column = schema.column(str(table.id_column)) if schema else None
     texts = (str(id_),) if column is None else column.dialect.spellings(column, id_)
     unique = table.unique_across_shards
@@ -57,8 +57,7 @@ def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...
 
 def in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
     """*keys* with their integers in digits; one that is none stays as it is."""
-    log = world.log()
-    schemas = {shard: log.schema(shard) for shard in {key.shard for key in keys}}
+    schemas = {shard: world.schema(shard) for shard in {key.shard for key in keys}}
     return [replace(key, key=_in_digits(table, key, schemas[key.shard])) for key in keys]
 
 
@@ -199,7 +198,7 @@ def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> dict[
 
 
 def _counted(
-    table: Table, suspects: Sequence[Suspect], side: Callable[[Shard], SourceSide | MirrorSide]
+    table: Table, suspects: Sequence[Suspect], side: Callable[[Shard], TableQueries | MirrorSide]
 ) -> dict[Suspect, int]:
     """Rows of each id on one side; each shard's are counted in one snapshot."""
     column = str(table.id_column)  # no probe that asks for ids begins without one
@@ -422,7 +421,7 @@ def suspects_in(
         source = world.source(shard.source)
 
         def both(
-            ranges: Sequence[Range], shard: Shard = shard, source: SourceSide = source
+            ranges: Sequence[Range], shard: Shard = shard, source: TableQueries = source
         ) -> tuple[Sequence[int], Sequence[int]]:
             here = source.count_ids(shard, column, ranges)
             return here, mirror.count_ids(shard, column, ranges)
@@ -444,7 +443,7 @@ def suspects_in(
 class _Asked:
     """One shard's ids at its source."""
 
-    source: SourceSide
+    source: TableQueries
     shard: Shard
     column: str
 

@@ -285,7 +285,7 @@ def _moving(
     found: Counter[tuple[Shard, str, date | None]] = Counter()
     for shard, columns in known.items():
         own = [one for one in changed if one.shard == shard]
-        landed = world.log().schema(shard) if own else None
+        landed = world.schema(shard) if own else None
         for name in question.columns if own else ():
             spans = _spans(columns, shard, name, question, days)
             column = landed.column(name) if landed is not None else None

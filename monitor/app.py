@@ -219,8 +219,8 @@ class App:
         return RoundWorld(
             look=look,
             sources=self.servers.all(),
-            mirrors=self.lake.lake,
-            open_log=partial(self.lake.log, names),
+            lake=self.lake,
+            names=names,
             fences=self.fences,
             memory=self.store.memory,
             clock_now=clock,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from monitor.clients import Schemas
 from monitor.config.model import Config
-from monitor.observe.tables import Schemas
 from monitor.suggest import alike
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rules_of

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from checks.ordering import SourceOrdering
-from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.lineage import Lineage
-from monitor.observe.probing import LandedLog
-from monitor.observe.tables import Schemas
 from monitor.quarantine import ErrorTable, SourceFormat
+from pipeline.apply.catalog import Catalog
 from pipeline.build import (
     every_topic,
     message_text,
@@ -22,11 +20,15 @@ from pipeline.build import (
     open_transport,
     readings,
 )
+from pipeline.changelog.reader import LogReader
+from pipeline.changelog.table import app
 from pipeline.changelog.transactions import LogMemory
 from pipeline.errors import SluiceError
-from pipeline.model import Table
+from pipeline.model import Shard, Table
+from pipeline.readings import LogKey
 from pipeline.schema.history import SchemaReading
-from pipeline.settings import SourceSettings, TableRule
+from pipeline.schema.model import TableSchema
+from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.tables.lake import Lake
@@ -59,6 +61,30 @@ class Servers:
             known[1].close()
         self._open[name] = settings, open_source(settings)
         return self._open[name][1]
+
+
+@dataclass(eq=False)
+class Schemas:
+    """The newest landed schemas, for one queue of probes; reads each schema change once."""
+
+    readings: Mapping[str, SchemaReading]
+    _catalog: Catalog = field(init=False)
+    _until: int = -1
+
+    def __post_init__(self) -> None:
+        """Know nothing yet."""
+        self._catalog = Catalog(Router(), self.readings)
+
+    def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
+        """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
+        last = log.pinned.transaction(app(log.lane))
+        last = -1 if last is None else last
+        if last < self._until:  # another log, or an older one put back
+            self._catalog, self._until = Catalog(Router(), self.readings), -1
+        if last > self._until:
+            self._catalog.add(log.schema_changes(self._until))
+            self._until = last
+        return self._catalog.newest(shard.source, shard.name)
 
 
 @dataclass(eq=False)
@@ -96,14 +122,20 @@ class LakeClient:
         """Read nothing yet."""
         self.links = Lineage(self.lake, self.readings, self.rules, self.standards)
 
-    def log(self, names: tuple[str, ...]) -> LogSide:
-        """The change log, pinned now, and the topics."""
+    def changes(self, names: tuple[str, ...]) -> LogReader:
+        """The change log, pinned now."""
+        return self.lake.changes(self._memories.setdefault(names, LogMemory(names)))
+
+    def schemas(self, names: tuple[str, ...]) -> Schemas:
+        """What has landed of the schemas of the sources *names*."""
         if names not in self._schemas:
             own = {name: one for name, one in self.readings.items() if name in names}
             self._schemas[names] = Schemas(own)
-        memory = self._memories.setdefault(names, LogMemory(names))
-        changes = self.lake.changes(memory)
-        return LandedLog(changes, partial(self._keys, names), self._schemas[names])
+        return self._schemas[names]
+
+    def end_keys(self, names: tuple[str, ...], table: Table) -> tuple[LogKey, ...]:
+        """The row key of the last data message of each partition of the table's topics."""
+        return end_keys(table, [self.origins[name] for name in names], self.transport(names))
 
     def transport(self, whose: object) -> Transport:
         """The client of those who ask as *whose*: calls of one client wait for each other."""
@@ -116,9 +148,6 @@ class LakeClient:
         for transport in self._transports.values():
             with suppress(SluiceError):
                 transport.close()
-
-    def _keys(self, names: tuple[str, ...], table: Table) -> tuple[LogKey, ...]:
-        return end_keys(table, [self.origins[name] for name in names], self.transport(names))
 
 
 def _keyed(one: SourceSettings, standards: Standards) -> KeyedTopics:

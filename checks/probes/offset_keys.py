@@ -150,7 +150,7 @@ def _reading(
 
 
 def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyFate]) -> None:
-    ends = {_text(key): key for key in (*doubtful, *world.log().end_keys(table))}
+    ends = {_text(key): key for key in (*doubtful, *world.end_keys(table))}
     memory = {
         "keys": [_dumps(key) for key in ends.values()],
         "doubtful": {_text(key): str(fate) for key, fate in doubtful.items()},

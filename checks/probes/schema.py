@@ -102,8 +102,7 @@ def _compared(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[st
     Raises:
         ProofError: a shard that the source shows has no landed columns.
     """
-    log = world.log()
-    landed = {shard: log.schema(shard) for shard in table.shards}
+    landed = {shard: world.schema(shard) for shard in table.shards}
     for shard, schema in landed.items():
         there = world.source(shard.source).columns(shard)
         if not there:

@@ -11,11 +11,10 @@ day name them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -24,34 +23,27 @@ from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering, weakest
 from checks.run import Check, looks_back, run_probe
 from checks.world import (
-    ChangedRow,
-    KeyTimes,
     LogKey,
-    LogSide,
     MirrorSide,
-    Range,
-    SourceSide,
-    Touch,
-    Transaction,
     World,
 )
+from monitor.clients import LakeClient
 from monitor.config.plans import CheckPlan
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling
-from monitor.observe.tables import Roster, Schemas
+from monitor.observe.tables import Roster
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory, Verdicts
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Lives
 from pipeline.clocks import first_fence, over
-from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch
 from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Stage, Table
 from pipeline.parallel import SideBySide
 from pipeline.readings import NO_BASES, ShardBase
-from pipeline.schema.model import Column, TableSchema
+from pipeline.schema.model import TableSchema
+from pipeline.sources.source import TableQueries
 
 JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]
@@ -185,128 +177,17 @@ class Probing:
         return ran is None or over(ran, plan.every - timedelta(milliseconds=500), self.clock())
 
 
-class MirrorOpener(Protocol):
-    """Opens mirrors at their newest version."""
-
-    def mirror(self, table: Table) -> MirrorSide:
-        """A reader pinned to the version that is newest now."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class BlamedSource:
-    """A source whose silence is blamed on it by name, so that its tables share one cause."""
-
-    name: str
-    side: SourceSide
-
-    def max_id(self, shard: Shard, column: str) -> int | None:
-        """As the source says."""
-        with self._blamed():
-            return self.side.max_id(shard, column)
-
-    def min_id(self, shard: Shard, column: str) -> int | None:
-        """As the source says."""
-        with self._blamed():
-            return self.side.min_id(shard, column)
-
-    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """As the source says."""
-        with self._blamed():
-            return self.side.count_ids(shard, column, ranges)
-
-    def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """As the source says."""
-        with self._blamed():
-            return self.side.tallies(shard, column, spans, fields)
-
-    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """As the source says."""
-        with self._blamed():
-            return self.side.ids(shard, column, span, limit)
-
-    def columns(self, shard: Shard) -> Sequence[Column]:
-        """As the source says."""
-        with self._blamed():
-            return self.side.columns(shard)
-
-    @contextmanager
-    def _blamed(self) -> Iterator[None]:
-        try:
-            yield
-        except UnreachableError as error:
-            if str(error).startswith("source:"):
-                raise
-            raise UnreachableError(f"source:{self.name}: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class LandedLog:
-    """The change log's reader, the topics' newest keys, and the landed schemas."""
-
-    changes: LogReader
-    keys: Callable[[Table], tuple[LogKey, ...]]
-    schemas: Schemas
-
-    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
-        """As the change log says."""
-        return self.changes.last_touches(table, keys)
-
-    def touched(
-        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
-    ) -> tuple[bool, ...]:
-        """As the change log says."""
-        return self.changes.touched(table, keys, after)
-
-    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
-        """As the topics say."""
-        return self.keys(table)
-
-    def transactions(
-        self,
-        table: Table,
-        after: int,
-        until: int,
-        bases: Mapping[str, ShardBase] = NO_BASES,
-    ) -> tuple[Transaction, ...]:
-        """As the change log says."""
-        return self.changes.transactions(table, after, until, bases)
-
-    def change_counts(self, table: Table, after: int, until: int) -> int:
-        """As the change log says."""
-        return self.changes.change_counts(table, after, until)
-
-    def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
-        """As the change log says."""
-        return self.changes.changes_without_transaction(table, after, until)
-
-    def changed_rows(
-        self, table: Table, after: int, until: int, *, most: int
-    ) -> tuple[ChangedRow, ...] | None:
-        """As the change log says."""
-        return self.changes.changed_rows(table, after, until, most=most)
-
-    def key_times(
-        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
-    ) -> tuple[KeyTimes, ...]:
-        """As the change log says."""
-        return self.changes.key_times(table, after, until, keys, most=most)
-
-    def schema(self, shard: Shard) -> TableSchema | None:
-        """As the change log says."""
-        return self.schemas.newest(shard, self.changes)
-
-
 @dataclass(eq=False)
 class RoundWorld:
-    """Fits :class:`checks.world.World`; one per table and round: its probes see one mirror."""
+    """Implements :class:`checks.world.World` for one table and round: all probes see one version.
+
+    ``names`` are the sources whose queue of probes this is.
+    """
 
     look: Sampling
-    sources: Mapping[str, SourceSide]
-    mirrors: MirrorOpener
-    open_log: Callable[[], LogSide]
+    sources: Mapping[str, TableQueries]
+    lake: LakeClient
+    names: tuple[str, ...]
     fences: FenceBook
     memory: CheckMemory
     clock_now: Callable[[], datetime]
@@ -314,23 +195,31 @@ class RoundWorld:
     zone: ZoneInfo
     orderings: Mapping[str, SourceOrdering]
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
-    _log: list[LogSide] = field(default_factory=list)
+    _log: LogReader | None = None
 
-    def source(self, name: str) -> SourceSide:
+    def source(self, name: str) -> TableQueries:
         """The source of that name."""
-        return BlamedSource(name, self.sources[name])
+        return self.sources[name]
 
     def mirror(self, table: Table) -> MirrorSide:
         """The mirror at the version that was newest when it was first asked for."""
         if table.name not in self._mirrors:
-            self._mirrors[table.name] = self.mirrors.mirror(table)
+            self._mirrors[table.name] = self.lake.lake.mirror(table)
         return self._mirrors[table.name]
 
-    def log(self) -> LogSide:
-        """The change log and the topics."""
-        if not self._log:
-            self._log.append(self.open_log())
-        return self._log[0]
+    def log(self) -> LogReader:
+        """The change log at the version that was newest when it was first asked for."""
+        if self._log is None:
+            self._log = self.lake.changes(self.names)
+        return self._log
+
+    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
+        """The row key of the last data message of each partition of the table's topics."""
+        return self.lake.end_keys(self.names, table)
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        """The shard's newest landed columns, from the log of this round."""
+        return self.lake.schemas(self.names).newest(shard, self.log())
 
     def clock(self) -> datetime:
         """Now."""

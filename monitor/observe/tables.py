@@ -23,16 +23,12 @@ from zlib import crc32
 
 import structlog
 
-from pipeline.apply.catalog import Catalog
-from pipeline.changelog.reader import LogReader
-from pipeline.changelog.table import app
 from pipeline.checkpoint import Existence, Mark, is_there, living_shards, source_of
 from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Order, Shard, Table
 from pipeline.parallel import Answer, SideBySide
-from pipeline.schema.history import SchemaReading
-from pipeline.schema.model import Column, TableSchema
+from pipeline.schema.model import Column
 from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
@@ -378,30 +374,6 @@ def _moving(mark: Mark, router: Router) -> Iterator[str]:
         now = router.table(Shard.parse(name).name)
         if now is not None and now != table and is_there(mark, name):
             yield now
-
-
-@dataclass(eq=False)
-class Schemas:
-    """Grows with the log that it is shown; for one line of probes."""
-
-    readings: Mapping[str, SchemaReading]
-    _catalog: Catalog = field(init=False)
-    _until: int = -1
-
-    def __post_init__(self) -> None:
-        """Know nothing yet."""
-        self._catalog = Catalog(Router(), self.readings)
-
-    def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
-        """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
-        last = log.pinned.transaction(app(log.lane))
-        last = -1 if last is None else last
-        if last < self._until:  # another log, or an older one put back
-            self._catalog, self._until = Catalog(Router(), self.readings), -1
-        if last > self._until:
-            self._catalog.add(log.schema_changes(self._until))
-            self._until = last
-        return self._catalog.newest(shard.source, shard.name)
 
 
 REMEMBERED = timedelta(minutes=2)  # a job that polls asks again before that

@@ -30,7 +30,7 @@ from pipeline import plugins, sources
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
 from pipeline.clocks import ClockReading
 from pipeline.durations import with_durations
-from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.model import Capture, Fence, Head, Missing, RetainedLog, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
@@ -115,7 +115,57 @@ class Heartbeat:
     told: datetime
 
 
-class Source(Protocol):
+class TableQueries(Protocol):
+    """What a probe may ask a source about a table, through indexes and within the source's limits.
+
+    Every query may raise ``UnreachableError`` (no answer in time, or the server is loaded) or
+    ``ProofError`` (no such table or column, or the question cannot be decided); both make the
+    verdict UNKNOWN. The message of an ``UnreachableError`` starts with ``source:NAME: ``, so that
+    all tables of a silent source share one alert. A source that inherits a query without
+    answering it raises ``ProofError``.
+    """
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """The shard's columns as the server describes them, in order; empty if it is not there."""
+        ...
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id now; None for an empty table."""
+        raise _unanswerable(shard)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """Lowest id now; None for an empty table."""
+        raise _unanswerable(shard)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows in each half-open range, all counted in one snapshot.
+
+        Raises:
+            TooManyRowsError: a range is too large to be counted without harm.
+        """
+        raise _unanswerable(shard)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
+
+        Raises:
+            TooManyRowsError: a span is too large to be read without harm.
+            ProofError: a column is not there, or of a kind that is not added up.
+        """
+        raise _unanswerable(shard)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids in *span*, ascending, at most *limit*."""
+        raise _unanswerable(shard)
+
+
+def _unanswerable(shard: Shard) -> ProofError:
+    return ProofError(f"source {shard.source} has no index to query rows of {shard.name}")
+
+
+class Source(TableQueries, Protocol):
     """One database server; a class of this kind stands as ``SOURCE`` in its module."""
 
     dialect: ClassVar[Dialect]
@@ -158,43 +208,8 @@ class Source(Protocol):
         """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""
         ...
 
-    def columns(self, shard: Shard) -> Sequence[Column]:
-        """The shard's columns as the server describes them, in order; empty if it is not there."""
-        ...
-
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """Columns of the primary key, in its order; empty if there is none."""
-        ...
-
-    def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id now; None for an empty table."""
-        ...
-
-    def min_id(self, shard: Shard, column: str) -> int | None:
-        """Lowest id now; None for an empty table."""
-        ...
-
-    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Rows in each half-open range, all counted in one snapshot.
-
-        Raises:
-            TooManyRowsError: a range is too large to be counted without harm.
-        """
-        ...
-
-    def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
-
-        Raises:
-            TooManyRowsError: a span is too large to be read without harm.
-            ProofError: a column is not there, or of a kind that is not added up.
-        """
-        ...
-
-    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids in *span*, ascending, at most *limit*."""
         ...
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:

@@ -17,7 +17,17 @@ from zoneinfo import ZoneInfo
 
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
-from checks.world import ChangedRow, KeyTimes, LogKey, Range, ShardBase, Touch, Transaction
+from checks.world import (
+    ChangedRow,
+    KeyTimes,
+    LogKey,
+    LogReader,
+    Range,
+    ShardBase,
+    TableQueries,
+    Touch,
+    Transaction,
+)
 from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.json_text import canonical
@@ -192,6 +202,25 @@ class FakeWorld:
     def log(self) -> "FakeLog":
         return FakeLog(self)
 
+    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
+        newest: dict[Shard, LogKey] = {}
+        for offset, event in enumerate(self.log_):
+            if event.shard and event.op != Op.TRUNCATE:
+                place = TopicPartition(event.shard.name, 0)
+                key = FakeLog(self)._key(event.shard, event.id)
+                newest[event.shard] = LogKey(event.shard, key, place, offset)
+        return tuple(newest.values())
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        known, place = BORN, 0
+        for n, (_, event) in enumerate(FakeLog(self)._landed()):
+            if event.columns is not None and event.columns[0] == shard:
+                known, place = event.columns[1], n
+        if not known:
+            return None
+        columns = (Column(name, kind.upper()) for name, kind in known.items())
+        return TableSchema(shard.name, Order(1, 1, place), tuple(columns))
+
     def fence_after(self, source: str, instant: datetime) -> Fence | None:
         assert source == "shop"
         return next((fence for fence, _ in self.fences if fence.at >= instant), None)
@@ -220,8 +249,8 @@ class FakeWorld:
 
 
 @dataclass
-class FakeSource:
-    """checks.world.SourceSide; every query sees one state, and the next maybe another."""
+class FakeSource(TableQueries):
+    """Every query sees one state, and the next maybe another."""
 
     world: FakeWorld
 
@@ -317,11 +346,11 @@ class FakeMirror:
         return [{"id": id_} for shard in self.copy for id_ in self._rows(shard)][:limit]
 
 
-@dataclass
-class FakeLog:
-    """checks.world.LogSide; one partition per shard."""
+class FakeLog(LogReader):
+    """The change log of a world; one partition per shard."""
 
-    world: FakeWorld
+    def __init__(self, world: FakeWorld) -> None:
+        self.world = world
 
     def _key(self, shard: Shard, id_: int) -> str:
         """As Debezium spells it, with ``bigint.unsigned.handling.mode`` set to ``precise``."""
@@ -358,15 +387,6 @@ class FakeLog:
         rows = {self._key(event.shard, event.id) for event in fresh if event.shard}
         return tuple(key in rows or shard in emptied for shard, key in keys)
 
-    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
-        newest: dict[Shard, LogKey] = {}
-        for offset, event in enumerate(self.world.log_):
-            if event.shard and event.op != Op.TRUNCATE:
-                place = TopicPartition(event.shard.name, 0)
-                key = self._key(event.shard, event.id)
-                newest[event.shard] = LogKey(event.shard, key, place, offset)
-        return tuple(newest.values())
-
     def transactions(
         self, table: Table, after: int, until: int, bases: Mapping[str, ShardBase] = NO_BASES
     ) -> tuple[Transaction, ...]:
@@ -384,16 +404,6 @@ class FakeLog:
             for batch, event in self._landed(after, until)
             if event.op == Op.END and event.promised > below[event.tx]
         )
-
-    def schema(self, shard: Shard) -> TableSchema | None:
-        known, place = BORN, 0
-        for n, (_, event) in enumerate(self._landed()):
-            if event.columns is not None and event.columns[0] == shard:
-                known, place = event.columns[1], n
-        if not known:
-            return None
-        columns = (Column(name, kind.upper()) for name, kind in known.items())
-        return TableSchema(shard.name, Order(1, 1, place), tuple(columns))
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         return sum(_is_change(event) for _, event in self._landed(after, until))

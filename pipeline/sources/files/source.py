@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ConfigError
 from pipeline.files.ledger import Ledger
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import Head, Shard
@@ -23,7 +22,13 @@ from pipeline.settings import SourceSettings, without_login
 from pipeline.sources.files.dialect import FILES, FileColumn
 from pipeline.sources.files.position import POSITIONS, sweep_position
 from pipeline.sources.positions import PositionRules
-from pipeline.sources.source import ExaminationScope, Heartbeat, Range, Source, SourceDescription
+from pipeline.sources.source import (
+    ExaminationScope,
+    Heartbeat,
+    Source,
+    SourceDescription,
+    TableQueries,
+)
 
 
 def ledger_path(settings: SourceSettings) -> str:
@@ -41,7 +46,7 @@ def ledger_path(settings: SourceSettings) -> str:
 
 
 @dataclass(eq=False)
-class FilesSource:
+class FilesSource(TableQueries):
     """Reads the ledger that its collector keeps."""
 
     dialect: ClassVar[Dialect] = FILES
@@ -108,28 +113,6 @@ class FilesSource:
         told = self._ledger.columns().get(shard.name)
         return () if told is None else told.key
 
-    def max_id(self, shard: Shard, column: str) -> int | None:
-        """Files have no index."""
-        raise _uncounted(shard)
-
-    def min_id(self, shard: Shard, column: str) -> int | None:
-        """Files have no index."""
-        raise _uncounted(shard)
-
-    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Files have no index."""
-        raise _uncounted(shard)
-
-    def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
-        """Files have no index."""
-        raise _uncounted(shard)
-
-    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Files have no index."""
-        raise _uncounted(shard)
-
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
         """Whether the folder and the ledger are there."""
         base, where = Path(self.settings.collector.url), f"source:{self.name}"
@@ -144,10 +127,6 @@ class FilesSource:
     def close(self) -> None:
         """Let go of the ledger."""
         self._ledger.close()
-
-
-def _uncounted(shard: Shard) -> ProofError:
-    return ProofError(f"rows of {shard} lie in files, which have no index of ids")
 
 
 SOURCE: type[Source] = FilesSource

@@ -283,14 +283,15 @@ class NightJob(FakeWorld):
         return (5_000 if (local.hour, local.minute) == (0, 30) else 0) + (minute.minute % 3 == 0)
 
 
-@dataclass
 class NightLog(FakeLog):
     """The log of a NightJob."""
 
-    world: NightJob
+    def __init__(self, job: NightJob) -> None:
+        super().__init__(job)
+        self.job = job
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
-        return self.world.counted(after, until)
+        return self.job.counted(after, until)
 
 
 NIGHTS = datetime(2026, 2, 1, tzinfo=UTC)

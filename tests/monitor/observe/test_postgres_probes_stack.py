@@ -113,8 +113,8 @@ class Probed:
         return RoundWorld(
             look=cast(Sampling, look),
             sources={name: self.asked},
-            mirrors=self.client.lake,
-            open_log=partial(self.client.log, (name,)),
+            lake=self.client,
+            names=(name,),
             fences=cast(FenceBook, self.memory),
             memory=cast(CheckMemory, self.memory),
             clock_now=now,

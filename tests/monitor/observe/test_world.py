@@ -1,6 +1,6 @@
 """What one probe may see in one round: one mirror, blame by name, and no more than was proven."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from checks.ordering import SourceOrdering
-from checks.world import LogSide, MirrorSide, ShardBase, SourceSide
+from checks.world import LogReader, MirrorSide, ShardBase
+from monitor.clients import LakeClient
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.probing import MirrorOpener, RoundWorld
+from monitor.observe.probing import RoundWorld
 from monitor.observe.sampler import Sampling
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Reread
 from pipeline.checkpoint import Lives, Mark
-from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.model import Fence, Head, Missing, Order, Ordering, Origin, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
@@ -49,28 +49,12 @@ class FakeMirrors:
         return cast("MirrorSide", found)
 
 
-class SilentSource:
-    """Says why it says nothing."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-    def __getattr__(self, name: str) -> Callable[..., object]:
-        """Any question gets the same answer."""
-
-        def refuse(*_: object) -> object:
-            raise UnreachableError(self.why)
-
-        return refuse
-
-
 def world(
     folder: Path,
     *,
     steps: tuple[LandedBatch, ...] = (),
     mark: Sample[Mark] | Missing = NOTHING,
     mirrors: FakeMirrors | None = None,
-    source: SourceSide | None = None,
     logs: list[int] | None = None,
 ) -> RoundWorld:
     """A world over fakes, with two heartbeats written."""
@@ -81,15 +65,17 @@ def world(
     store.close()
     opened = [] if logs is None else logs
 
-    def open_log() -> LogSide:
+    def changes(names: tuple[str, ...]) -> LogReader:
+        assert names == ("shop",)
         opened.append(1)
-        return cast("LogSide", SimpleNamespace(number=len(opened)))
+        return cast("LogReader", SimpleNamespace(number=len(opened)))
 
+    lake = SimpleNamespace(lake=mirrors or FakeMirrors(), changes=changes)
     return RoundWorld(
         look=Sampling(NOON, {}, mark, {}, steps=steps),
-        sources={"shop": source or cast("SourceSide", SilentSource("down"))},
-        mirrors=cast("MirrorOpener", mirrors or FakeMirrors()),
-        open_log=open_log,
+        sources={},
+        lake=cast("LakeClient", lake),
+        names=("shop",),
         fences=fences,
         memory=store.memory,
         clock_now=lambda: NOON + timedelta(seconds=9),
@@ -120,33 +106,6 @@ def test_the_log_is_opened_once_and_only_when_it_is_asked(tmp_path: Path) -> Non
 
     assert seen.log() is seen.log()
     assert (before, logs) == ([], [1])
-
-
-@pytest.mark.parametrize(
-    ("why", "told"),
-    [
-        pytest.param("no route to host", "source:shop: no route to host", id="not named"),
-        pytest.param("source:shop: loaded", "source:shop: loaded", id="named already"),
-    ],
-)
-@pytest.mark.parametrize(
-    "ask",
-    [
-        pytest.param(lambda side: side.max_id(SHARD, "id"), id="max_id"),
-        pytest.param(lambda side: side.min_id(SHARD, "id"), id="min_id"),
-        pytest.param(lambda side: side.count_ids(SHARD, "id", [(0, 9)]), id="count_ids"),
-        pytest.param(lambda side: side.ids(SHARD, "id", (0, 9), 5), id="ids"),
-    ],
-)
-def test_a_source_that_is_silent_is_blamed_by_name(
-    tmp_path: Path, ask: Callable[[SourceSide], object], why: str, told: str
-) -> None:
-    seen = world(tmp_path, source=cast("SourceSide", SilentSource(why)))
-
-    with pytest.raises(UnreachableError) as error:
-        ask(seen.source("shop"))
-
-    assert str(error.value) == told
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_rows_in_files_are_not_counted_by_ids(source: FilesSource) -> None:
         lambda: source.tallies(shard, "day", [], []),
         lambda: source.ids(shard, "id", (0, 1), 1),
     ):
-        with pytest.raises(ProofError, match="no index of ids"):
+        with pytest.raises(ProofError, match="has no index to query rows"):
             ask()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.observe.tables import Schemas
+from monitor.clients import Schemas
 from pipeline.changelog.reader import LogReader
 from pipeline.delta.reader import PinnedTable, open_table
 from pipeline.model import Op, Shard
