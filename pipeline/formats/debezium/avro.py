@@ -40,9 +40,13 @@ from pipeline.formats.debezium.avro_codec import (
     plain_name,
     value_reader,
 )
+from pipeline.formats.debezium.envelope import CONNECTORS
 from pipeline.formats.format import Schemas
 
-POSTGRES = "io.debezium.connector.postgresql.Source"
+# source blocks of connectors whose rows describe their columns
+SOURCES = {
+    f"io.debezium.connector.{one.name}.Source" for one in CONNECTORS.values() if one.describes_rows
+}
 AFTER, SOURCE = "after", "source"
 SPELLED = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes", "record": "struct"}
 
@@ -53,7 +57,7 @@ def row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
     try:
         envelope = msgspec.json.decode(schema)
         fields = {one["name"]: one["type"] for one in envelope["fields"]}
-        if _branch(fields[SOURCE])["connect.name"] != POSTGRES:
+        if _branch(fields[SOURCE])["connect.name"] not in SOURCES:
             return None
         space = envelope.get("namespace", "")
         named = {name: one for one in _records(fields.values()) for name in _names(one, space)}

@@ -11,7 +11,7 @@ and is the same in every message of a table. So the text before a payload is jud
 is valid with null as payload, it is valid with any object.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, pairwise
@@ -25,10 +25,11 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from pipeline.formats import json_text
-from pipeline.formats.debezium import envelope, postgres
-from pipeline.formats.debezium.postgres import Partial, Placeholder
+from pipeline.formats.debezium import envelope
+from pipeline.formats.debezium.connector import Connector, Mask, SourceBlock, longs, mask
+from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.debezium.schema_changes import told_with
-from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, TIME, Decoded, Tx, build_batch
+from pipeline.formats.format import DECODED, TIME, Decoded, Tx, build_batch
 from pipeline.model import Op, Origin, ShardId
 
 BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
@@ -96,26 +97,7 @@ def _schema(before: bytes) -> Raw | None:
 
 NULL_TEXT = b"null"
 NULL = Raw(NULL_TEXT)
-Mask = NDArray[np.bool_]
 E = TypeVar("E")
-
-
-class SourceBlock(msgspec.Struct, gc=False):
-    """The source block, as far as it is asked."""
-
-    connector: str | None = None
-    db: str | None = None
-    schema: str | None = None
-    table: str | None = None
-    file: str | None = None
-    snapshot: str | bool | None = None
-    pos: int | None = None
-    row: int | None = None
-    lsn: int | None = None
-    server_id: int | None = None
-    sequence: str | None = None
-    ts_ms: int | None = None
-    ts_us: int | None = None
 
 
 class TransactionBlock(msgspec.Struct, gc=False):
@@ -273,100 +255,10 @@ def is_long(one: Envelope) -> bool:
     return all(value is None or value in json_text.LONG for value in found)
 
 
-def longs(values: Sequence[int | None]) -> pa.Int64Array:
-    """Integers of 64 bits.
-
-    Raises:
-        OverflowError: one is longer.
-    """
-    return pa.array(values, pa.int64())
-
-
-def mask(array: pa.BooleanArray) -> Mask:
-    """A column without nulls for numpy."""
-    found: Mask = array.to_numpy(zero_copy_only=False)
-    return found
-
-
 _DECODER, _WRAPPED = msgspec.json.Decoder(WrappedEnvelope), msgspec.json.Decoder(Wrapped)
 _PAYLOADS = msgspec.json.Decoder(Envelope)
 _REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError)
 NO_SOURCE, NO_BLOCK = SourceBlock(), TransactionBlock()
-
-
-ANCHORED = rf"\A{postgres.COMMIT}\z"
-TX = rf"\A({postgres.PLACE}):{postgres.PLACE}\z"
-TX_TYPE = DECODED.field("tx").type
-
-
-def take_over(
-    given: MutableMapping[str, pa.Array],
-    sources: Sequence[SourceBlock],
-    its: Mask,
-    unavailable: Placeholder,
-) -> Mask:
-    """Put what rows of *its* tell into the columns *given*: places, transactions, what is left out.
-
-    The others of the batch stay as they are.  Says which rows can be read.
-    """
-    own = pa.array(its)
-    lsn = longs([one.lsn for one in sources])
-    found = pc.extract_regex(pa.array([one.sequence for one in sources], pa.string()), ANCHORED)
-    commit = pc.struct_field(found, "commit")
-    log = pc.coalesce(pc.if_else(pc.equal(commit, ""), None, commit).cast(pa.int64()), lsn)
-    log = pc.if_else(found.is_valid(), log, pa.scalar(None, pa.int64()))
-    row = pc.if_else(pc.equal(given["op"], "d"), 0, 1).cast(pa.int64())
-    live, first = pc.equal(given["origin"], int(Origin.LIVE)), pc.equal(commit, "")
-    around = pc.and_(pc.and_(own, live), pc.fill_null(first, False))
-    signalled = pc.and_(pc.and_not(own, live), pc.invert(pc.fill_null(first, True)))
-    given["snapshot"] = pc.if_else(around, AROUND, given["snapshot"])
-    given["snapshot"] = pc.if_else(signalled, INCREMENTAL, given["snapshot"])
-    for name, values in (("log", log), ("pos", lsn), ("row", row)):
-        given[name] = pc.if_else(own, values, given[name])
-    given["tx"] = _transactions(given["tx"], own)
-    return _left_out(given, its, unavailable)
-
-
-def _transactions(tx: pa.StructArray, own: pa.BooleanArray) -> pa.StructArray:
-    names, orders = (pc.struct_field(tx, name) for name in ("id", "total_order"))
-    numbers = pc.replace_substring_regex(names, TX, r"\1")
-    names = pc.if_else(own, numbers, names)
-    missing = tx.is_null() if tx.null_count else None
-    return pa.StructArray.from_arrays([names, orders], fields=list(TX_TYPE), mask=missing)
-
-
-def _left_out(given: MutableMapping[str, pa.Array], its: Mask, unavailable: Placeholder) -> Mask:
-    """Take placeholders out of the rows after; tells which rows can be read at all."""
-    after, fine = given["after"], np.ones(len(its), np.bool_)
-    suspects = np.zeros(len(its), np.bool_)
-    for sign in unavailable.signs:
-        suspects |= mask(pc.fill_null(pc.match_substring(after, sign), False))
-    found: dict[int, Partial] = {}
-    for at in np.flatnonzero(suspects & its).tolist():
-        try:
-            partial = unavailable.left_out(after[at].as_py(), given["before"][at].as_py())
-        except ValueError:
-            fine[at] = False
-            continue
-        if partial is not None:
-            found[at] = partial
-    if found:
-        _put(given, found)
-    return fine
-
-
-def _put(given: MutableMapping[str, pa.Array], found: Mapping[int, Partial]) -> None:
-    """Rows after that are partial, by their places, which rise."""
-    other = np.zeros(len(given["after"]), np.bool_)
-    other[list(found)] = True
-    texts = pa.array([one.text for one in found.values()], pa.string())
-    given["after"] = pc.replace_with_mask(given["after"], pa.array(other), texts)
-    changed: list[tuple[str, ...] | None] = [None] * len(other)
-    left_out = changed.copy()
-    for at, partial in found.items():
-        changed[at], left_out[at] = partial.names, partial.left_out
-    for name, names in (("changed", changed), ("left_out", left_out)):
-        given[name] = pa.array(names, DECODED.field(name).type)
 
 
 BRACE, LETTER_N = b"{n"
@@ -374,32 +266,20 @@ MOST = 2**31 - 1  # bytes an Arrow column of texts can hold
 MOST_OF_KEYS = MOST // 8  # escapes may make a key's text longer, at worst so many times
 
 Numbers = NDArray[np.intp]
-Combination = tuple[
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str | bool | None,
-    int | None,
-]
+# connector, operation, db, schema, table, snapshot
+Combination = tuple[str | None, str | None, str | None, str | None, str | None, str | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What the connector, operation, table, file and snapshot of a row mean.
+class RowKind:
+    """What the connector, operation, table and snapshot of a row mean."""
 
-    ``log`` is None where it is no file's number; ``postgres`` if each row tells it by itself.
-    """
-
+    connector: Connector
     op: str | None
     shard: str | None
-    log: int | None
     snapshot: str | None
     origin: int
     with_after: bool
-    postgres: bool
 
     @property
     def fine(self) -> bool:
@@ -467,53 +347,41 @@ def _rows(
     """Columns of ``DECODED`` as if all were rows; the second says which are, and whole."""
     sources = [one.source or NO_SOURCE for one in found]
     blocks = [one.transaction or NO_BLOCK for one in found]
-    codes, places = _places(found, sources)
+    codes, kinds = _kinds(found, sources)
     before, after = _texts([one.before for one in found]), _texts([one.after for one in found])
-    pos, row = longs([one.pos for one in sources]), longs([one.row for one in sources])
     messages = pa.array(numbers, pa.int32())
-    given = {
+    given: dict[str, pa.Array] = {
         "message": messages,
         "key_values": key_values if len(found) == len(key_values) else key_values.take(messages),
         "before": before.column,
         "after": after.column,
         "at": _at(found, sources),
-        "pos": pos,
-        "row": row,
         "tx": _tx(blocks),
     }
-    for name in ("op", "shard", "log", "snapshot", "origin"):
-        few = [getattr(place, name) for place in places]
+    for name in ("op", "shard", "snapshot", "origin"):
+        few = [getattr(kind, name) for kind in kinds]
         given[name] = pa.array(few, DECODED.field(name).type).take(pa.array(codes))
-    fine = np.array([place.fine for place in places], np.bool_)[codes]
-    with_after = np.array([place.with_after for place in places], np.bool_)[codes]
+    fine = np.array([kind.fine for kind in kinds], np.bool_)[codes]
+    with_after = np.array([kind.with_after for kind in kinds], np.bool_)[codes]
     fine = fine & ~before.broken & ~after.broken & ~(with_after & after.absent)
-    its = np.array([place.postgres for place in places], np.bool_)[codes]
-    if its.any():
-        fine = fine & take_over(given, sources, its & fine, unavailable)
-    placed = [mask(given[name].is_valid()) for name in ("log", "pos", "row")]
-    columns = _filled(given, len(found))
-    return pa.RecordBatch.from_arrays(columns, schema=DECODED), fine & np.all(placed, axis=0)
+    for connector in {kind.connector for kind in kinds}:
+        its = np.array([kind.connector is connector for kind in kinds], np.bool_)[codes]
+        fine = fine & connector.fill_columns(given, sources, its, unavailable)
+    columns = pa.RecordBatch.from_arrays(_filled(given, len(found)), schema=DECODED)
+    placed = [mask(columns[name].is_valid()) for name in ("log", "pos", "row")]
+    return columns, fine & np.all(placed, axis=0)
 
 
-def _places(
+def _kinds(
     found: Sequence[Envelope], sources: Sequence[SourceBlock]
-) -> tuple[NDArray[np.int32], list[Place]]:
+) -> tuple[NDArray[np.int32], list[RowKind]]:
     """Judge each combination once: which one each row has, and what each means."""
     known = _Numbered()
     codes = [
-        known[
-            its.connector,
-            one.op,
-            its.db,
-            its.schema,
-            its.table,
-            its.file,
-            its.snapshot,
-            its.server_id,
-        ]
+        known[its.connector, one.op, its.db, its.schema, its.table, its.snapshot]
         for one, its in zip(found, sources, strict=True)
     ]
-    return np.array(codes, np.int32), [_place(combination) for combination in known]
+    return np.array(codes, np.int32), [_kind(combination) for combination in known]
 
 
 class _Numbered(dict[Combination, int]):
@@ -524,23 +392,20 @@ class _Numbered(dict[Combination, int]):
 
 
 @lru_cache(maxsize=2**16)  # a batch of many tables asks for as many, and the next asks again
-def _place(combination: Combination) -> Place:
-    connector, name, database, schema, table, file, told, server = combination
-    is_postgres = connector == postgres.CONNECTOR
-    database = schema if is_postgres else database
-    snapshot = str(told).lower() if isinstance(told, bool) else told
+def _kind(combination: Combination) -> RowKind:
+    name, op_name, db, schema, table, sent = combination
+    connector = envelope.connector_of(name)
+    database = {"db": db, "schema": schema}[connector.database_field]
+    snapshot = str(sent).lower() if isinstance(sent, bool) else sent
     live = snapshot in envelope.LIVE
-    if envelope.is_signalled(server) and not is_postgres:
-        snapshot = INCREMENTAL
-    op = envelope.ROW_OPS.get(name or "")
-    return Place(
+    op = envelope.ROW_OPS.get(op_name or "")
+    return RowKind(
+        connector=connector,
         op=op,
         shard=str(ShardId(database, table)) if database and table else None,
-        log=envelope.log_number(file),
         snapshot=None if live else snapshot,
         origin=int(Origin.LIVE if live else Origin.SNAPSHOT),
         with_after=op in envelope.WITH_AFTER,
-        postgres=is_postgres,
     )
 
 
@@ -627,7 +492,7 @@ def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | Non
         key_values=key_values,
         after=(value if payload == NULL_TEXT else payload).decode("utf-8"),
         at=envelope.instant(None, found.ts_ms),
-        tx=Tx(postgres.tx_id(found.id or "")),
+        tx=Tx(envelope.marker_id(found.id or "")),
     )
 
 
@@ -639,7 +504,7 @@ def _schemas(read: ReadEnvelopes, numbers: Numbers, fine: Mask) -> dict[int, Raw
     return {
         number: schema
         for number, one, schema, is_fine in plainly
-        if is_fine and (one.source or NO_SOURCE).connector == postgres.CONNECTOR
+        if is_fine and envelope.connector_of((one.source or NO_SOURCE).connector).describes_rows
     }
 
 

@@ -1,160 +1,154 @@
-"""Where does a row of the Postgres connector stand in its log, and what has it left out?
+"""Reads positions and partial rows of Debezium's Postgres connector.
 
-Measured on 3.5, pgoutput: ``source.sequence`` is the text ``["a","b"]``, a the end of the last
+Measured on 3.5, pgoutput: `source.sequence` is the text `["a","b"]`, a the end of the last
 commit before the row's transaction (null until the connector has seen one), b the row's own
-place, which is ``source.lsn``.  Places rise within a transaction, commits from one to the next; so
-the order is (a, place).  A changed key is a delete and a create of one place, in this order.
-
-Values of a large column that an UPDATE leaves as it is are not in the log: the connector writes a
-placeholder in their stead.  Such a field is taken out here, unless the row before tells it.  Pure.
+position, which is `source.lsn`. Positions rise within a transaction, commits from one to the
+next; so the order is (a, position). A changed key is a delete and a create at one position, in
+this order.
 """
 
-import base64
-import hashlib
-import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import msgspec
-from msgspec import Raw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline.formats.debezium.connector import (
+    Columns,
+    Connector,
+    LogPosition,
+    Mask,
+    Slices,
+    SourceBlock,
+    longs,
+    mask,
+    put,
+)
+from pipeline.formats.debezium.placeholder import Partial, Placeholder
+from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, Decoded, Tx
 from pipeline.formats.json_text import integer_of, text_of
-from pipeline.model import Op
+from pipeline.model import Op, Origin
 
-CONNECTOR = "postgresql"
-MESSAGE = "m"  # pg_logical_emit_message: no row, and no table
-UNAVAILABLE = "__debezium_unavailable_value"  # as the connector writes it by itself
-PLACE = r"[0-9]{1,18}"
-COMMIT = rf'\[(?:null|"(?P<commit>{PLACE})"),(?:null|"{PLACE}")\]'
+LSN = r"[0-9]{1,18}"
+COMMIT = rf'\[(?:null|"(?P<commit>{LSN})"),(?:null|"{LSN}")\]'
 SEQUENCE = re.compile(COMMIT)
-TX = re.compile(rf"({PLACE}):{PLACE}")  # the transaction's number, and a place that differs
-
-Slices = Mapping[str, str]
-
-
-def is_postgres(source: Slices) -> bool:
-    """Whether a source block is the Postgres connector's."""
-    return text_of(source.get("connector")) == CONNECTOR
-
-
-def place(source: Slices, op: Op) -> tuple[int, int, int] | None:
-    """Log, position and row of a change; None where the block does not tell."""
-    found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
-    own = integer_of(source.get("lsn"))
-    if found is None or own is None:
-        return None
-    return int(found["commit"] or own), own, row_of(op)
-
-
-def is_first(source: Slices) -> bool:
-    """Whether the connector had seen no commit before the row's transaction.
-
-    That one may have been open while the slot was made: then its rows stand below the snapshot,
-    which has none of them.
-    """
-    found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
-    return found is not None and found["commit"] is None
-
-
-def is_signalled(source: Slices) -> bool:
-    """Whether a row of a snapshot was read because a signal asked for that.
-
-    Measured on 3.7: a snapshot of all tables knows of no commit, also where the connector had
-    stored one before; one that a signal asks for has the last commit that was streamed.
-    Cannot see: one that is asked for before any commit was.
-    """
-    found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
-    return found is not None and found["commit"] is not None
-
-
-def row_of(op: str | None) -> int:
-    """A deleted row's old key goes before its new one comes, at one place."""
-    return 0 if op == Op.DELETE else 1
-
-
-def tx_id(name: str) -> str:
-    """The transaction that *name* names: its beginning, end and rows call it by different ones."""
-    found = TX.fullmatch(name)
-    return found[1] if found else name
+ANCHORED = rf"\A{COMMIT}\z"
+TX = re.compile(rf"({LSN}):{LSN}")  # the transaction's number, and a position that differs
+ANCHORED_TX = rf"\A({LSN}):{LSN}\z"
+TX_TYPE = DECODED.field("tx").type
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
-    """A row without the values that were not told, the names of the others, and of those.
+class PostgresConnector:
+    """Rules of Postgres.
 
-    No names where nothing is missing after all.
+    A transaction may have been open while the slot was made: then no commit comes before it, and
+    its rows may be below the snapshot, which has none of them (``AROUND``).
+
+    Measured on 3.7: a snapshot of all tables has no commit, also where the connector had stored
+    one before; one that a signal asks for has the last commit that was streamed.
+    Cannot detect: a signalled snapshot before any commit.
     """
 
-    text: str
-    names: tuple[str, ...] | None
-    left_out: tuple[str, ...] | None
+    name: str = "postgresql"
+    database_field: str = "schema"
+    no_shard: str = "source.schema or source.table is missing"
+    no_position: str = "source.lsn or source.sequence is missing, or of a wrong kind"
+    heartbeat_op: str | None = "m"  # pg_logical_emit_message: no row, and no table
+    describes_rows: bool = True
 
-
-@dataclass(frozen=True)  # without slots: its spellings are worked out once
-class Placeholder:
-    """What stands where a value is not told: the connector's ``unavailable.value.placeholder``."""
-
-    text: str = UNAVAILABLE
-
-    @cached_property
-    def spellings(self) -> frozenset[bytes]:
-        """How it is written, by the column's type: a text, bytes, or an array's only elements."""
-        data = self.text.encode()
-        coded = base64.b64encode(data).decode()
-        named = _uuid(data)
-        numbers = list(data)
-        values = (self.text, coded, [self.text], [coded], [named], numbers, {self.text: self.text})
-        plain = [json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in values]
-        quoted = json.dumps(plain[-1], ensure_ascii=False)  # a map in a text
-        return frozenset(text.encode() for text in (*plain, quoted))
-
-    @cached_property
-    def signs(self) -> tuple[str, ...]:
-        """One of these stands in every row that has a placeholder."""
-        found = {one.decode().strip('[]{}"') for one in self.spellings}
-        return tuple(sorted(one for one in found if '"' not in one))
-
-    def left_out(self, after: str, before: str | None) -> Partial | None:
-        """*after* without placeholders; None if it has none.
-
-        A value that the row *before* tells stands as it did: it was not changed.
-
-        Raises:
-            ValueError: a row is not built as JSON.
-        """
-        if not any(sign in after for sign in self.signs):
+    def position(self, source: Slices, op: Op) -> LogPosition | None:
+        found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
+        lsn = integer_of(source.get("lsn"))
+        if found is None or lsn is None:
             return None
+        return int(found["commit"] or lsn), lsn, 0 if op == Op.DELETE else 1
+
+    def snapshot(self, source: Slices, name: str | None) -> str | None:
+        found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
+        if found is None:
+            return name
+        if name is None:
+            return AROUND if found["commit"] is None else None
+        return name if found["commit"] is None else INCREMENTAL
+
+    def transaction_id(self, name: str) -> str:
+        found = TX.fullmatch(name)
+        return found[1] if found else name
+
+    def complete_row(self, row: Decoded, placeholder: Placeholder) -> Decoded:
+        tx = row.tx and Tx(self.transaction_id(row.tx.id), row.tx.total_order)
+        partial = placeholder.left_out(row.after, row.before) if row.after is not None else None
+        if partial is None:
+            return replace(row, tx=tx)
+        names, left_out = partial.names, partial.left_out
+        return replace(row, tx=tx, after=partial.text, changed=names, left_out=left_out)
+
+    def fill_columns(
+        self,
+        columns: Columns,
+        sources: Sequence[SourceBlock],
+        rows: Mask,
+        placeholder: Placeholder,
+    ) -> Mask:
+        lsn = longs([one.lsn for one in sources])
+        found = pc.extract_regex(pa.array([one.sequence for one in sources], pa.string()), ANCHORED)
+        commit = pc.struct_field(found, "commit")
+        log = pc.coalesce(pc.if_else(pc.equal(commit, ""), None, commit).cast(pa.int64()), lsn)
+        put(columns, "log", pc.if_else(found.is_valid(), log, pa.scalar(None, pa.int64())), rows)
+        put(columns, "pos", lsn, rows)
+        row = pc.if_else(pc.equal(columns["op"], str(Op.DELETE)), 0, 1).cast(pa.int64())
+        put(columns, "row", row, rows)
+        live, first = pc.equal(columns["origin"], int(Origin.LIVE)), pc.equal(commit, "")
+        around = pc.and_(live, pc.fill_null(first, False))
+        signalled = pc.and_(pc.invert(live), pc.invert(pc.fill_null(first, True)))
+        snapshot = pc.if_else(around, AROUND, columns["snapshot"])
+        put(columns, "snapshot", pc.if_else(signalled, INCREMENTAL, snapshot), rows)
+        put(columns, "tx", _transactions(columns["tx"]), rows)
+        return _left_out(columns, rows, placeholder)
+
+
+def _transactions(tx: pa.StructArray) -> pa.StructArray:
+    names, orders = (pc.struct_field(tx, name) for name in ("id", "total_order"))
+    numbers = pc.replace_substring_regex(names, ANCHORED_TX, r"\1")
+    missing = tx.is_null() if tx.null_count else None
+    return pa.StructArray.from_arrays([numbers, orders], fields=list(TX_TYPE), mask=missing)
+
+
+def _left_out(columns: Columns, rows: Mask, placeholder: Placeholder) -> Mask:
+    """Take placeholders out of the rows after; return which rows can be read at all."""
+    after, fine = columns["after"], np.ones(len(rows), np.bool_)
+    suspects = np.zeros(len(rows), np.bool_)
+    for sign in placeholder.signs:
+        suspects |= mask(pc.fill_null(pc.match_substring(after, sign), False))
+    found: dict[int, Partial] = {}
+    for at in np.flatnonzero(suspects & rows).tolist():
         try:
-            sent = _ROW.decode(after)
-            if not any(bytes(value) in self.spellings for value in sent.values()):
-                return None
-            known = _ROW.decode(before) if before is not None else {}
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            msg = "a row is not built as JSON"
-            raise ValueError(msg) from error
-        kept = {name: self._told(value, known.get(name)) for name, value in sent.items()}
-        told = {name: value for name, value in kept.items() if value is not None}
-        fields = (f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in told.items())
-        text, missing = f"{{{','.join(fields)}}}", tuple(name for name in sent if name not in told)
-        return Partial(text, tuple(told), missing) if missing else Partial(text, None, None)
-
-    def _told(self, value: Raw, before: Raw | None) -> str | None:
-        if bytes(value) not in self.spellings:
-            return bytes(value).decode()
-        if before is None or bytes(before) in self.spellings or bytes(before) == b"null":
-            return None
-        return bytes(before).decode()
+            partial = placeholder.left_out(after[at].as_py(), columns["before"][at].as_py())
+        except ValueError:
+            fine[at] = False
+            continue
+        if partial is not None:
+            found[at] = partial
+    if found:
+        _put_partial(columns, found)
+    return fine
 
 
-def _uuid(data: bytes) -> str:
-    """Java's ``UUID.nameUUIDFromBytes``: a digest with version and variant put in."""
-    digest = bytearray(hashlib.md5(data, usedforsecurity=False).digest())
-    digest[6] = digest[6] & 0x0F | 0x30
-    digest[8] = digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+def _put_partial(columns: Columns, found: Mapping[int, Partial]) -> None:
+    """Set partial rows after, by their indexes, which rise."""
+    other = np.zeros(len(columns["after"]), np.bool_)
+    other[list(found)] = True
+    texts = pa.array([one.text for one in found.values()], pa.string())
+    columns["after"] = pc.replace_with_mask(columns["after"], pa.array(other), texts)
+    changed: list[tuple[str, ...] | None] = [None] * len(other)
+    left_out = changed.copy()
+    for at, partial in found.items():
+        changed[at], left_out[at] = partial.names, partial.left_out
+    for name, names in (("changed", changed), ("left_out", left_out)):
+        columns[name] = pa.array(names, DECODED.field(name).type)
 
 
-_ROW = msgspec.json.Decoder(dict[str, Raw])
+POSTGRES: Connector = PostgresConnector()

@@ -7,9 +7,6 @@ that of the session. A statement that the collector could not parse (`skip.unpar
 arrives without any table. A snapshot drops and creates every table of the server, captured or
 not.
 
-Measured: an id in `tableChanges` is `"shop"."orders"`, always in double quotes. A double quote
-inside a name is doubled; a dot or a backtick stays as it is.
-
 A connector without schema events (Postgres) describes columns in the schema around every row.
 This module parses each spelling of such a schema once. The source's dialect interprets the
 types, from the server's name (with `column.propagate.source.type`) and the type in which values
@@ -20,7 +17,6 @@ columns differ from those of the previous row. Most messages repeat the previous
 byte, so schemas are compared, not parsed.
 """
 
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -34,35 +30,12 @@ from msgspec.json import Decoder
 from pipeline.errors import FormatError
 from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope as keys
-from pipeline.formats.debezium import postgres
-from pipeline.formats.debezium.envelope import PAYLOAD
+from pipeline.formats.debezium.connector import read_table_id
+from pipeline.formats.debezium.envelope import CONNECTORS, PAYLOAD, connector_of
 from pipeline.formats.format import AROUND, ColumnsPayload, Decoded, PayloadColumn, build_batch
 from pipeline.formats.json_text import object_of, text_of
 from pipeline.model import Op, Origin, ShardId
 from pipeline.schema.model import ColumnDescription, SchemaMessage, TableDescription
-
-_NAME = r'"((?:[^"]|"")+)"'
-_ID = re.compile(rf"{_NAME}\.{_NAME}", re.DOTALL)
-
-
-def read(text: str) -> ShardId:
-    """The table that *text* names.
-
-    Raises:
-        ValueError: it is not built as Debezium's ids of MySQL and MariaDB are.
-    """
-    found = _ID.fullmatch(text)
-    if found is None:
-        msg = f'table id {text!r} is not built as "database"."table"'
-        raise ValueError(msg)
-    return ShardId(*(name.replace('""', '"') for name in found.groups()))
-
-
-def write(shard: ShardId) -> str:
-    """The id under which Debezium tells of *shard*; ``read`` reads it back."""
-    database, relation = (name.replace('"', '""') for name in (shard.database, shard.relation))
-    return f'"{database}"."{relation}"'
-
 
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
 _LIVE = ("none", "", "false")
@@ -92,6 +65,8 @@ class _SentChange(Struct):
 
 class _SentSource(Struct):
     snapshot: str | bool | None = None
+    db: str | None = None
+    table: str | None = None
 
 
 class _SentMessage(Struct):
@@ -114,20 +89,21 @@ def read_schema_change(payload: str) -> SchemaMessage:
     """
     try:
         message = _DECODER.decode(payload)
-        snapshot = str((message.source or _SentSource()).snapshot).lower() not in _LIVE
+        source = message.source or _SentSource()
+        named = ShardId(source.db or "", source.table or "")
         return SchemaMessage(
             text=message.ddl or "",
             database=message.databaseName,
-            tables=tuple(map(_table, message.tableChanges or ())),
-            snapshot=snapshot,
+            tables=tuple(_table(change, named) for change in message.tableChanges or ()),
+            snapshot=str(source.snapshot).lower() not in _LIVE,
         )
     except (DecodeError, ValueError, KeyError, RecursionError) as error:
         msg = f"a schema change is not built as Debezium's are: {error!r}"
         raise FormatError(msg) from error
 
 
-def _table(change: _SentChange) -> TableDescription:
-    shard, kind, table = read(change.id), KINDS[change.type], change.table
+def _table(change: _SentChange, named: ShardId) -> TableDescription:
+    shard, kind, table = read_table_id(change.id, named), KINDS[change.type], change.table
     if kind == "drop" or table is None:
         return TableDescription(shard, "drop")
     columns = tuple(map(_column, table.columns))
@@ -157,6 +133,7 @@ def _label(quoted: str) -> str:
 SOURCE_TYPE = "__debezium.source.column."
 OWN = "io.debezium."  # types that are not Connect's begin with it
 LABELS = "allowed"  # of data.Enum, with commas between them
+DESCRIBED = tuple(one for one in CONNECTORS.values() if one.describes_rows)
 ROWS = {"c": Op.CREATE, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ}
 
 
@@ -183,17 +160,19 @@ def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
 
 def told_by(key: bytes | None, value: bytes | None) -> str | None:
     """What one message tells of its table's columns; None if it is no row, or tells nothing."""
-    if value is None or postgres.CONNECTOR.encode() not in value:
+    if value is None or not any(one.name.encode() in value for one in DESCRIBED):
         return None
     try:
         message = dict(json_text.read(value) or ())
         envelope = object_of(message.get("payload")) or {}
         source = object_of(envelope.get("source")) or {}
         names = key_names(key)
-        shard = ShardId(text_of(source.get("schema")) or "", text_of(source.get("table")) or "")
+        connector = connector_of(text_of(source.get("connector")))
+        database = text_of(source.get(connector.database_field))
+        shard = ShardId(database or "", text_of(source.get("table")) or "")
     except (ValueError, RecursionError):
         return None
-    if text_of(envelope.get("op")) not in ROWS or not postgres.is_postgres(source):
+    if text_of(envelope.get("op")) not in ROWS or not connector.describes_rows:
         return None
     schema = message.get("schema")
     return None if schema is None or names is None else payload(shard, names, schema.encode())

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.formats.debezium import batch as messages_of_a_batch
 from pipeline.formats.debezium import envelope
+from pipeline.formats.debezium.mysql import MYSQL
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, build_batch
 from pipeline.model import Op, Ordering
@@ -79,7 +80,7 @@ def test_the_connectors_own_schema_history_changes_nothing() -> None:
     lost = one(json.dumps({**told, "position": None}).encode(), key=None, topic="p")
 
     assert (found["op"], found["shard"], found["error"]) == (Op.HEARTBEAT, None, None)
-    assert (lost["op"], lost["error"]) == (Op.ERROR, envelope.NO_POSITION)
+    assert (lost["op"], lost["error"]) == (Op.ERROR, MYSQL.no_position)
 
 
 def test_the_whole_corpus_in_one_batch_keeps_its_order_and_spoils_nothing() -> None:

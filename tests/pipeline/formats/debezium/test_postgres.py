@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.errors import FormatError
 from pipeline.formats import format as told_columns
-from pipeline.formats.debezium import envelope
-from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
+from pipeline.formats.debezium.placeholder import UNAVAILABLE, Placeholder
+from pipeline.formats.debezium.postgres import POSTGRES
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
 from pipeline.formats.format import AROUND, INCREMENTAL
 from pipeline.model import Op, Origin, ShardId
@@ -115,7 +115,7 @@ def test_a_change_without_a_place_is_an_error(source: dict[str, Any]) -> None:
 
     assert (found["op"], found["error"], found["shard"]) == (
         Op.ERROR,
-        envelope.NO_PLACE,
+        POSTGRES.no_position,
         "public.t",
     )
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.errors import FormatError
+from pipeline.formats.debezium import envelope
+from pipeline.formats.debezium_json import FORMAT
 from pipeline.model import Order, ShardId
 from pipeline.sources.mysql.types import mysql_columns
 from tests.pipeline.corpus import messages
@@ -103,3 +105,27 @@ def test_what_is_of_another_kind_than_debezium_writes_is_no_schema_change(told: 
 
     with pytest.raises(FormatError, match="not built as Debezium's"):
         read(json.dumps(message), END)
+
+
+@pytest.mark.parametrize(
+    ("relation", "id_"),
+    [
+        pytest.param('"odd"', '"shop"."odd"', id="a quote at both ends"),
+        pytest.param('"odd', '"shop"."odd', id="a quote at the beginning"),
+        pytest.param('odd"', '"shop".odd"', id="a quote at the end"),
+        pytest.param('o"dd', '"shop"."o""dd"', id="a quote inside, doubled by Debezium"),
+    ],
+)
+def test_f05_a_quoted_name_is_the_same_table_in_the_event_and_in_its_description(
+    relation: str, id_: str
+) -> None:
+    """Debezium leaves a name that begins or ends with a quote as it is."""
+    place = {"file": "binlog.000003", "pos": 157, "row": 0, "db": "shop", "table": relation}
+    change = {"type": "DROP", "id": id_, "table": None}
+    message = {"source": place, "ddl": "DROP TABLE x", "tableChanges": [change]}
+    value = json.dumps(message).encode()
+
+    event = envelope.decode(None, value, "p")
+    (table,) = FORMAT().schema_change(event.after or "").tables
+
+    assert event.shard == str(table.shard) == str(ShardId("shop", relation))
