@@ -20,13 +20,14 @@ from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from alerts.message import page
 from alerts.model import AlertKind, Incident, IncidentState, Severity
@@ -200,48 +201,72 @@ def link(runbook: str) -> str:
     return f"{FOLDER}/{name}" if (DOCS / FOLDER / name.partition("#")[0]).is_file() else ""
 
 
-@RUNBOOK_ROUTES.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse, responses=NOT_FOUND)
-def runbook(name: str) -> str:
-    """One of those that findings link to."""
-    return _page(DOCS / FOLDER, name, "../")
+Section = Literal["concepts", "guides", "reference", "runbooks", "start", "systems"]
 
 
-@RUNBOOK_ROUTES.get("/guides/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
-def guide(name: str) -> str:
-    """One of ``docs/guides``: one task, step by step."""
-    return _page(DOCS / "guides", name, "../")
-
-
-@RUNBOOK_ROUTES.get("/concepts/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
-def concept(name: str) -> str:
-    """One of ``docs/concepts``: what READY, lags and incidents mean."""
-    return _page(DOCS / "concepts", name, "../")
+@RUNBOOK_ROUTES.get("/{section}/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
+def section_page(section: Section, name: str) -> str:
+    """A page of the documentation, such as the runbook that an alert links to."""
+    return _page(DOCS / section, name, "../")
 
 
 @RUNBOOK_ROUTES.get("/{name}.md", response_class=HTMLResponse, responses=NOT_FOUND)
-def document(name: str) -> str:
-    """One of ``docs``, where runbooks lead to."""
+def top_page(name: str) -> str:
+    """A page of the documentation that belongs to no section."""
     return _page(DOCS, name, "./")
 
 
+@RUNBOOK_ROUTES.get("/images/{name}.png", response_class=FileResponse, responses=NOT_FOUND)
+def image(name: str) -> FileResponse:
+    """A picture of the documentation."""
+    return FileResponse(_find_file(DOCS / "images", name, ".png"))
+
+
 def _page(folder: Path, name: str, home: str) -> str:
-    known = {path.stem: path for path in folder.glob("*.md")}
+    return _rendered(_find_file(folder, name, ".md"), home)
+
+
+def _find_file(folder: Path, name: str, suffix: str) -> Path:
+    known = {path.stem: path for path in folder.glob(f"*{suffix}")}
     if name not in known:
         raise UnknownNameError(f"no page {name!r} here; known: {', '.join(sorted(known))}")
-    return _rendered(known[name], home)
+    return known[name]
 
 
 @cache
 def _rendered(path: Path, home: str) -> str:
-    """The page as HTML; each heading is an anchor, named as elsewhere in Markdown."""
+    """The page as HTML; each heading is an anchor, named as elsewhere in Markdown.
+
+    A link to a file that the service does not serve, such as an example of the repository, becomes
+    plain text.
+    """
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(path.read_text(encoding="utf-8"))
     for opening, text in pairwise(tokens):
         if opening.type == "heading_open":
             slug = re.sub(r"[^\w\- ]", "", text.content.lower()).replace(" ", "-")
             opening.attrSet("id", slug)
+    for token in tokens:
+        token.children = token.children and list(_served_links(token.children, path.parent))
     body = markdown.renderer.render(tokens, markdown.options, {})
     return _PAGE.render(name=path.stem, body=body, home=home)
+
+
+def _served_links(tokens: Iterable[Token], folder: Path) -> Iterator[Token]:
+    """*tokens* of a page in *folder*, without links that the service cannot follow."""
+    is_kept = True
+    for token in tokens:
+        if token.type == "link_open":
+            target = str(token.attrGet("href")).partition("#")[0]
+            is_kept = not target or "://" in target or _is_served((folder / target).resolve())
+        if is_kept or token.type not in ("link_open", "link_close"):
+            yield token
+
+
+def _is_served(file: Path) -> bool:
+    top = DOCS.resolve()
+    folders = {top, *(top / name for name in ("images", *get_args(Section)))}
+    return file.is_file() and file.parent in folders and file.suffix in (".md", ".png")
 
 
 AT_ONCE = 60  # of thousands; each is a kilobyte and a half

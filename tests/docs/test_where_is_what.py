@@ -5,8 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.docs.markdown import ROOT
 
 PAGE = ROOT / "docs" / "concepts" / "where-is-what.md"
@@ -57,34 +55,23 @@ def find_definitions(file: Path) -> frozenset[str]:
 
 
 SECTIONS = read_sections()
-STEPS = [step for section in SECTIONS.values() for step in read_steps(section)]
 
 
 def test_the_page_has_the_six_walks_and_their_common_beginning() -> None:
     assert list(SECTIONS) == [SHARED, *LIMITS]
 
 
-@pytest.mark.parametrize("heading", SECTIONS)
-def test_each_numbered_line_names_a_file_and_what_is_in_it(heading: str) -> None:
-    section = SECTIONS[heading]
-    numbers = [int(number) for number, _, _ in STEP.findall(section)]
-
-    assert numbers == [*range(1, len(NUMBERED.findall(section)) + 1)]
-
-
-@pytest.mark.parametrize(("file", "name"), sorted(set(STEPS)))
-def test_what_a_walk_names_is_defined_in_the_file_that_it_names(file: str, name: str) -> None:
-    assert (ROOT / file).is_file()
-    assert name in find_definitions(ROOT / file)
+def test_each_numbered_line_names_a_file_and_what_is_in_it() -> None:
+    for heading, section in SECTIONS.items():
+        numbers = [int(number) for number, _, _ in STEP.findall(section)]
+        assert numbers == [*range(1, len(NUMBERED.findall(section)) + 1)], heading
+        for file, name in read_steps(section):
+            assert (ROOT / file).is_file(), file
+            assert name in find_definitions(ROOT / file), (file, name)
 
 
-@pytest.mark.parametrize("heading", LIMITS)
-def test_a_walk_opens_no_file_twice(heading: str) -> None:
-    files = [file for file, _ in read_steps(SECTIONS[heading])]
-
-    assert len(files) == len(set(files))
-
-
-@pytest.mark.parametrize(("heading", "most"), LIMITS.items())
-def test_a_walk_is_not_longer_than_its_limit(heading: str, most: int) -> None:
-    assert len(find_files(SECTIONS[heading])) <= most
+def test_a_walk_opens_no_file_twice_and_is_not_longer_than_its_limit() -> None:
+    for heading, most in LIMITS.items():
+        files = [file for file, _ in read_steps(SECTIONS[heading])]
+        assert len(files) == len(set(files)), heading
+        assert len(find_files(SECTIONS[heading])) <= most, heading

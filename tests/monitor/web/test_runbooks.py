@@ -1,11 +1,13 @@
 import asyncio
+import re
+from pathlib import Path
 
 import httpx
 import pytest
 
 from monitor.web.problems import Api
 from monitor.web.status_page import DOCS, RUNBOOK_ROUTES, link
-from tests.docs.markdown import anchors
+from tests.docs.markdown import PAGES, anchors
 
 
 def get(path: str) -> httpx.Response:
@@ -19,32 +21,43 @@ def get(path: str) -> httpx.Response:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (DOCS / "runbooks").glob("*.md")))
-def test_each_runbook_is_a_page_with_an_anchor_for_each_of_its_sections(page: str) -> None:
-    answer = get(f"/{link(f'docs/runbooks/{page}#x').partition('#')[0]}")
-
-    assert answer.status_code == 200
-    missing = [one for one in anchors(DOCS / "runbooks" / page) if f'id="{one}"' not in answer.text]
-    assert missing == []
+SERVED = [page for page in PAGES if page.is_relative_to(DOCS)]
+HREF = re.compile(r'(?:href|src)="([^"]*)"')
 
 
-def test_what_a_runbook_leads_to_is_there() -> None:
-    mirror = "guides/restore-a-mirror.md"
+def test_each_page_of_the_docs_is_served_with_an_anchor_for_each_of_its_headings() -> None:
+    for page in SERVED:
+        text = served(page)
+        missing = [one for one in anchors(page) if f'id="{one}"' not in text]
+        assert missing == [], page
 
-    assert f'<a href="../{mirror}#rebuild-a-mirror">' in get("/runbooks/blocked.md").text
-    assert 'id="rebuild-a-mirror"' in get(f"/{mirror}").text
+
+def test_each_link_of_a_served_page_leads_to_what_is_served() -> None:
+    texts = {page: served(page) for page in SERVED}
+    for page, text in texts.items():
+        for target in HREF.findall(text.partition("<body>")[2]):
+            path, _, anchor = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            if target in ("../", "./"):  # the status page
+                continue
+            if file.suffix == ".png":
+                assert get(f"/{file.relative_to(DOCS)}").status_code == 200, (page, target)
+            else:
+                assert file in texts, (page, target)
+                assert not anchor or f'id="{anchor}"' in texts[file], (page, target)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        str(path.relative_to(DOCS))
-        for folder in ("concepts", "guides")
-        for path in sorted((DOCS / folder).glob("*.md"))
-    ],
-)
-def test_each_guide_and_concept_is_a_page(page: str) -> None:
-    assert get(f"/{page}").status_code == 200
+def test_a_link_to_what_is_not_served_becomes_text() -> None:
+    text = served(DOCS / "guides" / "readiness-gate-and-airflow.md")
+
+    assert "airflow_gate.py" in text
+    assert "examples/" not in "".join(HREF.findall(text))
+
+
+def served(page: Path) -> str:
+    answer = get(f"/{page.relative_to(DOCS)}")
+    assert answer.status_code == 200, page
+    return answer.text
 
 
 @pytest.mark.parametrize(
