@@ -61,7 +61,7 @@ def ask(operation: Operation, app: Any, mode: GenerationMode) -> list[Response]:
         derandomize=True,
         database=None,
         deadline=None,
-        max_examples=EXAMPLES[mode] // (3 if settings.default.max_examples <= 20 else 1),
+        max_examples=EXAMPLES[mode] // (3 if settings().max_examples <= 20 else 1),
         phases=[Phase.generate],
         suppress_health_check=[*HealthCheck],
     )
