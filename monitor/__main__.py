@@ -76,7 +76,7 @@ def _question(verb: str) -> str:
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sluice", prog_name="sluice")
 def sluice() -> None:
-    """Land every change, prove each mirror, and say when a table is complete."""
+    """Land every change, prove each mirror, and tell when a table is complete."""
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ def _origin(server: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigError(f"--server {server}: is not an address; write http://host:port")
     if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        msg = f"--server {server}: has more than an address"
+        msg = f"--server {server}: contains more than an address"
         raise ConfigError(f"{msg}; write {parts.scheme}://{parts.netloc.rpartition('@')[2]}")
     return server.rstrip("/")
 
@@ -119,13 +119,13 @@ def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"{url}: {error}; write http://host:port") from error
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{error.object!r} is no text that can be asked for") from error
+        raise ConfigError(f"{error.object!r} is not valid text; use UTF-8") from error
     except UnicodeDecodeError as error:
         raise _stranger(url) from error
     except UnicodeError as error:  # a host that the DNS has no letters for
-        raise ConfigError(f"{url}: no machine can be called so; write http://host:port") from error
+        raise ConfigError(f"{url}: not a valid host name; write http://host:port") from error
     except httpx.HTTPError as error:
-        msg = f"no service answers at {url}: {error}; is `sluice run` up?"
+        msg = f"no service answers at {url}: {error}; start `sluice run`, or set --server"
         raise UnreachableError(msg) from error
     except ValueError as error:
         raise _stranger(url) from error
@@ -144,4 +144,6 @@ def _with(key: str, found: Any, url: str) -> dict[str, Any]:
 
 
 def _stranger(url: str) -> UnreachableError:
-    return UnreachableError(f"what answers at {url} is not Sluice")
+    return UnreachableError(
+        f"the server at {url} is not Sluice; set --server to the service's address"
+    )

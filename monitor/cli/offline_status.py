@@ -50,12 +50,16 @@ def lines(words: Json) -> list[str]:
     """For a person; each proof says up to when, and that it speaks of then."""
     if words["why"]:
         return [words["why"]]
-    when = f"the service last wrote at {words['at']}" if words["at"] else "no service ever ran here"
-    return [f"{when}; as it stood then:", *map(_proof, words["proofs"])]
+    when = (
+        (f"the service stored its last state at {words['at']}")
+        if words["at"]
+        else "no service has ever run here"
+    )
+    return [f"{when}; state at that time:", *map(_proof, words["proofs"])]
 
 
 def _proof(one: Json) -> str:
     if one["cut"] is None:
-        return f"  {one['table']} {one['stage']}: was never shown complete"
+        return f"  {one['table']} {one['stage']}: never proven complete"
     shown = f"complete up to {one['cut']}, certificate {one['certificate']}"
     return f"  {one['table']} {one['stage']}: {shown}"

@@ -28,7 +28,7 @@ Verb = Callable[..., Any]
 UNKNOWN = 3
 """Exit status of a verb that has nobody's answer."""
 CUT = (
-    "Complete up to when: a date (its end, where `time_zone` is), an instant with its offset such "
+    "Complete up to when: a date (its end in `time_zone`), an instant with an offset such "
     "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."
 )
 
@@ -66,7 +66,7 @@ class Length(click.ParamType[timedelta]):
         except (ValueError, OverflowError) as error:
             self.fail(str(error), param, ctx)
         if not timedelta() <= found <= self._most:
-            self.fail(f"{value!r} is not in the range from 0s to {self._most.days}d", param, ctx)
+            self.fail(f"{value!r} is out of range; use 0s to {self._most.days}d", param, ctx)
         return found
 
     def _read(self, text: str) -> timedelta:
@@ -77,13 +77,13 @@ class Length(click.ParamType[timedelta]):
 
             return duration(text)
         if math.isnan(number):
-            raise ValueError(f"{text} is no number")
+            raise ValueError(f"{text} is not a number")
         return timedelta(seconds=min(number * self._unit.total_seconds(), 1e13))
 
 
 def names_who(verb: Verb) -> Verb:
     """Add ``--who`` to a verb that records who decided."""
-    text = "By default the name you are logged in with."
+    text = "Your name; by default the name you are logged in with."
     return click.option("--who", default=login, help=text)(verb)
 
 
@@ -91,11 +91,11 @@ def reads_again(verb: Verb) -> Verb:
     """Add what a verb has that lets rows be read again: why, by whom, given up, waited for."""
     for option in (
         click.option(
-            "--wait/--no-wait", default=True, show_default=True, help="Look on until it ends."
+            "--wait/--no-wait", default=True, show_default=True, help="Wait until it ends."
         ),
-        click.option("--cancel", is_flag=True, help="Give up what of these tables is read now."),
+        click.option("--cancel", is_flag=True, help="Cancel the running backfill of these tables."),
         names_who,
-        click.option("--reason", default="", help="Why; kept for ever."),
+        click.option("--reason", default="", help="The reason; stored for ever."),
     ):
         verb = option(verb)
     return verb
@@ -113,7 +113,7 @@ def require_reason(reason: str) -> None:
 
 def at_a_rate(verb: Verb) -> Verb:
     """Add ``--rate`` to a verb that may read many rows."""
-    told = "Read at most so many rows a second; 0: as the source's limits let it."
+    told = "Read at most this many rows per second; 0: as the source's limits allow."
     return click.option(
         "--rate", default=0, type=click.IntRange(min=0), show_default=True, help=told
     )(verb)
@@ -123,7 +123,9 @@ def asks_service(verb: Verb) -> Verb:
     """Add ``--config``, ``--server`` and ``--json`` to a verb that asks the running service."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
-        click.option("--server", help="Address of the service; by default the config says it."),
+        click.option(
+            "--server", help=("Address of the service; by default the address in the config.")
+        ),
         click.option(
             "--config",
             default="sluice.yaml",
@@ -176,7 +178,7 @@ def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
         for one in found:
             say(_line(one))
     if gone := len(ids) - len(found):
-        say(f"{gone} more are too old to be listed, so how they ended is not known", err=True)
+        say(f"{gone} more are too old to be listed; their results are unknown", err=True)
     well = {one["id"] for one in found if one["done"] and not one["unchecked"]}
     if wait and well != ids:
         sys.exit(FAILED)
@@ -222,7 +224,7 @@ def _line(one: Mapping[str, Any]) -> str:
         counts = ", ".join(f"{found[what]} {what}" for what in ("missing", "extra", "different"))
         return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
     if one["done"]:
-        told = "the new base is complete" if based else "they are in the change log"
+        told = "the new base is complete" if based else "the rows are in the change log"
         return f"{one['table']}: {rows} rows read, {told}{_checked(one)}"
     if one["ended"]:
         ended = "ended without a new base" if based else f"the {one['kind']} ended incomplete"
@@ -237,7 +239,7 @@ def _checked(one: Mapping[str, Any]) -> str:
     told = [
         f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"
         if check in said
-        else f"{check} is asked again"
+        else f"{check} runs again"
         for check in one["checks"]
     ]
     return "".join(f"; {text}" for text in told)
@@ -275,8 +277,8 @@ def _follows(one: Mapping[str, Any]) -> bool:
 
 def _standing(one: Mapping[str, Any]) -> str:
     if one["hold"] is not None:
-        return f"stands still, {one['hold']}"
+        return f"held: {one['hold']}"
     if one["lag_seconds"] is None:
-        return f"unknown, {one['why']}"
+        return f"unknown: {one['why']}"
     up_to = one["watermark"] or "unknown"
     return f"{one['lag_seconds']:.1f} s behind its mirror, complete up to {up_to}"

@@ -1,4 +1,4 @@
-"""`sluice ack INCIDENT`: somebody has it in hand, so it is not repeated."""
+"""`sluice ack INCIDENT`: acknowledge an incident, to get no repeated alerts."""
 
 import json
 from pathlib import Path
@@ -16,13 +16,13 @@ from monitor.terminal import say
 @names_who
 @asks_service
 def ack(*, incident: str, who: str, config: Path, server: str | None, as_json: bool) -> None:
-    """Say that you have INCIDENT in hand; `sluice status` shows the ids.
+    """Acknowledge INCIDENT; `sluice status` lists the ids.
 
-    It is not repeated for the rest of the episode; its end is told all the same.
+    The notification is not repeated until the incident ends. Its end is notified.
     """
     path = f"/v1/incidents/{quote(incident, safe='')}/acknowledgement"
     answer = posted(address(server, config), path, "acknowledged", {"who": who})
-    say(json.dumps(answer) if as_json else f"{incident} is in the hands of {who}")
+    say(json.dumps(answer) if as_json else f"{incident} is acknowledged by {who}")
 
 
 COMMAND = ack

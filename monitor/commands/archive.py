@@ -1,4 +1,4 @@
-"""`sluice archive`: which deletes only move rows, so that the lake keeps them."""
+"""`sluice archive`: keep rows that the source deletes to archive them."""
 
 import json
 from collections.abc import Mapping
@@ -21,16 +21,20 @@ AGES = timedelta(days=36_525)
 
 @click.group("archive")
 def archive() -> None:
-    """Say which deletes only move rows to an archive: the lake keeps these rows."""
+    """Keep rows that their source deletes because it archives them."""
 
 
 @archive.command("keep")
 @click.argument("table")
-@click.option("--since", required=True, metavar="WHEN", help="The first moment, by the source.")
-@click.option("--until", required=True, metavar="WHEN", help="The first moment after it.")
-@click.option("--column", default="", help="Only rows whose value there lies below --before.")
+@click.option(
+    "--since", required=True, metavar="WHEN", help=("Start of the window, by the source's clock.")
+)
+@click.option("--until", required=True, metavar="WHEN", help="End of the window, exclusive.")
+@click.option(
+    "--column", default="", help="Only rows whose value in this column is below --before."
+)
 @click.option("--before", default="", metavar="VALUE", help="A date, a time or a number.")
-@click.option("--reason", required=True, help="Why; kept for ever.")
+@click.option("--reason", required=True, help="The reason; stored for ever.")
 @names_who
 @asks_service
 def keep(
@@ -46,9 +50,9 @@ def keep(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Keep the rows of TABLE that its source deletes in a window, before or after they have landed.
+    """Keep the rows of TABLE that its source deletes in a window, whether or not they have landed.
 
-    A table that is held because so many old rows went (`archive_purge`) goes on by it.
+    This ends a hold of the table because of many old deletes (`archive_purge`).
     """
     body = {"table": table, "since": since, "until": until, "reason": reason, "who": who}
     body |= {"column": column, "before": before}
@@ -56,14 +60,14 @@ def keep(
     if as_json:
         say(json.dumps(answer))
         return
-    again = "" if answer["new"] else "; that was said before"
+    again = "" if answer["new"] else "; this window was registered before"
     say(f"{_line(answer['window'])}{again}")
 
 
 @archive.command("list")
 @asks_service
 def registered(*, config: Path, server: str | None, as_json: bool) -> None:
-    """List the windows that were registered, newest first."""
+    """List the registered windows, newest first."""
     windows = listed(address(server, config), "/v1/archives")
     if as_json:
         say(json.dumps(windows))
@@ -76,15 +80,15 @@ def registered(*, config: Path, server: str | None, as_json: bool) -> None:
 
 @archive.command("withdraw")
 @click.argument("number", metavar="ID")
-@click.option("--reason", required=True, help="Why; kept for ever.")
+@click.option("--reason", required=True, help="The reason; stored for ever.")
 @names_who
 @asks_service
 def withdraw(
     *, number: str, reason: str, who: str, config: Path, server: str | None, as_json: bool
 ) -> None:
-    """Let a registered window count no more: deletes that are merged from now on take their rows.
+    """Withdraw a registered window: deletes that are merged from now on remove their rows.
 
-    Rows that it has kept stay in the lake, as an archive's.
+    Rows that the window has kept stay in the lake.
     """
     body = {"id": number, "reason": reason, "who": who}
     answer = posted(address(server, config), "/v1/archives/withdrawals", "window", body)
@@ -93,7 +97,7 @@ def withdraw(
 
 @archive.command("backtest")
 @click.argument("tables", nargs=-1)
-@click.option("--column", help="Try `archive_purge` by this date column, whatever the config says.")
+@click.option("--column", help="Try `archive_purge` with this date column instead of the config's.")
 @click.option(
     "--rows",
     default=5_000_000,
@@ -106,14 +110,14 @@ def withdraw(
     default=7.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Hold a day with so many times the usual deletes.",
+    help="Hold a day with more than this many times the usual deletes.",
 )
 @click.option(
     "--older",
     default="30d",
     show_default=True,
     type=Length(timedelta(days=1), AGES),
-    help="How old a deleted row is at least; a number is of days.",
+    help="Count deleted rows of at least this age; a plain number means days.",
 )
 @asks_service
 def backtest(
@@ -127,10 +131,10 @@ def backtest(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Tell of each day in the change log which deletes the rules would have kept, and held.
+    """Show, for each day in the change log, which deletes the rules would have ignored or held.
 
-    By the rules of the config, and windows that the service knows, if it answers; of all TABLES
-    that these speak of, or of those named.  Nothing is written.
+    Uses the rules of the config, and the registered windows if the service answers. Without TABLES,
+    shows each table that a rule matches. Nothing is written.
     """
     from monitor.archive_backtest import (  # noqa: PLC0415  - help needs neither
         backtests,
@@ -153,7 +157,7 @@ def backtest(
     for one in told:
         say(_tested(one))
     if not told:
-        say("no delete is in the change log, or no rule speaks of its table")
+        say("the change log has no delete of a table that a rule matches")
 
 
 def _day(day: "BacktestDay") -> dict[str, Any]:
@@ -168,7 +172,7 @@ def _tested(one: Mapping[str, Any]) -> str:
     text = f"{one['table']} {one['day']}: {one['deletes']} deletes, {kept} ignored"
     text += f" ({one['windows']} by windows, {one['marked']} by markers)" if kept else ""
     if one["held"]:
-        age = f", of {one['untold']} nobody tells the age" if one["untold"] else ""
+        age = f", the age of {one['untold']} is unknown" if one["untold"] else ""
         return f"{text}; held: {one['old']} old ones, more than {one['limit']}{age}"
     return f"{text}, {rest} applied"
 
@@ -176,7 +180,7 @@ def _tested(one: Mapping[str, Any]) -> str:
 def _line(one: Mapping[str, Any]) -> str:
     rows = f"rows with {one['column']} below {one['before']}" if one["column"] else "all rows"
     span = f"from {one['since']} until {one['until']}"
-    return f"{one['table']}: {rows} that go {span} stay"
+    return f"{one['table']}: {rows} that are deleted {span} are kept"
 
 
 COMMAND = archive

@@ -1,4 +1,4 @@
-"""`sluice bootstrap TABLE... --reason`: a new base of some tables, read from their source."""
+"""`sluice bootstrap TABLE... --reason`: read whole tables again from their source."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ def bootstrap(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Read TABLES again from their source, beside everything else, and let that be their base.
+    """Read TABLES again from their source, as their new base. Merging goes on meanwhile.
 
-    Exit status 0: done, or begun with --no-wait; 4: it ended without a new base.
+    Exit status 0: done, or started with --no-wait; 4: ended without a new base.
     """
     require_reason(reason)
     base, said = address(server, config), {"reason": reason, "who": who}

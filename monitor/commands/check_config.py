@@ -1,4 +1,4 @@
-"""`sluice check-config`: every mistake in the file, or the file as it is understood."""
+"""`sluice check-config`: report every fault of the config, or show how it is read."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ from pipeline.spark import jars
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema for editors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
-    """Read the config and say what is wrong with it; exit status 2 if anything is."""
+    """Read the config and report every fault; exit status 2 if there is one."""
     if as_schema:
         say(json.dumps(schema(), indent=2))
         return

@@ -1,4 +1,4 @@
-"""`sluice connector`: what a source's collector is to be set to, and sets it."""
+"""`sluice connector SOURCE`: print or register the settings of a source's connector."""
 
 import json
 import sys
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="Path of the config file.",
 )
-@click.option("--apply", "applies", is_flag=True, help="Register it, and tell what that changes.")
-@click.option("--json", "as_json", is_flag=True, help="Tell what was changed as JSON.")
+@click.option(
+    "--apply", "applies", is_flag=True, help=("Register the connector, and print what changes.")
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
 def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
-    """Print the settings of SOURCE's collector, complete, as JSON; nobody is asked.
+    """Print all settings of SOURCE's connector as JSON; no server is contacted.
 
-    With --apply they are registered.  What is set to another value already stays, unless changes
-    or values would get lost by it; only settings that weaken TLS are taken away.  Secrets are
-    references, which the collector resolves itself.
+    With --apply, register the connector. A setting that already has another value keeps it, unless
+    changes or values would be lost. Settings that weaken TLS are removed. Secrets are references,
+    which the collector resolves.
 
     Exit status 2: wrong usage; 3: the collector does not answer.
     """
@@ -47,7 +49,9 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
     with closing(open_collector(every[source], found.settings)) as asked:
         registration = asked.registration(collection_scope(found.settings, every[source]))
         if registration is None:
-            raise ConfigError(f"the collector of source {source!r} is not set up from here")
+            raise ConfigError(
+                f"the collector of source {source!r} has no settings that Sluice can register"
+            )
         try:
             lines = _applied(registration, as_json=as_json) if applies else _wanted(registration)
         except UnreachableError as error:
@@ -73,7 +77,10 @@ def _applied(registration: "Registration", *, as_json: bool) -> list[str]:
         told = [{"name": one.name, "before": one.before, "after": one.after} for one in changes]
         return [json.dumps({"new": now is None, "changes": told})]
     done = "registered" if now is None else "changed"
-    return [*map(str, changes), done if changes else "is set up so already; nothing was changed"]
+    return [
+        *map(str, changes),
+        done if changes else "the connector has these settings already; nothing was changed",
+    ]
 
 
 COMMAND = connector

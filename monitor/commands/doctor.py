@@ -1,4 +1,4 @@
-"""`sluice doctor`: what must be put right at the servers, and by which statement."""
+"""`sluice doctor`: check servers and lake, and print a fix for each finding."""
 
 import json
 import sys
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 REFUSED, UNASKED = 1, 3
 CENTURY = timedelta(days=36_525)
 TITLES = {
-    FindingSeverity.REFUSE: "REFUSED: unless it is fixed, nothing runs or changes get lost",
-    FindingSeverity.WARN: "WARNINGS: less can be proven",
+    FindingSeverity.REFUSE: "REFUSED: until this is fixed, nothing runs or changes are lost",
+    FindingSeverity.WARN: "WARNINGS: some checks cannot prove completeness",
     FindingSeverity.NOTE: "NOTES",
 }
 
@@ -41,7 +41,7 @@ TITLES = {
 @click.option(
     "--worker",
     type=click.Path(path_type=Path),
-    help="Properties file of the Connect workers, which Connect itself does not show.",
+    help="Properties file of the Connect workers, because Connect's API does not show it.",
 )
 @click.option(
     "--outage",
@@ -49,17 +49,17 @@ TITLES = {
     type=Length(timedelta(days=1), CENTURY),
     default="3d",
     show_default=True,
-    help="How long the pipeline may stand still without losing a change, such as 12h or 3d;"
-    " a number is of days.",
+    help="How long the pipeline may be down without losing a change, such as 12h or 3d;"
+    " a plain number means days.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) -> None:
     """Examine lake, sources, connectors and topics; no service needs to run.
 
-    Nothing is changed; in a bucket a file is written and taken away, to see that two cannot win.
+    Nothing is changed. In a bucket, a file is written and removed, to test conditional writes.
 
-    Exit status 0: nothing is refused; 1: something is; 2: wrong usage; 3: nothing is refused so
-    far, but something could not be asked.
+    Exit status 0: nothing is refused; 1: something is refused; 2: wrong usage; 3: nothing is
+    refused so far, but something did not answer.
     """
     found = load(config, unbuilt)
     told = None if worker is None else _properties(worker)
@@ -89,9 +89,9 @@ def _lines(examination: "Examination") -> list[str]:
         for one in findings:
             lines += [f"  {one.where}  {one.what}", f"      fix: {one.fix}"]
     if examination.unasked:
-        lines.append(f"NOT ASKED ({len(examination.unasked)})")
+        lines.append(f"NOT EXAMINED ({len(examination.unasked)})")
         for left in examination.unasked:
-            again = "then ask again: sluice doctor"
+            again = "then run: sluice doctor"
             lines += [f"  {left.where}  {left.why}", f"      then: {left.then}; {again}"]
     if not examination.refused:
         so_far = " so far" if examination.unasked else ""
@@ -103,7 +103,9 @@ def _properties(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; name the workers' properties file by --worker"
+        msg = (
+            f"cannot read {path}: {error.strerror}; set the workers' properties file with --worker"
+        )
         raise ConfigError(msg) from None
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {path}: is not UTF-8 text") from None

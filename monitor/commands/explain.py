@@ -1,4 +1,4 @@
-"""`sluice explain TABLE`: why is it ready, or why not; hop by hop, check by check."""
+"""`sluice explain TABLE`: show why a table is ready or not, by hop and by check."""
 
 import json
 import shlex
@@ -21,9 +21,9 @@ from monitor.terminal import say
 @about_cut
 @asks_service
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
-    """Show the answer for both stages with everything that it rests on.
+    """Show the readiness of TABLE for both stages, with lags, checks and reasons.
 
-    Exit status 0: it is known; 2: wrong usage, or no service answers; 3: an answer is unknown.
+    Exit status 0: known; 2: wrong usage, or no service answers; 3: an answer is unknown.
     """
     base = address(server, config)
     question = {"table": table, **asked_cut(cut)}
@@ -57,7 +57,7 @@ def _show(
             say(line)
     for line in (line for one in rows for line in copy_lines.of_table(one)):
         say(line)
-    say("checks:" if verdicts else "checks: none has ruled yet")
+    say("checks:" if verdicts else "checks: none has run yet")
     for one in verdicts:
         say(_check(one, history))
 
@@ -75,7 +75,7 @@ def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
     looked = one.get("looked") or one["at"]
     return (
         f"  {one['check']}: {shown['outcome']}, {shown['reason']}"
-        f" (since {since}, last looked {looked})"
+        f" (since {since}, last run {looked})"
     )
 
 

@@ -1,4 +1,4 @@
-"""`sluice gate`: may a job go on?  The exit status is the answer."""
+"""`sluice gate TABLE...`: tell a job, by exit status, whether tables are complete."""
 
 import json
 import sys
@@ -30,16 +30,16 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
     type=click.Choice(["mirror", "landed", "image", "copy"]),
     default="mirror",
     show_default=True,
-    help="In the mirror, in the change log, in the image of that cut, or in a copy.",
+    help="Where the data must be complete; `landed` is the change log.",
 )
-@click.option("--copy", default="", help="Name of the copy, for stage copy.")
+@click.option("--copy", default="", help="Name of the copy, with --stage copy.")
 @click.option(
     "--wait",
     type=Length(timedelta(seconds=1), YEAR),
     default="0s",
-    help="How long to wait at most, such as 90s, 5m or 1h; a number is of seconds.",
+    help="How long to wait at most, such as 90s, 5m or 1h; a plain number means seconds.",
 )
-@click.option("--patient", is_flag=True, help="Go on waiting while blocked.")
+@click.option("--patient", is_flag=True, help="Also wait while a table is blocked.")
 @asks_service
 def gate(
     *,
@@ -53,10 +53,10 @@ def gate(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Ask whether all TABLES are complete; what cannot be shown is not ready.
+    """Ask whether all TABLES are complete up to the cut. Only proven completeness is ready.
 
-    Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked,
-    waiting will not help.
+    Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked, and
+    waiting does not help.
     """
     question = {"table": list(tables), "stage": stage, "copy": copy, **asked_cut(cut)}
     try:
@@ -104,7 +104,7 @@ def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({"state": "unknown", "ready": False, "last_known": known}))
         return
-    say("\n".join(["UNKNOWN: nobody looks at the tables", *lines(known)]))
+    say("\n".join(["UNKNOWN: no service monitors the tables", *lines(known)]))
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`sluice init`: a config to begin with, every section shown with its defaults.
+"""`sluice init`: create an example config with every section.
 
 With a server to look at, it names that server, and proposes which of its tables fold into one.
 """
@@ -33,21 +33,21 @@ TEMPLATE = Path(__file__).with_name("sluice.yaml")
     "--from-source",
     "address",
     metavar="KIND://USER@HOST:PORT[/DATABASE]",
-    help="Look at this server's catalogue and propose rules for its tables.",
+    help="Read this server's catalogue and propose rules for its tables.",
 )
-@click.option("--name", show_default="shop", help="What the source is to be called.")
+@click.option("--name", show_default="shop", help="Name of the source.")
 @click.option(
     "--password-env",
     metavar="NAME",
-    help="The environment variable that holds the user's password; by default NAME_PASSWORD.",
+    help="Environment variable with the user's password; by default NAME_PASSWORD.",
 )
 def init(config: Path, address: str | None, name: str | None, password_env: str | None) -> None:
-    """Write a commented config; a file that is there is never overwritten."""
+    """Write a commented config; an existing file is never overwritten."""
     if address is None and (name is not None or password_env is not None):
         said = "--name" if name is not None else "--password-env"
-        raise click.UsageError(f"{said} is about the server of --from-source; give that, too")
+        raise click.UsageError(f"{said} needs --from-source; add it")
     if config.exists():
-        raise ConfigError(f"{config} is there already; name another with --config")
+        raise ConfigError(f"{config} exists already; use another file with --config")
     text = TEMPLATE.read_text(encoding="utf-8")
     if address is not None:
         text = _proposed(text, address, name or "shop", password_env)

@@ -1,4 +1,4 @@
-"""`sluice jars`: the jars that Spark needs, fetched and checked by their SHA-256."""
+"""`sluice jars`: download and verify the jars that Spark needs."""
 
 import click
 
@@ -11,21 +11,21 @@ from monitor.terminal import say
     "repository",
     metavar="URL",
     default="",
-    help="A Maven repository to fetch from, such as https://maven.example.com/central;"
+    help="Maven repository to download from, such as https://maven.example.com/central;"
     " by default Maven Central.",
 )
 def jars(repository: str) -> None:
-    """Fetch the jars that Spark needs beside its own, once for each user of a machine.
+    """Download the jars that Spark needs beside its own, once per user and machine.
 
-    They are put into ~/.cache/sluice/jars; the environment variable SLUICE_JARS names another
-    folder, which `sluice run` must be given as well.  What is there and right is not fetched again.
+    They are stored in ~/.cache/sluice/jars, or in the directory of the environment variable
+    SLUICE_JARS. `sluice run` needs the same variable. Valid jars are not downloaded again.
     """
     from pipeline.spark import jars as locked  # noqa: PLC0415  - help needs none of it
 
     count = locked.fetch(
         (locked.SPARK,), repository=repository, report=lambda line: say(line, err=True)
     )
-    say(f"{len(locked.spark())} jars in {locked.JARS / locked.SPARK}, {count} fetched")
+    say(f"{len(locked.spark())} jars in {locked.JARS / locked.SPARK}, {count} downloaded")
 
 
 COMMAND = jars

@@ -1,4 +1,4 @@
-"""`sluice late`: days and partitions to compute again, for what came late."""
+"""`sluice late`: list days and partitions that late data has changed."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ from monitor.terminal import say
 
 
 @click.command("late")
-@click.option("--since", help="Only what landed since: a date (its end) or an RFC 3339 instant.")
+@click.option("--since", help="Only what landed since a date (its end) or an RFC 3339 instant.")
 @asks_service
 def late(since: str | None, config: Path, server: str | None, as_json: bool) -> None:
-    """List changes that came after their image was made, and late files.
+    """List changes that landed after their image was made, and late files by partition.
 
-    A READY that was said of such an image is taken back; files are told by their partition.
+    The READY certificate of such an image is revoked.
     """
     params = {} if since is None else {"since": since}
     found = listed(address(server, config), "/v1/late", params)
@@ -27,7 +27,7 @@ def late(since: str | None, config: Path, server: str | None, as_json: bool) -> 
     for one in found:
         say(_line(one))
     if not found:
-        say("nothing came too late for an image that is kept, or for its partition")
+        say("no change came too late for an image, and no file for its partition")
 
 
 def _line(one: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`sluice lineage`: which column of a source is which of a mirror."""
+"""`sluice lineage NAME`: show which source column feeds which column of a mirror."""
 
 import json
 from pathlib import Path
@@ -15,10 +15,10 @@ from monitor.terminal import say
 @click.argument("name")
 @asks_service
 def lineage(name: str, config: Path, server: str | None, as_json: bool) -> None:
-    """Show where the values of NAME come from, or go to.
+    """Show where the values of NAME come from and go to.
 
-    NAME is a table (shop.orders) or a shard of one (shop_01.orders_07), or a column of either
-    (shop.orders.phone); names from before a RENAME are known, too.
+    NAME is a table (shop.orders), a shard (shop_01.orders_07), or a column of either
+    (shop.orders.phone). Names before a RENAME work, too.
     """
     found = listed(address(server, config), "/v1/lineage", {"name": name})
     if as_json:

@@ -1,4 +1,4 @@
-"""`sluice pause TABLE... --reason`: nothing is merged into tables until they are resumed."""
+"""`sluice pause TABLE... --reason`: stop merging into tables until they are resumed."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,12 @@ from monitor.terminal import say
 
 @click.command("pause")
 @click.argument("tables", nargs=-1, required=True)
-@click.option("--reason", required=True, help="Why nothing may be merged; kept for ever.")
-@click.option("--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or 4h from now.")
+@click.option("--reason", required=True, help="Why merging is paused; stored for ever.")
+@click.option(
+    "--until",
+    metavar="WHEN",
+    help=("End: an instant (2026-03-29T12:00:00Z), or a duration from now (4h)."),
+)
 @names_who
 @asks_service
 def pause(
@@ -26,9 +30,10 @@ def pause(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Merge nothing into TABLES from now on; what comes is landed all the same, and none is lost.
+    """Pause merging into TABLES. Changes still land, and none is lost.
 
-    The gate is BLOCKED for cuts from now on.  A table that is paused gets the new reason and end.
+    The gate answers BLOCKED for cuts after the pause began. A paused table gets the new reason and
+    end.
     """
     body = {"tables": list(tables), "reason": reason, "who": who, "until": until}
     answer = posted(address(server, config), "/v1/pauses", "pauses", body)

@@ -1,4 +1,4 @@
-"""`sluice quarantine list | show | resend`: what could not be read, corrected and sent again."""
+"""`sluice quarantine list | show | resend`: correct and resend unreadable messages."""
 
 import base64
 import json
@@ -25,12 +25,12 @@ SHORT = 160  # letters of a reason in a list
 
 @click.group("quarantine")
 def quarantine() -> None:
-    """List what could not be read, show it, and send it again as it should have been."""
+    """List, show, correct and resend messages that could not be read."""
 
 
 @quarantine.command("list")
 @click.argument("table", required=False)
-@click.option("--all", "every", is_flag=True, help="Those that are closed, too.")
+@click.option("--all", "every", is_flag=True, help="Include closed ones.")
 @click.option("--limit", default=100, show_default=True, help="How many at most, newest first.")
 @asks_service
 def list_(
@@ -42,9 +42,10 @@ def list_(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """List messages that could not be read, of TABLE or of all; no value is shown.
+    """List messages of TABLE, or of all tables, that could not be read; no value is shown.
 
-    Below them: of each table how many changes were read, and that they are in its mirror or here.
+    The last lines show, for each table, how many changes were read, and how many of them are in the
+    mirror and in quarantine.
     """
     asked = {"limit": limit, "every": every} | ({} if table is None else {"table": table})
     found = told(address(server, config), "/v1/quarantine", "changes", asked)
@@ -59,7 +60,7 @@ def list_(
     for one in found["tables"]:
         _say(_book(one))
     if not found["changes"] and not found["open"]:
-        say("nothing is open that could not be read")
+        say("no message is in quarantine")
 
 
 @quarantine.command("show")
@@ -69,16 +70,18 @@ def list_(
     default=1000,
     show_default=True,
     type=click.IntRange(0, WHOLE),
-    help="How much of what it says; 0: nothing.",
+    help="How many characters of the message to show; 0 shows none.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write all that it says to this file.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help=("Write the whole message to this file.")
+)
 @asks_service
 def show(
     *, id_: str, letters: int, out: Path | None, config: Path, server: str | None, as_json: bool
 ) -> None:
-    """Show one message, as JSON or text where it can be read so: its values, as they are.
+    """Show one message with its values, as JSON or text where possible.
 
-    The service's log says that it was shown.
+    The service logs that the message was shown.
     """
     asked = {"id": id_, "letters": WHOLE if out is not None else letters}
     found = told(address(server, config), "/v1/quarantine/message", "bytes", asked)
@@ -93,13 +96,13 @@ def show(
         if found[name] is not None:
             _say(f"{name}: {found[name]}")
     if not found["kept"]:
-        say("no byte of it was kept: it was empty, or a standard keeps it out of the lake")
+        say("its bytes were not kept: it was empty, or a standard keeps it out of the lake")
     elif not found["in_topic"]:
-        say("its topic has it no more: say its key, if it had one, to send it again")
+        say("its topic no longer has it; to resend it, set its key with --key, if it had one")
     if letters and found["kept"]:
         _say(found["text"] or f"base64: {found['value']}")
     if 0 < letters < found["letters"]:
-        say(f"... {found['letters'] - letters} more letters (--letters, or --out FILE)")
+        say(f"... {found['letters'] - letters} more characters (use --letters, or --out FILE)")
 
 
 @quarantine.command("resend")
@@ -107,19 +110,23 @@ def show(
 @click.option(
     "--text",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
-    help="A file with the message as `show --out` writes it, corrected; -: what comes in.",
+    help="File with the corrected message, as `show --out` writes it; - reads standard input.",
 )
 @click.option(
     "--bytes",
     "raw",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
-    help="A file with the bytes of the message.",
+    help="File with the bytes of the message.",
 )
-@click.option("--unchanged", is_flag=True, help="As it came: by now it can be read.")
-@click.option("--key", help="The message's key; by default what its topic has.")
-@click.option("--schema", type=int, help="Schema to write the text in; by default its own.")
-@click.option("--reason", required=True, help="What was wrong; kept for ever.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Look on until it landed.")
+@click.option(
+    "--unchanged", is_flag=True, help="Resend it unchanged, because it can be read by now."
+)
+@click.option("--key", help="Key of the message; by default the key in its topic.")
+@click.option(
+    "--schema", type=int, help="Id of the schema to encode the text with; by default its own."
+)
+@click.option("--reason", required=True, help="What was wrong; stored for ever.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it has landed.")
 @names_who
 @asks_service
 def resend(
@@ -137,13 +144,13 @@ def resend(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Send the message ID again as it should have been; the bytes that came stay.
+    """Resend the corrected message ID. The original bytes are kept.
 
-    It lands where the first one stood, or in the version that it tells: what is newer wins.  What
-    it blocked opens once it has landed and is merged.  Exit status 4: it never lands, and why.
+    It lands at the position of the original, or with the version that it contains, so newer changes
+    win. Its table is unblocked once it has landed and is merged. Exit status 4: it cannot land.
     """
     if (text is not None) + (raw is not None) + unchanged != 1:
-        raise ConfigError("say what is to be sent: --text FILE, --bytes FILE, or --unchanged")
+        raise ConfigError("no message to send; use --text FILE, --bytes FILE, or --unchanged")
     said = {"id": id_, "reason": reason, "who": who, "key": key, "schema_id": schema}
     what: dict[str, Any] = {"unchanged": unchanged}
     if text is not None:
@@ -169,7 +176,7 @@ def _text(path: Path) -> str:
     try:
         return _bytes(path).decode()
     except UnicodeDecodeError as error:
-        msg = f"{path} is no text in UTF-8 (byte {error.start}); save it so, or send it by --bytes"
+        msg = f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8, or use --bytes"
         raise ConfigError(msg) from None
 
 
@@ -191,14 +198,14 @@ def _write(out: Path, found: Mapping[str, Any]) -> None:
     """As a person edits it: JSON with a line a field, another text, or bytes as they are."""
     text, size = found["text"], found["letters"] if found["text"] else found["bytes"]
     if size > WHOLE:
-        raise ConfigError(f"{found['id']} is too long to be written out: {size}, {WHOLE} at most")
+        raise ConfigError(f"{found['id']} is too long to write out: {size}, at most {WHOLE}")
     try:
         out.write_bytes(_laid_out(text) if text else base64.b64decode(found["value"]))
     except OSError as error:
         raise ConfigError(f"cannot write {out}: {error}") from error
     kind = "text" if text else "bytes"
     again = f"sluice quarantine resend {quote(found['id'])} --{kind} {quote(str(out))}"
-    say(f"{out}: send it again with `{again}`")
+    say(f"{out} written; correct it, then run: {again}")
 
 
 def _laid_out(text: str) -> bytes:
@@ -210,9 +217,9 @@ def _laid_out(text: str) -> bytes:
 
 
 def _line(one: Mapping[str, Any]) -> str:
-    of = one["table"] or one["shard"] or "no table that is known"
+    of = one["table"] or one["shard"] or "an unknown table"
     why = one["why"] if len(one["why"]) <= SHORT else one["why"][:SHORT] + "..."
-    size = f"{one['bytes']} bytes" if one["bytes"] else "no byte kept"
+    size = f"{one['bytes']} bytes" if one["bytes"] else "bytes not kept"
     head = f"{one['id']}: {one['state']}, of {of}, {size}, landed {one['received']}"
     made = one["correction"]
     if made is None:

@@ -1,4 +1,4 @@
-"""`sluice repair TABLE --keys | --ranges | --incident`: some rows, as their source has them."""
+"""`sluice repair TABLE --keys | --ranges | --incident`: read some rows again from their source."""
 
 import json
 from pathlib import Path
@@ -16,12 +16,18 @@ DRY = "a dry run"
 @click.option(
     "--keys",
     multiple=True,
-    help="Keys, with commas between: 17,42; as JSON arrays where they have several columns.",
+    help="Keys, separated by commas, such as 17,42; JSON arrays if a key has several columns.",
 )
-@click.option("--ranges", multiple=True, help="Ids from..to, both in, with commas between.")
-@click.option("--incident", default="", help="The rows that the checks of this incident name.")
+@click.option(
+    "--ranges",
+    multiple=True,
+    help=("Ranges of ids, such as 17..42 (inclusive), separated by commas."),
+)
+@click.option(
+    "--incident", default="", help="Read the rows that the checks of this incident found."
+)
 @click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would change; of ids, no other keys.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change; only for ids.")
 @reads_again
 @asks_service
 def repair(
@@ -40,10 +46,10 @@ def repair(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Read some rows of TABLE again from their source; what is not there is deleted.
+    """Read some rows of TABLE again from their source; rows that the source does not have are deleted.
 
-    Whatever was changed since wins.  Exit status 0: done, and the checks that had found the rows
-    wrong have passed again; 4: it ended before that.
+    Later changes win. Exit status 0: done, and the checks that found the rows wrong pass again;
+    4: ended before that.
     """
     if not dry_run or cancel:
         require_reason(reason)

@@ -1,4 +1,4 @@
-"""`sluice replay TABLE --where --reason`: rows that meet a condition, as the source has them."""
+"""`sluice replay TABLE --where --reason`: read rows that meet a condition from their source."""
 
 from datetime import date
 from pathlib import Path
@@ -13,15 +13,13 @@ def _day(_: click.Context, __: click.Parameter, told: str | None) -> str | None:
     try:
         return date.fromisoformat(told).isoformat() if told else None
     except ValueError:
-        raise click.BadParameter(f"{told!r} is no day; write it as 2026-03-28") from None
+        raise click.BadParameter(f"{told!r} is not a date; write it as 2026-03-28") from None
 
 
 @click.command("replay")
 @click.argument("tables")
-@click.option("--where", default="", help="Columns compared with values: \"day >= '2026-03-01'\".")
-@click.option(
-    "--date", "day", callback=_day, help="The business day that the rows show, as 2026-03-28."
-)
+@click.option("--where", default="", help="Condition on columns, such as \"day >= '2026-03-01'\".")
+@click.option("--date", "day", callback=_day, help="Business day of the rows, such as 2026-03-28.")
 @click.option("--most", default=1_000_000, show_default=True, help="Refuse to read more rows.")
 @at_a_rate
 @reads_again
@@ -41,10 +39,9 @@ def replay(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Read rows of TABLES (a name, or the beginning of names and *) again from their source.
+    """Read rows of TABLES (a name, or a prefix and *) again from their source.
 
-    Whatever was changed since wins, and no row is deleted by it.  Exit status 0: done; 4: it ended
-    before that.
+    Later changes win, and no row is deleted. Exit status 0: done; 4: ended before that.
     """
     require_reason(reason)
     base, said = address(server, config), {"reason": reason, "who": who}

@@ -1,4 +1,4 @@
-"""`sluice resume TABLE...`: what was paused is merged again."""
+"""`sluice resume TABLE...`: resume merging into paused tables."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ from monitor.terminal import say
 def resume(
     *, tables: tuple[str, ...], who: str, config: Path, server: str | None, as_json: bool
 ) -> None:
-    """Let TABLES go on: what has landed since they were paused is merged now."""
+    """Resume merging into TABLES, from where it was paused."""
     body = {"tables": list(tables), "who": who}
     answer = posted(address(server, config), "/v1/pauses/ended", "pauses", body)
     if as_json:
         say(json.dumps(answer["pauses"]))
         return
     for one in answer["pauses"]:
-        say(f"{one['table']}: goes on; it was paused since {one['since']}")
+        say(f"{one['table']}: resumed; it was paused since {one['since']}")
 
 
 COMMAND = resume

@@ -1,4 +1,4 @@
-"""`sluice run`: the service, until SIGTERM or Ctrl-C."""
+"""`sluice run`: run the service until SIGTERM or Ctrl-C."""
 
 import sys
 from pathlib import Path
@@ -24,16 +24,20 @@ from pipeline.spark import jars
     show_default=True,
     help="Path of the config file.",
 )
-@click.option("--log-format", type=click.Choice(["json", "console"]), help="By default as stderr.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "console"]),
+    help=("By default `console` on a terminal, else `json`."),
+)
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="The least level that is logged.",
+    help="Lowest level that is logged.",
 )
 def run(config: Path, log_format: str | None, log_level: str) -> None:
-    """Land, merge, watch, gate, alert."""
+    """Run the service: land and merge changes, monitor tables, serve the gate, send alerts."""
     found = load(config, unbuilt)
     json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
     configure(json=json, level=log_level.upper())

@@ -1,4 +1,4 @@
-"""`sluice status`: all tables and open incidents in one screen."""
+"""`sluice status`: show all tables and open incidents."""
 
 import json
 import sys
@@ -25,7 +25,10 @@ UNLIMITED = 10_000  # columns where nobody has a screen: in a pipe whole names c
 @click.command("status")
 @asks_service
 def status(config: Path, server: str | None, as_json: bool) -> None:
-    """Show what the service knows; where none answers, what it wrote last (exit status 3)."""
+    """Show tables and open incidents; without a running service, what it stored last.
+
+    Exit status 3: no service answers.
+    """
     base = address(server, config)
     try:
         tables, incidents = listed(base, "/v1/tables"), listed(base, "/v1/incidents")
@@ -44,7 +47,7 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
     tables, incidents, turning = visible_in(tables), visible_in(incidents), visible_in(turning)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else UNLIMITED)
     if not turning["turning"]:
-        why = f"nothing below can be believed: {turning['why']}"
+        why = f"the states below are outdated: {turning['why']}"
         console.print(Text(why, style="bold red"))  # a name in it may look like markup
     for one in turning.get("first", ()) if turning["turning"] else ():
         console.print(_first(one), markup=False, soft_wrap=True)
@@ -74,7 +77,7 @@ def _first(one: dict[str, Any]) -> str:
 
 def _incident(one: dict[str, Any]) -> str:
     about = f"{one['about']} {one['check']}".strip()
-    held = f", in the hands of {one['acknowledged']}" if one.get("acknowledged") else ""
+    held = f", acknowledged by {one['acknowledged']}" if one.get("acknowledged") else ""
     named = f" (incident {one['id']}{held})" if one.get("id") else ""
     reason = one["reason"].removeprefix(f"{one['about']}: ")  # a part's begins with its name
     return f"{one['severity']} {one['state']} {one['kind']} {about}: {reason}{named}"

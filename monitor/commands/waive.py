@@ -1,4 +1,4 @@
-"""`sluice waive ID --reason`: a person closes by name what no machine may."""
+"""`sluice waive ID --reason`: accept a gap, hold or finding that blocks."""
 
 import json
 from pathlib import Path
@@ -13,11 +13,13 @@ from monitor.terminal import say
 
 @click.command("waive")
 @click.argument("id_", metavar="ID")
-@click.option("--reason", required=True, help="Why it is safe to go on; kept for ever.")
-@click.option("--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or 4h from now.")
+@click.option("--reason", required=True, help="Why it is safe to go on; stored for ever.")
 @click.option(
-    "--withdraw", is_flag=True, help="End the waiver of ID: what it covered blocks again."
+    "--until",
+    metavar="WHEN",
+    help=("End: an instant (2026-03-29T12:00:00Z), or a duration from now (4h)."),
 )
+@click.option("--withdraw", is_flag=True, help="End the waiver of ID, so that ID blocks again.")
 @names_who
 @asks_service
 def waive(
@@ -31,14 +33,14 @@ def waive(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Close a gap, hold, quarantined change or named key; `sluice explain` shows the ids."""
+    """Waive a gap, hold, quarantined change or key of a finding; `sluice explain` lists the ids."""
     base = address(server, config)
     if withdraw:
         if until is not None:
-            raise click.UsageError("--until ends a waiver later, --withdraw now; give one of them")
+            raise click.UsageError("--until and --withdraw exclude each other; use one")
         body = {"reason": reason, "who": who}
         answer = deleted(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
-        say(json.dumps(answer) if as_json else f"{id_} is waived no more")
+        say(json.dumps(answer) if as_json else f"the waiver of {id_} is withdrawn")
         return
     body = {"id": id_, "reason": reason, "who": who}
     if until is not None:
@@ -47,7 +49,7 @@ def waive(
     if as_json:
         say(json.dumps(answer))
         return
-    say(f"{id_} waived" if answer["new"] else f"{id_} had been waived before")
+    say(f"{id_} waived" if answer["new"] else f"{id_} was already waived")
 
 
 COMMAND = waive

@@ -56,7 +56,7 @@ def test_f52_apply_registers_what_was_printed(
     assert connect.registered["shop-1"] == {**printed, "name": "shop-1"}
     assert "+ topic.prefix=shop\n" in first.output
     assert first.output.endswith("\nregistered\n")
-    assert second.output == "is set up so already; nothing was changed\n"
+    assert second.output == "the connector has these settings already; nothing was changed\n"
     assert connect.changes == 1
 
 
@@ -174,7 +174,7 @@ def test_a_collector_that_is_set_up_elsewhere_says_so(
     result = sluice("shop", more="kind: tests.toy.collector")
 
     assert isinstance(result.exception, ConfigError)
-    assert "not set up from here" in str(result.exception)
+    assert "has no settings that Sluice can register" in str(result.exception)
 
 
 def test_f197_a_registered_address_that_is_not_the_configs_is_shown_and_applied(

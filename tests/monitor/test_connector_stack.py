@@ -98,7 +98,7 @@ def test_f52_a_source_is_collected_by_one_command(
     )
     assert _told(office) == {"decimal.handling.mode": "refuse"}
     assert apply().output == "~ decimal.handling.mode: double -> string\nchanged\n"
-    assert apply().output == "is set up so already; nothing was changed\n"
+    assert apply().output == "the connector has these settings already; nothing was changed\n"
 
 
 def test_f52_a_password_that_is_wrong_is_told_in_connects_words(

@@ -17,7 +17,7 @@ def test_each_copy_of_a_table_says_how_it_stands() -> None:
 
     assert of_table(row) == [
         "copy one: 2.0 s behind its mirror, complete up to 2026-01-02T03:04:05Z",
-        "copy three: stands still, copy_written: 2 rows are newer than the mirror's:"
+        "copy three: held: copy_written: 2 rows are newer than the mirror's:"
         " somebody else writes there",
         "copy two: unknown, it does not answer",
     ]

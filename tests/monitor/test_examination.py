@@ -440,16 +440,16 @@ def doctor(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]
         pytest.param(
             site(skipped_operations="t"),
             1,
-            "REFUSED: unless it is fixed, nothing runs or changes get lost (1)",
+            "REFUSED: until this is fixed, nothing runs or changes are lost (1)",
             id="no",
         ),
         pytest.param(
-            site(silent("kafka", UnreachableError("down"))), 3, "NOT ASKED (1)", id="not asked"
+            site(silent("kafka", UnreachableError("down"))), 3, "NOT EXAMINED (1)", id="not asked"
         ),
         pytest.param(
             site(silent("kafka", UnreachableError("down")), skipped_operations="t"),
             1,
-            "NOT ASKED (1)",
+            "NOT EXAMINED (1)",
             id="what is refused stays so",
         ),
     ],

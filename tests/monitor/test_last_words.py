@@ -49,7 +49,7 @@ def test_f51_a_gate_without_a_service_tells_the_last_proof_and_stays_shut(
     result = CliRunner().invoke(gate.COMMAND, [USERS, ORDERS, "--config", str(config)])
 
     assert result.exit_code == 3
-    assert "UNKNOWN: nobody looks at the tables" in result.output
+    assert "UNKNOWN: no service monitors the tables" in result.output
     proven = f"{USERS} mirror: complete up to 2026-03-29T00:00:00+01:00, certificate {certificate}"
     assert proven in result.output
     assert "no service answers" in result.output
@@ -63,7 +63,7 @@ def test_f51_a_proof_that_was_taken_back_is_not_told_as_one(rig: Rig, config: Pa
 
     result = CliRunner().invoke(gate.COMMAND, [USERS, "--config", str(config)])
 
-    assert f"{USERS} mirror: was never shown complete" in result.output
+    assert f"{USERS} mirror: never proven complete" in result.output
 
 
 def test_f51_status_without_a_service_tells_what_was_open(rig: Rig, config: Path) -> None:

@@ -76,7 +76,7 @@ def test_the_verb_says_it_in_lines_and_in_json(sluice: Callable[..., Result]) ->
     )
     assert len(json.loads(data.output)) == 2
     assert none.output == (
-        "nothing came too late for an image that is kept, or for its partition\n"
+        "no change came too late for an image, and no file for its partition\n"
     )
 
 

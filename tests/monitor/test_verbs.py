@@ -69,12 +69,12 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["gate", "no.such"], "no table 'no.such'; known: ", id="gate: a table"),
         pytest.param(["gate", ""], "no table ''; known: ", id="gate: no name"),
         pytest.param(["gate", USERS, "no.such"], "no table 'no.such'", id="gate: one of two"),
-        pytest.param(["gate", "\udcff"], "is no text", id="gate: bytes that are no text"),
+        pytest.param(["gate", "\udcff"], "is not valid text", id="gate: bytes that are no text"),
         pytest.param(["gate", USERS, "--cut", "x"], "bad cut 'x'", id="gate: a cut"),
         pytest.param(["gate", USERS, "--cut", ""], "bad cut ''", id="gate: an empty cut"),
         pytest.param(["gate", USERS, "--cut", "2026-02-30"], "no such cut", id="gate: a day"),
-        pytest.param(["gate", USERS, "--wait", "nan"], "is no number", id="gate: no time"),
-        pytest.param(["gate", USERS, "--wait", "inf"], "not in the range", id="gate: for ever"),
+        pytest.param(["gate", USERS, "--wait", "nan"], "is not a number", id="gate: no time"),
+        pytest.param(["gate", USERS, "--wait", "inf"], "is out of range", id="gate: for ever"),
         pytest.param(["gate", USERS, "--server", "here"], "write http://host:port", id="a server"),
         pytest.param(["gate", USERS, "--server", "http://h:99999"], "out of range", id="a port"),
         pytest.param(
@@ -86,11 +86,15 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["init", "--name", "foo"], "--from-source", id="init: a name alone"),
         pytest.param(["init", "--password-env", "BAR"], "--from-source", id="init: a password"),
         pytest.param(["late", "--since", "x"], "bad cut 'x'", id="late: since when"),
-        pytest.param(["lineage", "\udcff"], "is no text", id="lineage: bytes that are no text"),
+        pytest.param(
+            ["lineage", "\udcff"], "is not valid text", id="lineage: bytes that are no text"
+        ),
         pytest.param(["explain", "no.such"], "no table 'no.such'; known: ", id="explain: a table"),
         pytest.param(["explain", ""], "no table ''", id="explain: no name"),
         pytest.param(["explain", ".."], "no table '..'", id="explain: a name that climbs"),
-        pytest.param(["explain", "\udcff"], "is no text", id="explain: bytes that are no text"),
+        pytest.param(
+            ["explain", "\udcff"], "is not valid text", id="explain: bytes that are no text"
+        ),
         pytest.param(["explain", USERS, "--cut", ""], "bad cut ''", id="explain: an empty cut"),
         pytest.param(["ack", "none"], "no open incident 'none'", id="ack: an incident"),
         pytest.param(["ack", ""], "no open incident ''", id="ack: no id"),
@@ -108,8 +112,8 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["init", "--config", "/no/such/x"], "cannot write", id="init: a folder"),
         pytest.param(["connector", "no"], "no source 'no'; known: shop", id="connector: a source"),
         pytest.param(["doctor", "--worker", "/no"], "cannot read /no", id="doctor: a worker"),
-        pytest.param(["doctor", "--outage-days", "nan"], "is no number", id="doctor: no days"),
-        pytest.param(["doctor", "--outage-days", "1e99"], "not in the range", id="doctor: ages"),
+        pytest.param(["doctor", "--outage-days", "nan"], "is not a number", id="doctor: no days"),
+        pytest.param(["doctor", "--outage-days", "1e99"], "is out of range", id="doctor: ages"),
         pytest.param(
             ["bootstrap", "no.such", "--reason", "x"],
             "no table 'no.such': none of its changes has landed",
@@ -306,4 +310,4 @@ def test_a_server_that_no_machine_can_be_is_wrong_usage(
         __main__.main()
 
     assert end.value.code == 2
-    assert "no machine can be called so; write http://host:port" in capsys.readouterr().err
+    assert "not a valid host name; write http://host:port" in capsys.readouterr().err

@@ -83,7 +83,7 @@ def test_what_is_open_is_listed_without_a_value(server: str) -> None:
     assert "its sender could not conform it: a letter where a number belongs" in found
     assert SECRET not in found
     assert SECRET not in run(server, "list", "--json").output
-    assert run(server, "list", "no.such").output == "nothing is open that could not be read\n"
+    assert run(server, "list", "no.such").output == "no message is in quarantine\n"
 
 
 def test_what_it_says_is_shown_to_who_asks_for_it_and_no_more_than_that(server: str) -> None:
@@ -92,7 +92,7 @@ def test_what_it_says_is_shown_to_who_asks_for_it_and_no_more_than_that(server: 
     assert f'"note":"{SECRET}"' in whole
     assert f"schema_id: {NUMBER}" in whole
     assert SECRET not in some.output
-    assert "more letters (--letters, or --out FILE)" in some.output
+    assert "more characters (use --letters, or --out FILE)" in some.output
     assert SECRET not in run(server, "show", NAME, "--letters", "0").output
 
 
@@ -117,7 +117,7 @@ def test_it_is_written_to_a_file_corrected_and_lands(
     assert desk.loop.mark.quarantine == {}
     (row,) = [one for one in desk.landed(Op.UPDATE) if one["offset"] == 1]
     assert json.loads(row["after"])["note"] == "corrected"
-    assert run(server, "list").output == "nothing is open that could not be read\n"
+    assert run(server, "list").output == "no message is in quarantine\n"
     said = run(server, "list", "--all").output
     assert f"{NAME}: corrected, of db.t" in said
     assert (
@@ -153,7 +153,7 @@ def test_letters_that_are_not_utf_8_are_never_replaced(server: str, tmp_path: Pa
     file = tmp_path / "odd.json"
     file.write_bytes('{"note": "Müller"}'.encode("latin-1"))
 
-    with pytest.raises(ConfigError, match=r"odd.json is no text in UTF-8 \(byte 11\)"):
+    with pytest.raises(ConfigError, match=r"odd.json is not UTF-8 text \(byte 11\)"):
         resend(server, "--text", str(file))
 
 
@@ -282,7 +282,7 @@ def test_the_topic_has_it_no_more(server: str, desk: EventDesk) -> None:
 
     found = run(server, "show", NAME).output
 
-    assert "its topic has it no more" in found
+    assert "its topic no longer has it" in found
     assert SECRET in found, "the change log has it"
 
 
@@ -318,9 +318,9 @@ def test_of_what_nothing_was_kept_it_is_said_so(server: str, desk: EventDesk) ->
 
     shown = run(server, "show", name).output
 
-    assert "no byte kept, landed" in shown
+    assert "bytes not kept, landed" in shown
     assert "it was empty, or a standard keeps it out of the lake" in shown
-    assert "its topic has it no more" not in shown
+    assert "its topic no longer has it" not in shown
     with pytest.raises(ConfigError, match="no byte of it was kept"):
         run(server, "resend", name, "--unchanged", "--reason", "x", "--no-wait")
 

@@ -85,7 +85,7 @@ def _text(html: str) -> str:
         ),
         pytest.param(
             board(LOST, incidents=(replace(incident(), acknowledged=Acknowledgement("ann", NOW)),)),
-            ["owner data platform, in the hands of ann"],
+            ["owner data platform, acknowledged by ann"],
             id="somebody has it in hand",
         ),
         pytest.param(
