@@ -46,7 +46,7 @@ def repair(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Read some rows of TABLE again from their source; rows that the source does not have are deleted.
+    """Read some rows of TABLE again from their source, and delete rows that it does not have.
 
     Later changes win. Exit status 0: done, and the checks that found the rows wrong pass again;
     4: ended before that.

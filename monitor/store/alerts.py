@@ -173,7 +173,7 @@ class StoredOutbox:
             self._spare = [one for one in self._spare if one.number not in over]
             self._done = {number: end for number, end in self._done.items() if number not in over}
         if lost:
-            _log.error("notifications dropped: the store and the memory are full", count=lost)
+            _log.error("notifications dropped, because store and memory are full", count=lost)
 
     def _over(self, channels: Set[str]) -> set[int]:
         """Numbers in memory that there is no room for, by channel and by whether they ended."""
@@ -314,7 +314,7 @@ class StoredOutbox:
     def _give_up(self, numbers: Sequence[int]) -> None:
         """Bury rows that cannot be read, or they would keep their places before all others."""
         if numbers:
-            end = _Ending(DEAD, "it cannot be read from the store", datetime.now(UTC))
+            end = _Ending(DEAD, "its row in the store is unreadable", datetime.now(UTC))
             with self._turn:
                 self._done.update(dict.fromkeys(numbers, end))
             self._try_to_catch_up(end.at)
@@ -323,7 +323,7 @@ class StoredOutbox:
         try:
             self.catch_up(at or datetime.now(UTC))
         except UnreachableError as error:
-            _log.warning("what became of notifications is kept in memory", why=str(error))
+            _log.warning("results of notifications are kept in memory", why=str(error))
 
     def _spare_waiting(self, channel: str = "") -> tuple[Letter, ...]:
         with self._turn:
@@ -336,7 +336,9 @@ class StoredOutbox:
         last = connection.scalar(newest.offset(self.room).limit(1))
         if last is not None:
             over = update(outbox).where(waits, outbox.c.number <= last)
-            connection.execute(over.values(state=DEAD, done=at, why="the outbox was full"))
+            connection.execute(
+                over.values(state=DEAD, done=at, why=("the queue of the channel was full"))
+            )
 
 
 def _put(connection: Connection, channel: str, message: Message, at: datetime) -> int:

@@ -61,8 +61,8 @@ class Lock:
             holder = file.read().strip() or "unknown"
             file.close()
             raise ConfigError(
-                f"{database} is in use by another service (process {holder}): "
-                "stop that one, or set a store of its own for this one"
+                f"{database} is in use by another service (process {holder}); "
+                "stop that service, or set another `store`"
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -125,14 +125,14 @@ class Database:
         """
         path = path.resolve()
         if path.is_dir():
-            raise ConfigError(f"store {path}: it is a folder; set the path of a file")
+            raise ConfigError(f"store {path}: is a directory; set the path of a file")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _keep_private(path)
             lock = Lock.take(path) if service else None
         except OSError as error:
             raise ConfigError(
-                f"store {path}: {error.strerror}; set a folder it may write"
+                f"store {path}: {error.strerror}; set a path in a writable directory"
             ) from None
         database = cls(path, _engine(path), lock)
         try:
@@ -299,7 +299,7 @@ def _keep_private(path: Path) -> None:
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
     if (links := path.stat().st_nlink) > 1:
-        raise ConfigError(f"store {path}: {links} names (hard links) lead to it; keep one")
+        raise ConfigError(f"store {path}: the file has {links} hard links; keep one")
     for name in (path.name, *(f"{path.name}{end}" for end in ("-wal", "-shm", ".lock"))):
         with suppress(FileNotFoundError, PermissionError):  # another user's stays as it is
             path.with_name(name).chmod(PRIVATE)

@@ -293,7 +293,7 @@ def _salvaged(stored: Mapping[str, bytes | None]) -> Verdict | None:
     if outcome == Outcome.PASS:
         return None
     ruled = Outcome.UNKNOWN if outcome == Outcome.UNKNOWN else Outcome.FAIL
-    reason = f"verdict {stored_text(stored['id'])} in the store cannot be read; a PASS ends it"
+    reason = f"stored verdict {stored_text(stored['id'])} is unreadable; it ends with the next PASS"
     try:
         at = Instant().process_result_value(int(stored["at"] or b""), None)
     except (ValueError, OverflowError):
@@ -552,7 +552,7 @@ def _salvaged_hold(stored: Mapping[str, bytes | None]) -> Standstill:
     id_, kind, subject, reason = (
         stored_text(stored[name]) for name in ("id", "kind", "subject", "reason")
     )
-    detail = "its row in the store cannot be read; it ends with the next merge or landing"
+    detail = "its row in the store is unreadable; it ends with the next merge or landing"
     return Standstill(id_, kind, subject, reason or HOLD, detail, datetime.now(UTC))
 
 
@@ -622,7 +622,9 @@ class CheckMemory:
 
     def _stored(self, table: str, check: str) -> Mapping[str, Any] | None:
         own = (memory.c.table == table) & (memory.c.check == check)
-        said = f"what {check} remembers of {table} cannot be read; see the log"
+        said = (
+            f"the stored memory of check {check} for {table} is unreadable; see the service's log"
+        )
         found: list[Mapping[str, Any] | ProofError] = self.database.decoded(
             select(type_coerce(memory.c.kept, Text()).label("kept")).where(own),
             memory,

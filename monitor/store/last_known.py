@@ -67,7 +67,7 @@ class LastKnown:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         if not self.path.exists():
-            raise UnreachableError(f"store {self.path}: no service has written one yet")
+            raise UnreachableError(f"store {self.path}: does not exist yet; start `sluice run`")
         try:
             with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)) as it:
                 yield it

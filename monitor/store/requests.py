@@ -115,9 +115,9 @@ def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
     """
     if known.wish == wish:
         return known
-    msg = f"{known.table} is being read again ({known.kind} {known.id}, {known.who}: "
+    msg = f"table {known.table} has a running backfill ({known.kind} {known.id}, {known.who}: "
     verb = KINDS[known.wish.origin]
-    now = f"wait until it has ended, or give it up: sluice {verb} {known.table} --cancel"
+    now = f"wait until it ends, or run: sluice {verb} {known.table} --cancel"
     raise ConfigError(f"{msg}{known.reason}); {now} --reason ...")
 
 
@@ -297,7 +297,9 @@ class Resubmissions:
             open_one = select(resubmissions).where(change & resubmissions.c.ended.is_(None))
             if (known := connection.execute(open_one).first()) is not None:
                 told = f"{known.who} at {known.at:%Y-%m-%dT%H:%M:%SZ}: {known.reason}"
-                raise ConfigError(f"{made.change} is being sent again already ({told})")
+                raise ConfigError(
+                    f"{made.change} already has a correction that has not landed ({told})"
+                )
             body = _BODY.dump_json(asked).decode()
             row = {"id": made.id, "change": made.change, "body": body}
             whose = {"table": made.table, "reason": made.reason, "who": made.who, "why": ""}
@@ -436,7 +438,7 @@ def _pause(row: Row[Any]) -> Pause:
 
 
 def _salvaged(stored: Mapping[str, bytes | None]) -> Pause:
-    reason = f"pause {stored_text(stored['id'])} in the store cannot be read"
+    reason = f"stored pause {stored_text(stored['id'])} is unreadable"
     return Pause(stored_text(stored["table"]), reason, "an unknown person", _ALWAYS)
 
 
@@ -507,7 +509,7 @@ class Archives:
                 return replace(one, withdrawn=word)
         known = ", ".join(one.id for one in self.list() if one.withdrawn is None) or "none"
         kind = ConfigError if any(one.id == number for one in self.list()) else UnknownNameError
-        raise kind(f"no window {number!r} counts; nothing was recorded; known: {known}")
+        raise kind(f"unknown window {number!r}; nothing was recorded; known: {known}")
 
     def registered(self) -> tuple[RegisteredWindow, ...]:
         """All that count, newest first."""

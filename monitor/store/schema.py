@@ -319,13 +319,13 @@ def upgrade(connection: Connection) -> None:
     newest = FIRST + len(STEPS) - 1
     if found > newest:
         raise ConfigError(
-            f"the store has version {found}, this Sluice knows {newest}: "
-            "run the newer Sluice, or give this one a store of its own"
+            f"the store has version {found}, but this Sluice supports up to {newest}; "
+            "run the newer Sluice, or set another `store`"
         )
     if 0 < found < FIRST:
         raise ConfigError(
-            f"the store has version {found}, of a build before the first release, and is not read: "
-            "move it away, and Sluice begins with an empty one"
+            f"the store has version {found}, from a build before the first release; "
+            "move the file away, and Sluice creates a new one"
         )
     for step in STEPS[found - FIRST + 1 if found else 0 :]:
         step(connection)

@@ -127,7 +127,9 @@ class Ticks:
         with self.database.write() as connection:
             found = tuple(_tick(row) for row in connection.execute(left).all())
             for tick in found:
-                self.finish(tick.job, tick.planned, at, FAILED, "the service ended while it ran")
+                self.finish(
+                    tick.job, tick.planned, at, FAILED, ("the service ended during this tick")
+                )
         return found
 
     def last_success(self) -> Mapping[str, datetime]:

@@ -67,7 +67,7 @@ class BootstrapRequest(BaseModel):
 
 @REREAD_ROUTES.get("/bootstraps", responses={200: answer(list[answers.Backfill])})
 def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
-    """Bases that were asked for, newest first."""
+    """Requested bootstraps, newest first."""
     found = parts.store.rereads.list(limit=limit)
     bases = [one for one in found if one.wish.origin is Origin.SNAPSHOT]
     return render.Answer([reread(one, parts) for one in bases])
@@ -77,7 +77,7 @@ def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
     "/bootstraps", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
 )
 def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
-    """Have tables read again: 202; one that is being read already goes on. 404: no such table."""
+    """Bootstrap tables: 202, also for a running bootstrap. 404 if a table is unknown."""
     for name in body.tables:
         _require(name, parts)
     wish = RereadWish(rate=body.rate)
@@ -94,9 +94,9 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
 
 @REREAD_ROUTES.post("/rereads/cancelled", responses={200: answer(answers.Backfills), **NOT_FOUND})
 def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
-    """Give up what is read of tables (`shop.*`: of all that begin so) now.
+    """Cancel the running backfills of tables; `shop.*` selects by prefix.
 
-    400 if nothing of them is being read, 404 if there is no such table.
+    400 if none is running, 404 if a table is unknown.
     """
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     ended = dict[str, RereadRequest]()
@@ -105,7 +105,7 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
         if not open_ones.keys() >= {*found} or not found:
             if found:
                 parts.table(name)
-            raise ConfigError(f"{name} is not being read now; nothing was recorded")
+            raise ConfigError(f"table {name}: no backfill is running; nothing was cancelled")
         ended |= {one: open_ones[one] for one in found}
     why = f"cancelled by {body.who}: {body.reason}"
     for one in ended.values():
@@ -116,7 +116,7 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
 
 @REREAD_ROUTES.get("/rereads", responses={200: answer(list[answers.Backfill])})
 def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
-    """All that was read again from its source, or is: newest first."""
+    """All backfills, newest first."""
     return render.Answer([reread(one, parts) for one in parts.store.rereads.list(limit=limit)])
 
 
@@ -145,8 +145,8 @@ def _require(name: str, parts: ApiParts) -> None:
             return
     if parts.gate.roster.has_source_of(name):
         return
-    msg = f"no table {name!r}: none of its changes has landed, and no source has it now"
-    raise UnknownNameError(f"{msg}; `sluice status` shows the tables")
+    msg = f"unknown table {name!r}: none of its changes has landed, and no source has it"
+    raise UnknownNameError(f"{msg}; run `sluice status` to list tables")
 
 
 def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
@@ -250,9 +250,9 @@ class ReplayRequest(BaseModel):
     "/repairs", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
 )
 def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
-    """Have rows read again that are named: 202; 400 if they are none of the table's."""
+    """Repair named rows of a table: 202; 400 if the table cannot have these rows."""
     if "reason" not in body.model_fields_set and not body.dry_run:
-        raise ConfigError("reason: is required; only a dry run needs none")
+        raise ConfigError("reason: is required, except for a dry run; add it")
     table = parts.table(body.table)
     fails = _fails(body.incident, table, parts)
     if body.incident:
@@ -272,12 +272,12 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     "/replays", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
 )
 def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
-    """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
+    """Replay rows that meet a condition: 202; 400 if it cannot be read or matches no table."""
     condition = parse_condition(body.where) if body.where else None
     names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
     if not names:
         raise UnknownNameError(
-            f"no table's name begins with {body.tables!r}; `sluice status` shows them"
+            f"no table name starts with {body.tables!r}; run `sluice status` to list tables"
         )
     for name in names:
         table = parts.table(name)
@@ -313,10 +313,10 @@ def _require_previewable(rows: RowsWished, most: int) -> None:
         ConfigError: says what else to ask for.
     """
     if rows.keys:
-        raise ConfigError("a dry run is of ids: name ranges, or keys that are one integer each")
+        raise ConfigError("a dry run needs ids; use ranges, or keys that are one integer each")
     if most > MOST_DRY:
-        msg = f"a dry run is held in memory: of {MOST_DRY} rows at most, {most} may be (--most)"
-        raise ConfigError(f"{msg}; look at fewer ranges at a time")
+        msg = f"a dry run reads at most {MOST_DRY} rows, but --most allows {most}"
+        raise ConfigError(f"{msg}; decrease --most, or use fewer ranges")
 
 
 def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
@@ -330,13 +330,15 @@ def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
 def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
     found = parts.store.incidents.get(incident)
     if found is None:
-        raise UnknownNameError(f"no incident {incident!r}; `sluice status` shows the open ones")
+        raise UnknownNameError(
+            f"unknown incident {incident!r}; run `sluice status` to list open incidents"
+        )
     if found.state is IncidentState.RESOLVED:
-        raise ConfigError(f"incident {incident} is over: there is nothing to repair")
+        raise ConfigError(f"incident {incident} has ended, so there is nothing to repair")
     checks = frozenset(one.check for one in found.members if one.table == table.name)
     if not checks & {*NAMING}:
-        msg = f"incident {incident} names no rows of {table.name}; name them (--keys, --ranges)"
-        raise ConfigError(f"{msg}, or take a new base: sluice bootstrap {quote(table.name)}")
+        msg = f"incident {incident} has no rows of {table.name}; set --keys or --ranges"
+        raise ConfigError(f"{msg}, or run: sluice bootstrap {quote(table.name)}")
     return checks & {*NAMING}
 
 
@@ -370,14 +372,14 @@ class ResumeRequest(BaseModel):
 
 @PAUSE_ROUTES.get("/pauses", responses={200: answer(list[answers.Pause])})
 def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
-    """What was paused, newest first."""
+    """Pauses of merging, newest first."""
     found = parts.store.pauses.list(parts.clock(), limit=limit)
     return render.Answer([_told(one) for one in found])
 
 
 @PAUSE_ROUTES.post("/pauses", status_code=201, responses={201: answer(answers.Pauses), **NOT_FOUND})
 def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
-    """Merge nothing into tables until they are resumed: 201; 404 if there is no such table."""
+    """Pause merging into tables: 201; 404 if a table is unknown."""
     now = parts.clock()
     until = None if body.until is None else end_after(body.until, now)
     for name in body.tables:
@@ -392,14 +394,14 @@ def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
 
 @PAUSE_ROUTES.post("/pauses/ended", responses={200: answer(answers.Pauses), **NOT_FOUND})
 def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
-    """Let tables go on; 400 if one of them is not paused, 404 without such a table."""
+    """Resume merging into tables; 400 if one is not paused, 404 if one is unknown."""
     now = parts.clock()
     standing = parts.store.pauses.standing(now)
     for name in body.tables:
         if name not in standing:
             parts.table(name)
             paused = alike(name, sorted(standing)) if standing else "none"
-            raise ConfigError(f"{name} is not paused; nothing was recorded; paused: {paused}")
+            raise ConfigError(f"table {name} is not paused; paused: {paused}")
     for name in body.tables:
         parts.store.pauses.resume(name, body.who, now)
     ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
@@ -450,7 +452,7 @@ class WithdrawalRequest(BaseModel):
 
 @ARCHIVE_ROUTES.get("/archives", responses={200: answer(list[answers.Archive])})
 def archives(parts: Parts) -> JSONResponse:
-    """What was registered, newest first; not what the config says."""
+    """Registered archive windows, newest first; without those of the config."""
     return render.Answer([_told_archive(one) for one in parts.store.archives.list()])
 
 
@@ -460,7 +462,7 @@ def archives(parts: Parts) -> JSONResponse:
     responses={201: answer(answers.RecordedArchive), **NOT_FOUND},
 )
 def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
-    """Keep rows that are deleted in a window: 201; 404 if there is no such table."""
+    """Register a window in which deletes keep their rows: 201; 404 if the table is unknown."""
     parts.table(body.table)
     told = (body.since, body.until, body.column, body.before, body.reason, body.who)
     window = ArchiveWindow(*told)
@@ -477,7 +479,7 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     responses={201: answer(answers.WithdrawnArchive), **NOT_FOUND},
 )
 def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
-    """Let a window count no more: 201; 404 if none has this id."""
+    """Withdraw an archive window: 201; 404 if the id is unknown."""
     word = Withdrawal(body.who, parts.clock(), body.reason)
     return render.Answer(
         {"window": _told_archive(parts.store.archives.withdraw(body.id, word))}, 201

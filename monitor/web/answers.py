@@ -572,5 +572,5 @@ def answer(model: object, description: str = "Successful Response") -> dict[str,
 
 
 NOT_FOUND: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.NOT_FOUND.value: problem("Nothing has that name or id")
+    HTTPStatus.NOT_FOUND.value: problem("The name or id is unknown")
 }

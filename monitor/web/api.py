@@ -111,7 +111,7 @@ class TrustedOnly:
 
 @GATE_ROUTES.get("/tables", responses={200: answer(list[answers.Table])})
 def tables(parts: Parts) -> JSONResponse:
-    """Every table with its readiness for the end of yesterday and for one lag budget ago."""
+    """All tables, with readiness for the end of yesterday and for one lag budget ago."""
     return render.Answer([render.table(view) for view in parts.current.board.tables])
 
 
@@ -122,7 +122,7 @@ def tables(parts: Parts) -> JSONResponse:
 async def readiness(
     parts: Parts, table: str, cut: str | None = None, stage: Stage = Stage.MIRROR, copy: str = ""
 ) -> JSONResponse:
-    """One answer, always with status 200; the state is in it."""
+    """Readiness of one table, always with status 200; the state is in the body."""
     question = ((table,), parts.gate.cut(cut), stage, copy)
     with parts.way.first(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
@@ -134,7 +134,7 @@ async def readiness(
     "/gate",
     responses={
         200: {**answer(answers.GateAnswer, "Ready"), **STATE_HEADER},
-        404: {**answer(answers.GateAnswer, "Not ready yet, or not known"), **STATE_HEADER},
+        404: {**answer(answers.GateAnswer, "Not ready yet, or unknown"), **STATE_HEADER},
         409: {**answer(answers.GateAnswer, "Blocked or revoked"), **STATE_HEADER},
     },
 )
@@ -150,10 +150,10 @@ async def ask(
     wait: Wait = 0.0,
     patient: bool = False,
 ) -> JSONResponse:
-    """One answer for all tables; *wait* seconds at most for it to become 200 or 409.
+    """One answer for all tables; waits at most *wait* seconds until it is 200 or 409.
 
-    The header ``Sluice-Gate`` has the state in small letters, so that "not yet" is told from the
-    404 of something else.
+    The header ``Sluice-Gate`` has the state in lower case, so a client can tell "not ready yet"
+    from the 404 of another server.
     """
     question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
     try:
@@ -191,10 +191,10 @@ async def _decision(
 
 @GATE_ROUTES.get("/late", responses={200: answer(list[answers.LateImage | answers.LatePartition])})
 def late(parts: Parts, since: str | None = None) -> JSONResponse:
-    """What is to be computed again.
+    """Days and partitions to compute again.
 
-    Days: changes from before a cut landed after its image was made.  Partitions: rows of files
-    came after their hour.
+    Days: changes before a cut landed after its image was made. Partitions: rows of files came
+    after their hour.
     """
     instant = None if since is None else parts.gate.cut(since)
     days = [one for view in parts.current.board.tables for one in render.late(view, instant)]
@@ -207,7 +207,7 @@ def late(parts: Parts, since: str | None = None) -> JSONResponse:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(parts: Parts) -> Response:
-    """What Prometheus scrapes."""
+    """Metrics in the text format of Prometheus."""
     return Response(parts.scrape.text(), media_type=CONTENT_TYPE)
 
 
@@ -219,17 +219,17 @@ async def live() -> JSONResponse:
 
 @SERVICE_ROUTES.get(
     "/readyz",
-    responses={200: answer(answers.Ready), 503: answer(answers.Ready, "It does not work")},
+    responses={200: answer(answers.Ready), 503: answer(answers.Ready, "The service is not ready")},
 )
 async def ready(parts: Parts) -> JSONResponse:
-    """Whether the watching round runs and the store takes what it decides."""
+    """Whether the monitoring round runs and the store accepts writes."""
     why = _stalled(parts.current.board, parts.clock()) or parts.store.database.ailment
     return render.Answer({"ready": not why, "why": why}, 503 if why else 200)
 
 
 @SERVICE_ROUTES.get("/v1/service", responses={200: answer(answers.Service)})
 def service(parts: Parts) -> JSONResponse:
-    """The same for programs that want to know more than a status."""
+    """The state of the service, its components and its jobs."""
     board, now = parts.current.board, parts.clock()
     first = [render.first_line(one) for one in first_lines(board, now)]
     told: answers.Service = {
@@ -247,7 +247,7 @@ def service(parts: Parts) -> JSONResponse:
 
 @SERVICE_ROUTES.get("/docs", response_class=HTMLResponse)
 def reference(request: Request) -> str:
-    """Every route with its parameters, for people; for programs there is /openapi.json."""
+    """Every route with its parameters as a page; /openapi.json has the same for programs."""
     return reference_page(request.app.openapi())
 
 
@@ -255,19 +255,19 @@ def reference(request: Request) -> str:
     "/tables/{table:path}",
     status_code=307,
     response_class=RedirectResponse,
-    responses={307: {"description": "The page with this table"}, **NOT_FOUND},
+    responses={307: {"description": "To the status page with this table"}, **NOT_FOUND},
 )
 def table_page(parts: Parts, table: str) -> RedirectResponse:
-    """The page with this table alone."""
+    """Redirects to the status page with this table alone."""
     parts.require_known(table)
     return RedirectResponse(f"/?{urlencode({'text': table})}")
 
 
 @SERVICE_ROUTES.get("/", response_class=HTMLResponse)
 def page(parts: Parts, text: str = "", state: str = "", page: int = 1) -> str:
-    """What a person on call reads first; tables by a part of their name, and by state."""
+    """The status page; tables can be filtered by a part of their name and by state."""
     if state not in ("", *WORST_FIRST):
-        raise ConfigError(f"no state {state!r}, {nearest(state, WORST_FIRST)}")
+        raise ConfigError(f"unknown state {state!r}; {nearest(state, WORST_FIRST)}")
     asked = TableQuestion(text, state, page)
     return status_page(parts.current.board, parts.clock(), asked)
 
@@ -279,12 +279,12 @@ def _answer(decision: Decision) -> answers.GateAnswer:
         "tables": [render.readiness(one) for one in decision.answers],
     }
     if not decision.answers:
-        made["why"] = "no table is known yet: nothing has been landed since the service started"
+        made["why"] = "no table is known yet, because nothing has landed since the service started"
     return made
 
 
 def _stalled(board: Board, now: datetime) -> str:
     if board.at == Board().at:
-        return "no watching round has ended yet"
+        return "no monitoring round has ended yet"
     age = board.age(now).total_seconds()
-    return f"the last watching round ended {age:.0f} s ago" if board.stale(now) else ""
+    return f"the last monitoring round ended {age:.0f} s ago" if board.stale(now) else ""

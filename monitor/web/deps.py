@@ -55,7 +55,7 @@ OPEN = frozenset({"/livez", "/readyz", "/metrics"})
 
 TOKEN_NEEDED = (
     "this request needs the token of http.auth; "  # noqa: S105  - not a token
-    "set SLUICE_TOKEN, or send 'Authorization: Bearer TOKEN'"
+    "set SLUICE_TOKEN, or send the header 'Authorization: Bearer TOKEN'"
 )
 
 
@@ -97,11 +97,11 @@ def refusal(
     Links of other sites may lead to the pages for people, not to the API.
     """
     if not _is_ours(_name(f"//{host}"), names, bound):
-        return f"Host {host!r} is no name of this service; if it is, list it in http.names"
+        return f"Host {host!r} is not a known name of this service; add it to http.names"
     if origin and origin.partition("://")[2] != host:
-        return f"a page of {origin!r} may ask nothing here"
+        return f"requests from pages of {origin!r} are refused; use a page of this service"
     if path.startswith(API) and site not in OWN_SITES:
-        return f"a page of another site may ask nothing under {API}; open the address itself"
+        return f"requests from other sites to {API} are refused; open the address directly"
     return ""
 
 
@@ -175,7 +175,7 @@ class WaitingRoom(Generic[Q, A]):
         """
         if self._waiters >= self.most:
             raise RoomFullError(
-                f"{self._waiters} requests wait at the gate already; ask again later"
+                f"{self._waiters} requests already wait at the gate; try again later"
             )
         self._waiters += 1
         try:
@@ -315,7 +315,7 @@ class ApiParts:
             ConfigError: there is none here.
         """
         if self.errors is None:
-            raise ConfigError("this service reads no change log, so it knows of no error table")
+            raise ConfigError("this service reads no change log, so it has no quarantine")
         return self.errors
 
     def lineage(self) -> Lineage:
@@ -325,7 +325,7 @@ class ApiParts:
             ConfigError: there is none here.
         """
         if self.links is None:
-            raise ConfigError("this service reads no change log, so it knows of no columns")
+            raise ConfigError("this service reads no change log, so it has no lineage")
         return self.links
 
     def room(self) -> GateRoom:
@@ -373,12 +373,12 @@ def end_after(text: str, now: datetime) -> datetime:
             found = datetime.fromisoformat(text.upper())
         found = found if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError) as error:  # also beyond the last year, but for the offset
-        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or 4h"
+        msg = f"until {text!r} is not an instant or a duration; write 2026-03-29T12:00:00Z or 4h"
         raise ConfigError(msg) from error
     if found.tzinfo is None:
-        raise ConfigError(f"until {text!r} has no offset; write it with one, as in ...T12:00:00Z")
+        raise ConfigError(f"until {text!r} has no offset from UTC; add it, as in ...T12:00:00Z")
     if found <= now:
-        raise ConfigError(f"until {text!r} has passed; nothing was recorded")
+        raise ConfigError(f"until {text!r} is in the past; use a later time")
     return found
 
 

@@ -63,13 +63,15 @@ def certificate(parts: Parts, number: str) -> JSONResponse:
     """A READY answer with its evidence, and whether it still holds."""
     found = parts.store.certificates.get(number)
     if found is None:
-        raise UnknownNameError(f"no certificate {number!r}; the gate's READY answers name theirs")
+        raise UnknownNameError(
+            f"unknown certificate {number!r}; READY answers of the gate have the ids"
+        )
     return render.Answer(render.certificate(found))
 
 
 @HISTORY_ROUTES.get("/states", responses={200: answer(list[answers.TableStateSince])})
 def states(parts: Parts) -> JSONResponse:
-    """What every table is at, those that are retired as well."""
+    """The state of every table, retired tables included."""
     board = parts.current.board
     lives = [*(view.life for view in board.tables if view.life), *board.retired]
     found = sorted(lives, key=lambda one: one.table)
@@ -84,7 +86,7 @@ def states(parts: Parts) -> JSONResponse:
     responses={200: answer(list[answers.StateSince]), **NOT_FOUND},
 )
 def transitions(parts: Parts, table: str) -> JSONResponse:
-    """What a table was at, newest first; as far back as its last hundred states."""
+    """The last hundred states of a table, newest first."""
     found = parts.store.table_states.list(table)
     if not found:
         parts.require_known(table)
@@ -95,9 +97,9 @@ def transitions(parts: Parts, table: str) -> JSONResponse:
 def verdicts(
     parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100
 ) -> JSONResponse:
-    """Verdicts that were kept, newest first: each change, and of what lasts one an hour.
+    """Stored verdicts, newest first: each change, and one per hour without a change.
 
-    ``looked`` is when the check last ran and ``now`` what it said then, by the last round.
+    ``looked`` is when the check last ran, and ``now`` is its last result.
     """
     found = parts.store.verdicts.list(table=table, check=check, limit=limit)
     if not found:
@@ -118,7 +120,7 @@ def _require_named(parts: ApiParts, table: str | None, check: str | None) -> Non
     kept = {one.check for one in parts.store.verdicts.list(limit=MOST_LOOKED_AT)}
     known = kept.union(probes())
     if check not in known:
-        raise UnknownNameError(f"no check {check!r}; known: {alike(check, sorted(known))}")
+        raise UnknownNameError(f"unknown check {check!r}; known: {alike(check, sorted(known))}")
 
 
 @HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})
@@ -138,18 +140,18 @@ def incidents(
     responses={200: answer(answers.Acknowledgement), **NOT_FOUND},
 )
 def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
-    """Somebody has it in hand: it is not repeated; 400 if it is over, 404 if there is none."""
+    """Acknowledge an incident: 400 if it has ended, 404 if it is unknown."""
     if not parts.store.incidents.acknowledge(number, body.who, parts.clock()):
         kind = UnknownNameError if parts.store.incidents.get(number) is None else ConfigError
-        msg = f"no open incident {number!r}; nothing was recorded"
-        raise kind(f"{msg}; `sluice status` shows the ids")
+        msg = f"no open incident {number!r}"
+        raise kind(f"{msg}; run `sluice status` to list the ids")
     made: answers.Acknowledgement = {"id": number, "acknowledged": body.who}
     return render.Answer(made)
 
 
 @HISTORY_ROUTES.get("/waivers", responses={200: answer(list[answers.Waiver])})
 def waivers(parts: Parts) -> JSONResponse:
-    """What people have closed by name."""
+    """Waivers, newest first."""
     return render.Answer([_waiver(one) for one in parts.store.waivers.list()])
 
 
@@ -157,27 +159,29 @@ def waivers(parts: Parts) -> JSONResponse:
     "/waivers",
     status_code=201,
     responses={
-        201: answer(answers.RecordedWaiver, "It is recorded"),
-        200: answer(answers.RecordedWaiver, "The same was open before; nothing was recorded"),
+        201: answer(answers.RecordedWaiver, "The waiver is recorded"),
+        200: answer(
+            answers.RecordedWaiver, "The same waiver was open before; nothing was recorded"
+        ),
         **NOT_FOUND,
     },
 )
 def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
-    """Close something by name: 201, or 200 if it was before.
+    """Waive an id: 201, or 200 if the same waiver was open before.
 
-    400 if no name looks like that, 404 if nothing has it now.
+    400 if the id is malformed, 404 if nothing has this id now.
     """
     if not waivable(body.id):
-        msg = f"{body.id} is no id of anything that can be waived; nothing was recorded"
-        raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
+        msg = f"{body.id!r} is not the id of a gap, hold, quarantined change or key"
+        raise ConfigError(f"{msg}; run `sluice explain TABLE` to list the ids")
     if body.id not in parts.store.waivers.waived() and not parts.borne(body.id):
-        msg = f"nothing is named {body.id} now; nothing was recorded"
-        raise UnknownNameError(f"{msg}; `sluice explain TABLE` shows the ids")
+        msg = f"nothing has the id {body.id!r} now"
+        raise UnknownNameError(f"{msg}; run `sluice explain TABLE` to list the ids")
     now = parts.clock()
     until = None if body.until is None else end_after(body.until, now)
     if until is not None and is_closed_for_good(body.id):
-        msg = f"until: the next batch closes {body.id} for good, so its waiver cannot end"
-        raise ConfigError(f"{msg}; waive it without until, or take a new base (sluice bootstrap)")
+        msg = f"until: the next batch closes {body.id} for ever, so its waiver cannot end"
+        raise ConfigError(f"{msg}; waive it without until, or run: sluice bootstrap TABLE")
     waiver = Waiver(body.id, body.reason, body.who, now, until)
     added = parts.store.waivers.add(waiver)
     made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
@@ -188,18 +192,18 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
     "/waivers/{id_:path}", responses={200: answer(answers.WithdrawnWaiver), **NOT_FOUND}
 )
 def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResponse:
-    """End a waiver: what it covered blocks again; 404 if none of that id is open.
+    """Withdraw a waiver, so that its id blocks again; 404 if none is open for this id.
 
-    What Sluice has done under it meanwhile, such as letting a batch through, stays done.  400 where
-    a batch has landed without the gap that it covered: nothing would block again.
+    Batches that the waiver let through stay landed. 400 if a batch has closed the waived gap,
+    because nothing would block again.
     """
     now, waived = parts.clock(), parts.store.waivers.waived()
     if id_ in waived and is_closed_for_good(id_) and not parts.borne(id_):
-        msg = f"{id_} was closed by a batch since it was waived; nothing was recorded"
-        raise ConfigError(f"{msg}; only a new base brings what it lost: sluice bootstrap TABLE")
+        msg = f"a batch has closed {id_} since it was waived"
+        raise ConfigError(f"{msg}; to restore the lost changes, run: sluice bootstrap TABLE")
     if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
-        msg = f"no open waiver {id_!r}; nothing was recorded"
-        raise UnknownNameError(f"{msg}; GET /v1/waivers lists them")
+        msg = f"no open waiver {id_!r}"
+        raise UnknownNameError(f"{msg}; use GET /v1/waivers to list them")
     made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.instant(now)}
     return render.Answer(made)
 
@@ -224,7 +228,7 @@ LINEAGE_ROUTES = APIRouter(prefix="/v1")
 
 @LINEAGE_ROUTES.get("/lineage", responses={200: answer(list[answers.ColumnLink]), **NOT_FOUND})
 def lineage(parts: Parts, name: Text) -> JSONResponse:
-    """Each source column with its mirror's; 404 if nothing that has landed is called so."""
+    """Each source column with its column of the mirror; 404 if the name is unknown."""
     return render.Answer([_told(one) for one in parts.lineage().of(name)])
 
 
@@ -251,14 +255,14 @@ Offset = Annotated[int, Query(ge=0)]
 def arrivals(
     parts: Parts, source: str, after: Offset = 0, until: Offset | None = None
 ) -> JSONResponse:
-    """Of each partition what the source's rows with offsets ``[after, until)`` brought it.
+    """Rows per partition from the source's offsets ``[after, until)``.
 
-    Who goes on at ``until`` of the last answer is told of each file once.
+    Continue at ``until`` of the last answer to get each file once.
     """
     asked = parts.arrivals.get(source)
     if asked is None:
         known = alike(source, sorted(parts.arrivals))
-        raise UnknownNameError(f"no source {source!r} tells of partitions; known: {known}")
+        raise UnknownNameError(f"no source {source!r} with partitions; known: {known}")
     end = asked.end()
     until = end if until is None else min(until, end)
     found = asked.between(after, until)

@@ -80,13 +80,13 @@ def _ready(board: Board, now: datetime) -> Iterator[Row]:
 COPY_LAG = MetricFamily(
     "sluice_copy_lag_seconds",
     ("table", "copy"),
-    "How far the copy is behind its mirror; absent while it is unknown.",
+    "Lag of the copy behind its mirror; absent while unknown.",
     _lags,
 )
 COPY_READY = MetricFamily(
     "sluice_copy_ready",
     ("table", "copy"),
-    "1 while the copy holds all of the end of yesterday, as is proven; 0 for any other answer.",
+    "1 while the copy is proven complete up to the end of yesterday, else 0.",
     _ready,
 )
 COPY_METRICS = (COPY_LAG, COPY_READY)
@@ -126,19 +126,19 @@ def _missing(board: Board, _: datetime) -> Iterator[Row]:
 IMAGE_CUT = MetricFamily(
     "sluice_image_cut_timestamp_seconds",
     ("table",),
-    "Cut of the newest image that can be read and lacks nothing, as Unix time.",
+    "Cut of the newest complete and readable image, as Unix time.",
     _cuts,
 )
 IMAGE_ROWS = MetricFamily(
     "sluice_image_rows",
     ("table",),
-    "Rows of that image; absent where they are not known.",
+    "Rows of the newest complete and readable image; absent while unknown.",
     _rows,
 )
 IMAGE_MISSING = MetricFamily(
     "sluice_image_missing",
     ("table",),
-    "1 while the image of yesterday is not ready though it is due; 0 for other published tables.",
+    "1 while the image of yesterday is overdue, else 0; absent for tables without images.",
     _missing,
 )
 IMAGE_METRICS = (IMAGE_CUT, IMAGE_ROWS, IMAGE_MISSING)
@@ -365,37 +365,37 @@ def _skipped(board: Board, _: datetime) -> Iterator[Row]:
 HOP_LAG = MetricFamily(
     "sluice_hop_lag_seconds",
     ("table", "hop"),
-    "How far the hop's exit is behind its entry; absent while it is unknown.",
+    "Lag of the hop's exit behind its entry; absent while unknown.",
     _lag_samples,
 )
 HOP_AGE = MetricFamily(
     "sluice_hop_sample_age_seconds",
     ("table", "hop"),
-    "Age of the oldest sample that the hop's lag rests on, from 10 s on.",
+    "Age of the oldest sample behind the hop's lag; absent below 10 s.",
     _ages,
 )
 WATERMARK = MetricFamily(
     "sluice_watermark_timestamp_seconds",
     ("table", "stage"),
-    "Every change committed at the source up to this Unix time is in.",
+    "Unix time up to which every change of the source is included.",
     _watermarks,
 )
 READINESS = MetricFamily(
     "sluice_readiness",
     ("table", "stage", "state"),
-    "1 for the state that answers for the end of yesterday; ready is 0 where another one does.",
+    "1 for the state for the end of yesterday; `ready` is 0 while another state applies.",
     _readiness,
 )
 WHY = MetricFamily(
     "sluice_not_ready_reason",
     ("table", "stage", "code"),
-    "1 for the first reason why the end of yesterday is not ready; absent for what is.",
+    "1 for the first reason why the end of yesterday is not ready; absent for ready tables.",
     _why,
 )
 OUTCOME = MetricFamily(
     "sluice_check_outcome",
     ("table", "check", "outcome"),
-    "1 for the outcome of the check's newest verdict, if that is no pass.",
+    "1 for the outcome of the check's newest verdict; absent for a pass.",
     _outcomes,
 )
 CHECKED = MetricFamily(
@@ -407,38 +407,38 @@ CHECKED = MetricFamily(
 VALUE = MetricFamily(
     "sluice_check_value",
     ("table", "check"),
-    "The number that the check's newest verdict rests on, in the check's own unit.",
+    "Value of the check's newest verdict, in the unit of the check.",
     _values,
 )
 CHANGES = MetricFamily(
     "sluice_changes_total",
     ("table", "term"),
-    "Changes by the account's term: read = applied + noop + superseded + ...",
+    "Changes by term of the account: read = applied + noop + superseded + ...",
     _changes,
     "counter",
 )
 RESIDUAL = MetricFamily(
     "sluice_account_residual",
     ("table",),
-    "Changes read that no other term of the account explains; anything but 0 is wrong.",
+    "Changes read that no other term of the account explains; must be 0.",
     _residuals,
 )
 HEADROOM = MetricFamily(
     "sluice_loss_headroom_seconds",
     ("kind", "name"),
-    "Seconds until retention deletes changes that are not read yet; absent while unknown.",
+    "Seconds until retention deletes unread changes; absent while unknown.",
     _headroom,
 )
 HEADROOM_NEEDED = MetricFamily(
     "sluice_loss_headroom_needed_seconds",
     ("kind", "name"),
-    "Headroom below which a person must act: 6 hours, or half of a time that is shorter anyway.",
+    "Headroom below which an operator must act: 6 hours, or half of a shorter retention.",
     _needed,
 )
 BACKLOG = MetricFamily(
     "sluice_log_backlog_bytes",
     ("source", "state"),
-    "Of a log that is kept for its collector: held for it now, and left until some of it is lost.",
+    "Bytes of the source log retained for its collector, and bytes left before some are lost.",
     _backlogs,
 )
 INCIDENTS = MetricFamily(
@@ -450,51 +450,51 @@ INCIDENTS = MetricFamily(
 LETTERS = MetricFamily(
     "sluice_channel_letters",
     ("channel", "state"),
-    "Notifications of the channel that wait, and that were given up and are not waived.",
+    "Queued notifications of the channel, and dead-lettered ones that are not waived.",
     _letters,
 )
 CHANNEL_FAILURES = MetricFamily(
     "sluice_channel_failures",
     ("channel",),
-    "Sendings that failed in a row; 0 after one that was taken.",
+    "Failed deliveries in a row; 0 after a successful one.",
     _failures,
 )
 TICKS = MetricFamily(
     "sluice_ticks_total",
     ("task", "result"),
-    "Ticks of each scheduled job by how they ended; missed ones included.",
+    "Ticks of each scheduled job by result, including missed ones.",
     _ticks,
     "counter",
 )
 SUCCESS = MetricFamily(
     "sluice_last_success_timestamp_seconds",
     ("task",),
-    "Unix time when the job last ended well.",
+    "Unix time when the job last succeeded.",
     _successes,
 )
 REREAD_ROWS = MetricFamily(
     "sluice_reread_rows",
     ("table",),
-    "Rows landed of a table that is read again from its source; absent where none is.",
+    "Rows landed by the running backfill of a table; absent without one.",
     _reread_rows,
 )
 REREAD_LEFT = MetricFamily(
     "sluice_reread_left_seconds",
     ("table",),
-    "Until all rows are landed of a table that is read again, at its pace so far, by estimates.",
+    "Estimated seconds until the running backfill of a table ends, at its rate so far.",
     _reread_left,
 )
 REREAD_BRAKE = MetricFamily(
     "sluice_reread_brake",
     ("table", "brake"),
-    "1 while a table's re-reading is slowed to spare its server: rate, time, running or lag.",
+    "1 while a table's backfill is throttled, by reason: rate, time, running or lag.",
     _reread_brakes,
 )
 
 TABLE_STATE = MetricFamily(
     "sluice_table_state",
     ("table", "state"),
-    "1 for new, bootstrap, held, re-bootstrap, paused or retired; absent where changes are merged.",
+    "1 for new, bootstrap, held, re-bootstrap, paused or retired; absent while changes are merged.",
     _lives,
 )
 
@@ -516,40 +516,40 @@ STORE_SIZE = MetricFamily(
 BUDGET = MetricFamily(
     "sluice_lag_budget_seconds",
     ("table",),
-    "The longest lag of the table that is not late.",
+    "Longest lag of the table that is not late (lag budget).",
     _budgets,
 )
 UNREADABLE = MetricFamily(
     "sluice_store_unreadable_rows",
     (),
-    "Rows of the store that could not be decoded and were skipped.",
+    "Unreadable rows of the store, which are skipped.",
     _skipped,
 )
 SPARK_JOBS = MetricFamily(
     "sluice_spark_jobs_total",
     ("work",),
-    "Spark jobs that landed a batch or merged slices since the service began.",
+    "Spark jobs that landed a batch or merged slices, since the service started.",
     _spark(attrgetter("jobs")),
     "counter",
 )
 SPARK_TASKS = MetricFamily(
     "sluice_spark_tasks_total",
     ("work",),
-    "Tasks of these jobs.",
+    "Tasks of Spark jobs, by work.",
     _spark(attrgetter("tasks")),
     "counter",
 )
 SPARK_ROWS = MetricFamily(
     "sluice_spark_rows_total",
     ("work",),
-    "Rows that these jobs read.",
+    "Rows that Spark jobs read, by work.",
     _spark(attrgetter("rows")),
     "counter",
 )
 SPARK_SECONDS = MetricFamily(
     "sluice_spark_seconds_total",
     ("work",),
-    "Seconds from each of these jobs' start to its end, in sum.",
+    "Total duration of Spark jobs, by work.",
     _spark(attrgetter("seconds")),
     "counter",
 )
@@ -632,14 +632,14 @@ class Scrape:
             PlatformCollector(registry=registry)
         build = Gauge(
             "sluice_build_info",
-            "1; the build, by its labels.",
+            "Always 1; the labels describe the build.",
             ["version", "python"],
             registry=None,
         )
         build.labels(_version(), platform.python_version()).set(1)
         self.gate_latency = Histogram(
             "sluice_gate_latency_seconds",
-            "Seconds until the gate answered, without the time that a caller asked it to wait.",
+            "Seconds until the gate answered, without the requested waiting time.",
             buckets=BUCKETS,
             registry=None,
         )

@@ -28,12 +28,12 @@ from pipeline.errors import (
 )
 
 COMMON = {
-    400: "A parameter, a key of the body or a value is wrong",
+    400: "A parameter, a key of the body or a value is invalid",
     401: "The token of http.auth is missing or wrong",
-    403: "The Host or the Origin is not one of this service",
+    403: "The Host or the Origin is not known to this service",
     413: "The body is too large",
     500: "A defect of Sluice; its log has the traceback",
-    503: "A source, the lake or the store does not answer",
+    503: "A source, the lake or the store is unavailable",
 }
 """What each operation may answer, besides what it declares itself."""
 TOKEN = {
@@ -46,7 +46,7 @@ UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is
 RETRY_SECONDS = 10
 UNREAD = "There was an error parsing the body"  # FastAPI's own words
 BODY = "send a JSON object with content-type application/json"
-DEFECT = "internal error; look for its traceback in the service's log"
+DEFECT = "internal error; see the traceback in the service's log"
 
 
 def certifies(path: str) -> bool:
@@ -134,9 +134,9 @@ def _fault(one: Any, route: object) -> str:
         return _missing(str(loc[0]), _parameter(loc))
     if kind == "json_invalid":
         why = f"{one['ctx']['error']} at character {loc[-1]}"
-        return f"the request's body is no JSON: {why}; {BODY}"
+        return f"the request's body is not JSON: {why}; {BODY}"
     if loc == ("body",):
-        return f"the request's body is no JSON object; {BODY}"
+        return f"the request's body is not a JSON object; {BODY}"
     return f"{_parameter(loc)}: {_WRONG.get(kind) or _must(one['msg'])}"
 
 
@@ -193,7 +193,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         why = f"{request.url.path} takes no {request.method}; use {allowed}"
         return refuse(405, why, {"Allow": allowed})
     if error.status_code == 400 and str(error.detail) == UNREAD:
-        return refuse(400, f"the request's body is no JSON text in UTF-8; {BODY}")
+        return refuse(400, f"the request's body is not JSON in UTF-8; {BODY}")
     return refuse(error.status_code, str(error.detail), error.headers)
 
 

@@ -25,8 +25,8 @@ LARGEST = 16 * 2**20  # letters of a message that is corrected
 Letters = Annotated[int, Query(ge=0, le=LARGEST)]
 Payload = Annotated[str, Field(max_length=LARGEST)]
 NOTHING_KEPT = (
-    "no byte of it was kept: it was empty, or a standard keeps what it says out of the lake;"
-    " send it as it should have been (--text, or --bytes)"
+    "its bytes were not kept: it was empty, or a standard keeps it out of the lake;"
+    " send the correct message with --text or --bytes"
 )
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ class ResubmissionRequest(BaseModel):
 def quarantine(
     parts: Parts, table: str | None = None, limit: Limit = 100, *, every: bool = False
 ) -> JSONResponse:
-    """What is open (or ever was), newest first, without a value; and the count of all tables."""
+    """Quarantined messages, newest first, without values; and the count of each table."""
     errors = parts.error_table()
     found, counts = errors.rows(table, limit), errors.count()
     made, still = _newest(parts, [one.change for one in found]), errors.open(found)
@@ -75,7 +75,7 @@ def quarantine(
     "/quarantine/message", responses={200: answer(answers.QuarantinedMessage), **NOT_FOUND}
 )
 def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # noqa: A002
-    """One of them, with so many *letters* of what it says; 404 if there is none of that name."""
+    """One message, with its first *letters* characters; 404 if the id is unknown."""
     errors = parts.error_table()
     one = errors.message(id)
     if letters:
@@ -91,10 +91,10 @@ def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # no
     responses={202: answer(answers.Resubmission), **NOT_FOUND},
 )
 def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
-    """Send a message again as it should have been: 202; 400 if it cannot be read either."""
+    """Resend a corrected message: 202; 400 if it cannot be read either."""
     errors, name = parts.error_table(), body.id
     if (body.text is not None) + (body.value is not None) + body.unchanged != 1:
-        raise ConfigError("say what is to be sent: a text, bytes, or what came; one of them")
+        raise ConfigError("no message to send; set one of text, value and unchanged")
     one = errors.message(name)
     value = one.value if body.value is None else _bytes(body.value)
     if body.unchanged and not one.value:
@@ -117,7 +117,7 @@ def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
 
 @QUARANTINE_ROUTES.get("/resubmissions", responses={200: answer(list[answers.Resubmission])})
 def resubmissions(parts: Parts, limit: Limit = 100) -> JSONResponse:
-    """What was corrected, by whom and why, newest first."""
+    """Corrections of quarantined messages, newest first."""
     found = parts.store.resubmissions.list(limit=limit)
     return render.Answer([_resubmission(one) for one in found])
 
@@ -126,10 +126,12 @@ def resubmissions(parts: Parts, limit: Limit = 100) -> JSONResponse:
     "/resubmissions/{number}", responses={200: answer(answers.Resubmission), **NOT_FOUND}
 )
 def resubmission(parts: Parts, number: str) -> JSONResponse:
-    """One of them; 404 if there is none of that id."""
+    """One correction; 404 if the id is unknown."""
     found = parts.store.resubmissions.get(number)
     if found is None:
-        raise UnknownNameError(f"no resubmission {number!r}; GET /v1/resubmissions lists them")
+        raise UnknownNameError(
+            f"unknown resubmission {number!r}; use GET /v1/resubmissions to list them"
+        )
     return render.Answer(_resubmission(found))
 
 
@@ -189,7 +191,7 @@ def _resubmission(one: ResubmissionRecord) -> answers.Resubmission:
 
 
 def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
-    """Main table and error table of each table, since the store was made."""
+    """Changes in the mirror and in quarantine, by table, since the store was created."""
     terms: dict[str, dict[str, int]] = {}
     for (name, term), count in parts.store.accounts.totals().items():
         if table in (None, name):
@@ -206,4 +208,4 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:  # also letters that are not ASCII
-        raise ConfigError(f"value is no base64: {error}") from error
+        raise ConfigError(f"value is not base64: {error}") from error

@@ -102,7 +102,7 @@ def parameter_fault(route: BaseRoute, query: bytes) -> str:
             named = nearest(name, known) if known else "it takes none"
             return f"unknown parameter {name!r} at {path}, {named}"
         if count > 1 and not known[name]:
-            return f"parameter {name!r} is given {count} times at {path}; give it once"
+            return f"parameter {name!r} occurs {count} times at {path}; send it once"
     return ""
 
 

@@ -31,7 +31,7 @@ def raise_open_files() -> int:
         soft = wanted
     found = MOST_FILES if soft == resource.RLIM_INFINITY else soft
     if found < ENOUGH_FILES:
-        said = f"open files are limited to {found}; raise the hard limit to {ENOUGH_FILES}"
+        said = f"the limit of open files is {found}; increase the hard limit to {ENOUGH_FILES}"
         log.warning(said, command=f"ulimit -Hn {ENOUGH_FILES}")
     return found
 
@@ -125,7 +125,10 @@ class HttpServer:
         try:
             self._socket = socket.create_server((self.host, self.port))
         except OSError as error:
-            msg = f"http: cannot listen on {self.host}:{self.port}: {error.strerror or error}"
+            msg = (
+                f"http: cannot listen on {self.host}:{self.port}:"
+                f" {error.strerror or error}; change http.port"
+            )
             raise ConfigError(msg) from error
         # each connection takes it over: else the second part of an answer waits for some 40 ms
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -176,7 +176,7 @@ For programs: <a href="openapi.json">openapi.json</a>.</p>
 
 
 def reference_page(openapi: Mapping[str, Any]) -> str:
-    """Every route of an OpenAPI document as a page that loads nothing from elsewhere."""
+    """Render every route of an OpenAPI document as a page without external content."""
     routes = [
         {
             "method": method.upper(),
@@ -478,7 +478,7 @@ def _copy(one: CopyView, *, stale: bool) -> CopyLine:
     if stale:
         return CopyLine(one.name, badge, "")
     if one.hold is not None:
-        return CopyLine(one.name, badge, f"stands still: {one.hold.detail}")
+        return CopyLine(one.name, badge, f"held: {one.hold.detail}")
     lag = one.hop.lag
     told = lag.why if isinstance(lag, Missing) else f"{span(lag)} behind"
     return CopyLine(one.name, badge, told)
@@ -496,7 +496,7 @@ def _imaged(view: TableView, now: datetime) -> str:
         return ""
     image = newest_image(view, now)
     if image is None:
-        return "no image can be read"
+        return "no image is readable"
     rows = "" if image.rows is None else f", {image.rows:,} rows"
     again = f", corrected {image.revision} times" if image.revision else ""
     return f"newest image: {image.day or moment(image.cut)}{rows}{again}"
@@ -504,7 +504,9 @@ def _imaged(view: TableView, now: datetime) -> str:
 
 def _answer(answer: Readiness, now: datetime, *, stale: bool) -> StageAnswer:
     if stale:
-        return StageAnswer(_badge(answer, stale=True), ("nothing was looked at for too long",), "")
+        return StageAnswer(
+            _badge(answer, stale=True), (("no monitoring round ended for too long"),), ""
+        )
     texts = tuple(dict.fromkeys(one.text for one in answer.reasons if one.code != "certified"))
     eta = span(answer.eta - now) if answer.eta and answer.eta > now else ""
     return StageAnswer(_badge(answer, stale=False), () if answer.ready else texts[:4], eta)

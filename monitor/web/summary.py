@@ -94,16 +94,18 @@ class FirstLine:
     @property
     def _ready(self) -> str:
         if self.eta is None:
-            return "when it will be ready is not known yet"
+            return "time until ready unknown"
         return self.eta and f"ready in about {self.eta}"
 
 
 def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
     """What stands first, in ten lines at most; one that says so if all is well."""
     if board.at == Board().at:
-        return (FirstLine("starting", "no watching round has ended yet: nothing is known"),)
+        return (FirstLine("starting", "no monitoring round has ended yet, so nothing is known"),)
     if board.stale(now):
-        told = f"nothing was looked at for {span(board.age(now))}: every state is unknown"
+        told = (
+            f"the last monitoring round ended {span(board.age(now))} ago, so every state is unknown"
+        )
         runbook = f"{board.runbooks.rstrip('/')}/service.md#stalled"
         return (FirstLine("stale", told, runbook=runbook),)
     found = [*_troubles(board, now), *(_landing(one, now) for one in board.firsts)]
@@ -115,13 +117,13 @@ def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
         return tuple(found)
     rest = found[MOST - 1 :]
     tables = tuple(dict.fromkeys(name for one in rest for name in one.tables))
-    more = FirstLine(rest[0].kind, f"{len(rest)} more causes stand below", tables)
+    more = FirstLine(rest[0].kind, f"{len(rest)} more causes are listed below", tables)
     return (*found[: MOST - 1], more)
 
 
 def _all_well(board: Board) -> FirstLine:
     if not board.tables:
-        return FirstLine("starting", "no table is known yet: nothing has landed")
+        return FirstLine("starting", "no table is known yet, because nothing has landed")
     count = len(board.tables)
     every = f"all {count} tables are" if count > 1 else f"{board.tables[0].table.name} is"
     hole = _hole(board)
@@ -183,7 +185,7 @@ def _line(
     worst = min(views, key=lambda view: GRAVITY.index(view.worst))
     answer = _shown(worst)
     etas = [one.eta for view in views if (one := _shown(view)).eta is not None]
-    texts = [one.text for one in answer.reasons] or [f"{answer.state.value}, no reason is known"]
+    texts = [one.text for one in answer.reasons] or [f"{answer.state.value}, reason unknown"]
     lost = known is not None and known.cause.kind is AlertKind.LOST
     since = known.opened if known else min((v.since for v in views if v.since), default=None)
     eta = max(filter(None, etas), default=None) if len(etas) == len(views) else None

@@ -111,10 +111,13 @@ def test_only_what_bears_the_name_now_is_waived(
     harm(healthy)
     healthy.second(2)
 
-    assert before == (404, f"nothing is named {borne} now; nothing was recorded")
+    assert before == (
+        404,
+        (f"nothing has the id {borne!r} now; run `sluice explain TABLE` to list the ids"),
+    )
     assert waived(healthy, like_it) == (
         404,
-        f"nothing is named {like_it} now; nothing was recorded",
+        f"nothing has the id {like_it!r} now; run `sluice explain TABLE` to list the ids",
     )
     assert waived(healthy, borne) == (201, "")
     assert [one.id for one in healthy.store.waivers.list()] == [borne]
@@ -196,7 +199,7 @@ def test_f103_what_a_batch_closed_is_not_said_to_block_again(
     bounded = healthy.client.post("/v1/waivers", json={**body, "id": borne, "until": later})
     assert (bounded.status_code, bounded.json()["error"].partition("; ")[0]) == (
         400,
-        f"until: the next batch closes {borne} for good, so its waiver cannot end",
+        f"until: the next batch closes {borne} for ever, so its waiver cannot end",
     )
     assert waived(healthy, borne) == (201, "")
     assert healthy.client.delete(path, json=body).status_code == 200  # no batch has landed
@@ -208,7 +211,7 @@ def test_f103_what_a_batch_closed_is_not_said_to_block_again(
 
     assert (refused.status_code, refused.json()["error"].partition("; ")[0]) == (
         400,
-        f"{borne} was closed by a batch since it was waived",
+        f"a batch has closed {borne} since it was waived",
     )
     assert borne in healthy.store.waivers.waived()
 

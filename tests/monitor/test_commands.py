@@ -270,7 +270,7 @@ def test_f127_explain_shows_since_when_and_when_it_last_looked(
 
     (line,) = [line for line in result.output.splitlines() if line.startswith("  lag: ")]
     assert f"since {instant(kept[-1].at)}" in line
-    assert f"last looked {instant(rig.current.board.tables[-1].lags.at)}" in line
+    assert f"last run {instant(rig.current.board.tables[-1].lags.at)}" in line
 
 
 def test_f128_explain_offers_the_repair_first_and_the_waiver_last(
@@ -404,7 +404,7 @@ def test_waive_of_what_nothing_is_named_is_refused_and_not_kept(
     result = sluice(waive.COMMAND, "nonsense", "--reason", "x")
 
     assert isinstance(result.exception, ConfigError)
-    assert "nonsense is no id of anything that can be waived" in str(result.exception)
+    assert "'nonsense' is not the id of a gap" in str(result.exception)
     assert rig.store.waivers.list() == ()
 
 

@@ -369,7 +369,7 @@ def test_f19_a_waiver_that_names_no_version_is_refused_and_one_that_was_kept_har
     healthy.second(2)
 
     assert refused.status_code == 400
-    assert refused.json()["error"].startswith(f"{poison} is no id of anything")
+    assert refused.json()["error"].startswith(f"{poison} is not the id of a gap")
     assert healthy.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 409
     assert healthy.ask(ORDERS, cut="2026-03-29T12:00:02Z")[0] == 200
 
@@ -650,7 +650,7 @@ def test_where_too_many_wait_health_and_questions_without_a_wait_are_answered(
     refused = client.get("/v1/gate", params={**asked, "wait": "290"})
 
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
-    assert "wait at the gate already" in refused.json()["error"]
+    assert "already wait at the gate" in refused.json()["error"]
     assert client.get("/v1/gate", params=asked).status_code == 404
     assert client.get("/v1/gate", params={**asked, "cut": DAY, "wait": "290"}).status_code == 200
     assert client.get("/livez").status_code == 200

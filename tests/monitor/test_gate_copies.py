@@ -250,7 +250,7 @@ def test_status_and_explain_say_how_copies_stand(rig: Rig, copy: FakeCopy) -> No
     assert "copy cache: 1 of 1 tables follow, at most " in good[1]
     assert "copy cache: held: copy_columns: alter it" in held[0]
     assert "copy cache: 0 of 1 tables follow" in held[1]
-    assert f"{USERS}: stands still, copy_columns: alter it" in held[1]
+    assert f"{USERS}: held: copy_columns: alter it" in held[1]
     assert "copy cache" not in other
 
 

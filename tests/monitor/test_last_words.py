@@ -108,7 +108,9 @@ def test_a_store_that_nobody_wrote_is_told_and_not_made(tmp_path: Path) -> None:
 
     words = last_words(config, "mirror")
 
-    assert lines(words) == [f"store {tmp_path / 'sluice.db'}: no service has written one yet"]
+    assert lines(words) == [
+        f"store {tmp_path / 'sluice.db'}: does not exist yet; start `sluice run`"
+    ]
     assert not (tmp_path / "sluice.db").exists()
 
 

@@ -75,9 +75,7 @@ def test_the_verb_says_it_in_lines_and_in_json(sluice: Callable[..., Result]) ->
         "(no day: 1, 2026-03-28: 2)"
     )
     assert len(json.loads(data.output)) == 2
-    assert none.output == (
-        "no change came too late for an image, and no file for its partition\n"
-    )
+    assert none.output == ("no change came too late for an image, and no file for its partition\n")
 
 
 def test_an_image_that_lacks_changes_is_not_ready(told: Rig) -> None:

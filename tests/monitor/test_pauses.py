@@ -208,7 +208,9 @@ def test_one_that_is_forgotten_is_paged(healthy: Rig) -> None:
             id="bare",
         ),
         pytest.param(
-            [PAUSE, USERS, "--reason", "x", "--until", "2020-03-29T18:00:00Z"], "passed", id="past"
+            [PAUSE, USERS, "--reason", "x", "--until", "2020-03-29T18:00:00Z"],
+            "in the past",
+            id="past",
         ),
         pytest.param([RESUME, USERS], "is not paused", id="nothing to resume"),
     ],
@@ -230,5 +232,5 @@ def test_the_verbs_say_what_they_did(healthy: Rig, sluice: Callable[..., Result]
 
     assert one.output.startswith(f"{USERS}: paused since 2026-03-29T12:")
     assert "until 2027-03-29T18:00:00+00:00" in one.output
-    assert two.output.startswith(f"{USERS}: goes on")
+    assert two.output.startswith(f"{USERS}: resumed")
     assert [one["table"] for one in three] == [USERS, ORDERS]

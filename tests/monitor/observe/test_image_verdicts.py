@@ -111,7 +111,7 @@ def test_an_image_that_lacks_changes_is_not_the_newest_that_can_be_read(publishe
     look(published)
 
     assert set(told(published)) == {"sluice_image_missing"}
-    assert "no image can be read" in status_page(published.current.board, published.now)
+    assert "no image is readable" in status_page(published.current.board, published.now)
 
 
 def test_the_incident_ends_where_images_are_made_no_more(published: Rig) -> None:

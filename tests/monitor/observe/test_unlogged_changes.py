@@ -95,7 +95,7 @@ def test_f143_a_doubt_that_cannot_be_read_lasts_until_every_shard_has_a_new_base
 
     life = start()
 
-    lost = "what unproven remembers of shop.people cannot be read"
+    lost = "the stored memory of check unproven for shop.people is unreadable"
     assert lost in str(life.says("", {}))
     assert lost in str(life.says("", OLD))
     assert lost in str(start().says("", HALF))

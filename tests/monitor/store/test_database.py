@@ -44,8 +44,8 @@ def test_a_closed_store_can_be_taken_by_the_next_service(store: ServiceStore) ->
 @pytest.mark.parametrize(
     ("number", "what_now"),
     [
-        pytest.param(99, "version 99, .*: run the newer Sluice", id="newer"),
-        pytest.param(1, "version 1, .*: move it away", id="before the first release"),
+        pytest.param(99, "version 99, .*; run the newer Sluice", id="newer"),
+        pytest.param(1, "version 1, .*; move the file away", id="before the first release"),
     ],
 )
 def test_a_store_of_another_version_is_refused(
@@ -227,5 +227,5 @@ def test_f165_a_second_name_of_the_file_is_refused(tmp_path: Path) -> None:
     Database.open(path, service=False).close()
     second.hardlink_to(path)
 
-    with pytest.raises(ConfigError, match="2 names"):
+    with pytest.raises(ConfigError, match="2 hard links"):
         Database.open(second, service=True)

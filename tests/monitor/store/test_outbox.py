@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_kept_as_dead_letters_oldest_first(store: ServiceSt
         message(n).id for n in (2, 3, 4)
     ]
     pile = outbox.pile("log")
-    assert (pile.waiting, pile.dead, pile.why) == (3, 2, "the outbox was full")
+    assert (pile.waiting, pile.dead, pile.why) == (3, 2, "the queue of the channel was full")
 
 
 def test_old_letters_go_but_waiting_ones_never(store: ServiceStore) -> None:
@@ -76,7 +76,7 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
 
     assert [letter.message.id for letter in waiting] == [message(2).id, message(3).id]
     pile = outbox.pile("log")
-    assert (pile.waiting, pile.dead, pile.why) == (2, 2, "it cannot be read from the store")
+    assert (pile.waiting, pile.dead, pile.why) == (2, 2, "its row in the store is unreadable")
     assert outbox.standing("log") == ChannelHealth()
     assert store.database.unreadable == 3
 

@@ -82,7 +82,9 @@ def test_what_is_wished_for_comes_back_as_it_was(store: ServiceStore) -> None:
 def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStore) -> None:
     store.rereads.add(ASKED)
 
-    with pytest.raises(ConfigError, match=r"shop\.a is being read again \(bootstrap x, ann: a gap"):
+    with pytest.raises(
+        ConfigError, match=r"table shop\.a has a running backfill \(bootstrap x, ann: a gap"
+    ):
         store.rereads.add(replace(REPAIR, id="y"))
 
 

@@ -41,7 +41,10 @@ def test_a_message_is_corrected_by_one_at_a_time(store: ServiceStore) -> None:
     asked = replace(ASKED, id="r2")
     second = replace(MADE, id="r2", reason="again", who="bob", at=LATER)
 
-    with pytest.raises(ConfigError, match=r"being sent again already \(ann at .*: a typing error"):
+    with pytest.raises(
+        ConfigError,
+        match=r"already has a correction that has not landed \(ann at .*: a typing error",
+    ):
         store.resubmissions.add(asked, second)
     store.resubmissions.told([ResubmissionState("r1", why="it says nothing", refused=True)], LATER)
     store.resubmissions.add(asked, second)

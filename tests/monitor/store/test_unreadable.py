@@ -34,7 +34,9 @@ def test_f143_what_a_check_remembers_is_not_forgotten_where_it_cannot_be_read(
 
     reopened = CheckMemory(store.database)
 
-    with pytest.raises(ProofError, match=r"what range_counts remembers of shop\.orders cannot be"):
+    with pytest.raises(
+        ProofError, match=r"the stored memory of check range_counts for shop\.orders is unreadable"
+    ):
         reopened.recall(ORDERS, "range_counts")
     assert reopened.recall(USERS, "range_counts") == {"seen": [7]}
     assert store.database.unreadable == 1

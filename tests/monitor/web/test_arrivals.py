@@ -60,7 +60,7 @@ def test_a_source_that_tells_of_no_partitions_is_refused(told: Rig) -> None:
     answer = told.client.get("/v1/arrivals", params={"source": "shop"})
 
     assert answer.status_code == 404
-    assert answer.json()["error"] == "no source 'shop' tells of partitions; known: logs"
+    assert answer.json()["error"] == "no source 'shop' with partitions; known: logs"
 
 
 def test_late_rows_of_files_are_told_beside_those_of_images(told: Rig, server: str) -> None:

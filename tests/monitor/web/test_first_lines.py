@@ -131,7 +131,7 @@ def test_there_are_never_more_than_ten_and_the_last_counts_the_rest() -> None:
     lines = first_lines(board(*views), NOW)
 
     assert len(lines) == MOST
-    assert (lines[-1].what, len(lines[-1].tables)) == ("16 more causes stand below", 16)
+    assert (lines[-1].what, len(lines[-1].tables)) == ("16 more causes are listed below", 16)
 
 
 def test_gravest_first() -> None:
@@ -146,7 +146,7 @@ def test_f51_an_empty_service_says_what_it_waits_for() -> None:
     line = only(replace(board(), firsts=(landing,)))
 
     assert line.what == "source shop is read for the first time: nothing has landed yet: no offset"
-    assert line.facts == "since 12 min, when it will be ready is not known yet"
+    assert line.facts == "since 12 min, time until ready unknown"
 
 
 def test_f51_tables_that_are_read_for_the_first_time_are_one_line_with_an_end() -> None:
@@ -165,7 +165,7 @@ def test_f51_tables_that_are_read_for_the_first_time_are_one_line_with_an_end() 
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        pytest.param(Board(), "no watching round has ended yet", id="before the first look"),
+        pytest.param(Board(), "no monitoring round has ended yet", id="before the first look"),
         pytest.param(board(), "no table is known yet", id="no table"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_board_that_has_grown_old_says_only_that() -> None:
 def test_an_answer_without_a_reason_says_that_none_is_known() -> None:
     bare = a_view("shop.a", ReadinessState.UNKNOWN, seconds=(1.0, 2.0, 3.0))
 
-    assert only(board(bare)).what == "unknown, no reason is known"
+    assert only(board(bare)).what == "unknown, reason unknown"
 
 
 def test_lost_by_a_gating_probe_is_at_no_one_hop() -> None:

@@ -46,7 +46,7 @@ def require_problem(answer: httpx.Response, status: int) -> str:
             "/v1/gate", 400, "parameter 'table' is missing; add table=...", id="no parameter"
         ),
         pytest.param("/v1/gate?table=a&cut=x", 400, "'x'", id="no cut"),
-        pytest.param("/v1/certificates/none", 404, "no certificate 'none'", id="unknown id"),
+        pytest.param("/v1/certificates/none", 404, "unknown certificate 'none'", id="unknown id"),
         pytest.param("/runbooks/none.md", 404, "no page 'none'", id="unknown page"),
     ],
 )
@@ -188,11 +188,11 @@ A_BODY = "send a JSON object with content-type application/json"
 @pytest.mark.parametrize(
     ("headers", "content", "said"),
     [
-        pytest.param(JSON, b"{", "the request's body is no JSON: ", id="half an object"),
-        pytest.param(JSON, b"\xff", "the request's body is no JSON text in UTF-8; ", id="no text"),
-        pytest.param(JSON, b"[]", "the request's body is no JSON object; ", id="a list"),
-        pytest.param({}, b"{}", "the request's body is no JSON object; ", id="no content type"),
-        pytest.param(JSON, b"", "the request's body is no JSON object; ", id="nothing"),
+        pytest.param(JSON, b"{", "the request's body is not JSON: ", id="half an object"),
+        pytest.param(JSON, b"\xff", "the request's body is not JSON in UTF-8; ", id="no text"),
+        pytest.param(JSON, b"[]", "the request's body is not a JSON object; ", id="a list"),
+        pytest.param({}, b"{}", "the request's body is not a JSON object; ", id="no content type"),
+        pytest.param(JSON, b"", "the request's body is not a JSON object; ", id="nothing"),
     ],
 )
 def test_a_body_that_is_no_object_is_told_with_what_to_send(

@@ -45,7 +45,7 @@ def test_f114_no_route_ignores_a_parameter(rig: Rig) -> None:
     [
         pytest.param("frobnicate", "unknown parameter 'frobnicate'", id="without a value"),
         pytest.param("Cut=2027-01-01", "the nearest is cut", id="in capitals"),
-        pytest.param("cut=now&cut=2026-03-28", "'cut' is given 2 times", id="two cuts"),
+        pytest.param("cut=now&cut=2026-03-28", "'cut' occurs 2 times", id="two cuts"),
         pytest.param("wait=0&%63utt=now", "unknown parameter 'cutt'", id="encoded"),
     ],
 )

@@ -54,7 +54,7 @@ def test_f161_a_request_under_a_foreign_name_or_from_a_foreign_page_is_refused(
 
 
 def test_f35_the_refusal_says_what_to_do() -> None:
-    assert "list it in http.names" in refusal("sluice.internal:8088", "", NAMES)
+    assert "add it to http.names" in refusal("sluice.internal:8088", "", NAMES)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ sources:
     ("words", "said"),
     [
         pytest.param(["db.t"], "db.t 2026-03-01: 8 deletes, 0 ignored, 8 applied", id="no rule"),
-        pytest.param([], "no delete is in the change log, or no rule", id="of nothing"),
+        pytest.param([], "the change log has no delete of a table", id="of nothing"),
     ],
 )
 def test_it_is_told_at_the_terminal_without_a_service(

@@ -112,9 +112,7 @@ def states(beside: Beside, previews: Previews) -> RereadState:
             "",
             id="told",
         ),
-        pytest.param(
-            RowsWished(keys=(WishedKey('["7"]'),)), None, "a dry run is of ids", id="keys"
-        ),
+        pytest.param(RowsWished(keys=(WishedKey('["7"]'),)), None, "a dry run", id="keys"),
         pytest.param(
             RowsWished(ranges=(WishedRange(0, 40),), most=9), None, "9 may be", id="too many"
         ),
