@@ -19,7 +19,7 @@ def test_each_copy_of_a_table_says_how_it_stands() -> None:
         "copy one: 2.0 s behind its mirror, complete up to 2026-01-02T03:04:05Z",
         "copy three: held: copy_written: 2 rows are newer than the mirror's:"
         " somebody else writes there",
-        "copy two: unknown, it does not answer",
+        "copy two: unknown: it does not answer",
     ]
 
 
@@ -33,9 +33,9 @@ def test_copies_of_many_tables_are_summed_up_and_what_does_not_follow_is_named()
 
     assert of_tables(rows) == [
         "copy one: 2 of 3 tables follow, at most 7.2 s behind their mirrors",
-        f"  a.v: stands still, {HELD['hold']}",
+        f"  a.v: held: {HELD['hold']}",
         "copy two: 0 of 1 tables follow",
-        "  a.t: unknown, it does not answer",
+        "  a.t: unknown: it does not answer",
     ]
 
 

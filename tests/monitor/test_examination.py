@@ -489,7 +489,7 @@ def test_what_was_not_asked_says_what_to_look_at(
     at = next(n for n, line in enumerate(told) if line.startswith(f"  {part}:shop  down"))
     assert told[at + 1].startswith("      then: do")
     assert word in told[at + 1]
-    assert told[at + 1].endswith("; then ask again: sluice doctor")
+    assert told[at + 1].endswith("; then run: sluice doctor")
 
 
 def test_doctor_prints_json_for_programs(doctor: Callable[..., Result]) -> None:

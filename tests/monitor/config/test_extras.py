@@ -50,59 +50,32 @@ def test_f181_the_schema_is_printed_without_extras() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("verb", "change", "place", "package"),
-    [
-        pytest.param(
-            "check-config",
-            ("lake: ", "probes: {plaintext: {columns: [note]}}\nlake: "),
-            "probes.plaintext: ",
-            "phonenumbers",
-            id="plaintext",
-        ),
-        pytest.param(
-            "check-config",
-            ("lake: ", "probes: {expectations: {suite: [{type: x}]}}\nlake: "),
-            "probes.expectations: ",
-            "great_expectations",
-            id="expectations",
-        ),
-        pytest.param(
-            "run",
-            ("    port:", "    kind: postgres\n    port:"),
-            "sources[0].kind: ",
-            "psycopg",
-            id="source",
-        ),
-        pytest.param(
-            "doctor",
-            ("lake: ", "copies: {other: {kind: postgres, tables: a.b}}\nlake: "),
-            "copies.other.kind: ",
-            "psycopg",
-            id="copy in Postgres",
-        ),
-        pytest.param(
-            "check-config",
-            ("lake: ", "copies: {other: {kind: redis, tables: a.b}}\nlake: "),
-            "copies.other.kind: ",
-            "redis",
-            id="copy in Redis",
-        ),
-        pytest.param(
-            "check-config", ("lake: ", "lake: s3a://bucket/"), "lake: ", "obstore", id="bucket"
-        ),
-    ],
-)
-def test_f181_a_missing_extra_is_named_with_its_command(
-    config: Path, verb: str, change: tuple[str, str], place: str, package: str
-) -> None:
-    assert change[0] in MINIMAL
-    config.write_text(MINIMAL.replace(*change, 1))
+MISSING = {
+    "probes.plaintext": "phonenumbers",
+    "probes.expectations": "great_expectations",
+    "sources[0].kind": "psycopg",
+    "copies.other.kind": "psycopg",
+    "copies.cache.kind": "redis",
+    "lake": "obstore",
+}
+"""Key of a setting in the config below -> the package that it needs."""
+
+
+@pytest.mark.parametrize("verb", ["check-config", "run"])
+def test_f181_each_missing_extra_is_named_with_its_command(config: Path, verb: str) -> None:
+    more = (
+        "probes: {plaintext: {columns: [note]}, expectations: {suite: [{type: x}]}}\n"
+        "copies: {other: {kind: postgres, tables: a.b}, cache: {kind: redis, tables: a.b}}\n"
+    )
+    text = MINIMAL.replace("    port:", "    kind: postgres\n    port:", 1)
+    config.write_text(more + text.replace("lake: lake", "lake: s3a://bucket/", 1))
 
     done = without_extras(verb, "--config", str(config))
 
-    command = f"needs the package {package}; run `pip install 'sluice[{EXTRAS[package]}]'`"
-    (line,) = [line for line in done.stderr.splitlines() if "needs the package" in line]
-    assert place in line
-    assert line.endswith(command)
+    found = [line for line in done.stderr.splitlines() if "needs the package" in line]
+    assert len(found) == len(MISSING)
+    for key, package in MISSING.items():
+        command = f"needs the package {package}; run `pip install 'sluice[{EXTRAS[package]}]'`"
+        (line,) = [line for line in found if f": {key}: " in line]
+        assert line.endswith(command)
     assert done.returncode == 2
