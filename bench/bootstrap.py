@@ -252,7 +252,7 @@ def opened(servers: Servers, orders: Orders, folder: Path) -> Race:
     )
     servers.connect.register(NAME, config)
     (driver,) = unpack.UNPACKED.glob("debezium-connector-mysql-*/*/mysql-connector-j-*.jar")
-    paths = ",".join(map(str, (*jars.spark(), driver)))
+    paths = ",".join(map(str, (*jars.spark_jars(), driver)))
     settings = PipelineSettings(
         str(folder / "lake"),
         servers.kafka.bootstrap,

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from checks.world import ChangedRow, World
-from pipeline.aggregates import Moment, SpanTally, TalliedField, TimeSpan
+from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan
 from pipeline.clocks import no_zone
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Op, Shard, Table
@@ -91,7 +91,7 @@ def _moment(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> Mom
 
 MOST_CHANGES = 50_000
 SECOND = timedelta(seconds=1)
-Asked = tuple[tuple[TimeSpan, ...], tuple[TalliedField, ...]]
+Asked = tuple[tuple[TimeSpan, ...], tuple[AggregatedColumn, ...]]
 """The spans of a column, and what is added up in each."""
 _UNREAD = object()  # a value that is told, and that nobody can read
 
@@ -113,7 +113,7 @@ class DayTallies:
     days: tuple[date, ...]
     ended: datetime
     landed: int
-    counted: Mapping[str, Mapping[str, tuple[SpanTally, ...]]]
+    counted: Mapping[str, Mapping[str, tuple[RangeAggregate, ...]]]
 
     @property
     def rows(self) -> int:
@@ -140,7 +140,9 @@ class DayTallies:
         """Read back what :meth:`dumps` wrote."""
         counted = {
             shard: {
-                column: tuple(SpanTally(rows, tuple(map(Decimal, sums))) for rows, *sums in tallies)
+                column: tuple(
+                    RangeAggregate(rows, tuple(map(Decimal, sums))) for rows, *sums in tallies
+                )
                 for column, tallies in own.items()
             }
             for shard, own in raw["counted"].items()
@@ -180,7 +182,7 @@ def at_source(
 ) -> DayTallies:
     """Add the days up at every shard's source, each in one snapshot for each column."""
     landed = world.landed_batch()
-    counted: dict[str, dict[str, tuple[SpanTally, ...]]] = {}
+    counted: dict[str, dict[str, tuple[RangeAggregate, ...]]] = {}
     for shard in table.shards:
         known = {one.name: one for one in world.source(shard.source).columns(shard)}
         counted[str(shard)] = {
@@ -202,7 +204,7 @@ def differences(
         shard: {one.name: one for one in world.source(shard.source).columns(shard)}
         for shard in table.shards
     }
-    found: list[tuple[Shard, str, int, SpanTally, SpanTally]] = []
+    found: list[tuple[Shard, str, int, RangeAggregate, RangeAggregate]] = []
     for column, asked, shards in _alike(known, question, seen):
         for shard, there in mirror.tallies(shards, column, *asked).items():
             pairs = enumerate(zip(seen.counted[str(shard)][column], there, strict=True))
@@ -258,7 +260,7 @@ def _difference(
     shard: Shard,
     column: str,
     day: date,
-    pair: Sequence[SpanTally],
+    pair: Sequence[RangeAggregate],
     fields: Sequence[str],
     *,
     moving: Mapping[tuple[Shard, str, date | None], int] | None,
@@ -331,9 +333,9 @@ def _spans(
 
 def _fields(
     known: Mapping[str, Column], shard: Shard, question: DayQuestion
-) -> tuple[TalliedField, ...]:
+) -> tuple[AggregatedColumn, ...]:
     kinds = ((name, arrow_type(_column(known, shard, name))) for name in question.fields)
-    return tuple(TalliedField(name, bool(pa.types.is_string(kind))) for name, kind in kinds)
+    return tuple(AggregatedColumn(name, bool(pa.types.is_string(kind))) for name, kind in kinds)
 
 
 def _column(known: Mapping[str, Column], shard: Shard, name: str) -> Column:

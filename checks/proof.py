@@ -28,7 +28,7 @@ from checks.model import Reason
 from pipeline.checkpoint import Lives, Mark
 from pipeline.clocks import first_fence
 from pipeline.heartbeats import BeatTrail
-from pipeline.image import Image, digest, lacking
+from pipeline.image import Image, find_missing, shards_digest
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
 from pipeline.model import Fence, Missing, Order, Shard, Stage, Table, TopicPartition
 
@@ -84,9 +84,9 @@ def _unbased(table: Table, image: Image, mark: Mark) -> str:
     """
     if any(source not in image.positions for source in table.sources):
         return "the image is of other sources"
-    same = image.shards == digest(table.shards)
+    same = image.shards == shards_digest(table.shards)
     lowest = Order(0, 0, 0)
-    return lacking(
+    return find_missing(
         table, image.positions, mark, dict.fromkeys(table.shards, lowest) if same else {}
     )
 

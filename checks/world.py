@@ -13,20 +13,20 @@ from zoneinfo import ZoneInfo
 from pipeline.apply.mirror import MirrorSide, Range
 from pipeline.changelog.reader import LogReader
 from pipeline.model import Fence, Ordering, Shard, Table
-from pipeline.readings import ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.readings import ChangedRow, KeyTimes, LastChange, LogKey, ShardBase, Transaction
 from pipeline.schema.model import TableSchema
 from pipeline.sources.source import TableQueries
 
 __all__ = [
     "ChangedRow",
     "KeyTimes",
+    "LastChange",
     "LogKey",
     "LogReader",
     "MirrorSide",
     "Range",
     "ShardBase",
     "TableQueries",
-    "Touch",
     "Transaction",
     "World",
 ]

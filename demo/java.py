@@ -30,7 +30,7 @@ class Program:
     def command(self) -> tuple[str, ...]:
         """The command line; its class path is the folder of Kafka's jars."""
         return (
-            jars.java(),
+            jars.find_java(),
             f"-Xmx{self.heap}",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # the better compiler costs more than it gains in minutes

@@ -50,7 +50,7 @@ def _missing(home: Path) -> Iterator[str]:
 
 def _java_trouble() -> Iterator[str]:
     try:
-        java = jars.java()
+        java = jars.find_java()
     except ConfigError as error:
         yield str(error)
         return

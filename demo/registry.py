@@ -72,7 +72,7 @@ class Registry:
     def _command(self) -> tuple[str, ...]:
         place = unpack.registry()
         return (
-            jars.java(),
+            jars.find_java(),
             "-Xmx256m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",

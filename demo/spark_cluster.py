@@ -73,7 +73,7 @@ class SparkCluster:
 
     def _command(self, main: str, host: str, port: int, page: int) -> tuple[str, ...]:
         return (
-            jars.java(),
+            jars.find_java(),
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-cp", f"{HOME / 'jars'}/*"),
             f"org.apache.spark.deploy.{main}",

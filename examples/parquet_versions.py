@@ -19,15 +19,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
-from pipeline.apply.decide import Found, below, filled, leaves, stands
+from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
+from pipeline.apply.decide import Found, fill_defaults, is_below, removes_row, writes_row
 from pipeline.apply.invariants import Occurrences, Search
-from pipeline.apply.merge import Turn, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.merge_job import MirrorJob, turn_commit
-from pipeline.apply.mirror import Commit, CommitStamp, Range, RowChanges, RowPart, following, note
-from pipeline.apply.row_metadata import SLUICE, Adoption, Owned
-from pipeline.apply.schema_evolution import Growth, Shape, growth, lake_schema
-from pipeline.apply.table_format import Chores, TableFormat
+from pipeline.apply.merge import (
+    MergeFunction,
+    MergeResult,
+    MergeTask,
+    account_for,
+    count_rows,
+    plan_merge,
+)
+from pipeline.apply.merge_job import MergeJob, describe_commit
+from pipeline.apply.mirror import (
+    Commit,
+    CommitStamp,
+    Range,
+    RowChanges,
+    RowPart,
+    commit_note,
+    following_note,
+)
+from pipeline.apply.row_metadata import SLUICE, Adoption, RowOrigins
+from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema, find_delta, lake_schema
+from pipeline.apply.table_format import MaintenanceWork, TableFormat
 from pipeline.changelog.table import app
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
@@ -140,7 +155,7 @@ class ParquetVersions:
         version: int,
         where: str,
         at: datetime,
-        correct: Callable[[Version], TurnTask[Version]] | None = None,
+        correct: Callable[[Version], MergeTask[Version]] | None = None,
     ) -> int:
         """All rows are copied, and then have their turn."""
         base, store = _told(open_store(uri), version)[0], open_store(where)
@@ -157,36 +172,38 @@ class ParquetVersions:
         found = self.look(uri, None)
         return None if found is None else PinnedRows(found, table, app(lane))
 
-    def shaped(self, uri: str, known: Version | None, shape: Shape, stamp: CommitStamp) -> Version:
+    def shaped(
+        self, uri: str, known: Version | None, shape: TargetSchema, stamp: CommitStamp
+    ) -> Version:
         """Columns are added and widened with all rows; none is ever taken away."""
         if known is None:
             open_store(uri).make_folder(VERSIONS)
             none = lake_schema(shape.schema.columns).empty_table()
             file, told = write(uri, none, self.compression), shape.texts
             first = Version(uri, 0, uuid.uuid4().hex, file, str(none.schema), remembered=told)
-            return _put(first, None, "CREATE", stamp.at, note(-1, -1, stamp.lane))
+            return _put(first, None, "CREATE", stamp.at, commit_note(-1, -1, stamp.lane))
         rows = read(known)
         kinds = partial(_kinds, rows.schema)
-        if (step := growth(known, kinds, shape)) is None:
+        if (step := find_delta(known, kinds, shape)) is None:
             return known
         grown = _grown(rows, step, Adoption.of(shape.table))
         file, told = write(uri, grown, self.compression), {**known.remembered, **step.remembered}
         made = replace(known, file=file, columns=str(grown.schema), remembered=told)
-        said = following(known, -1, stamp.lane)
+        said = following_note(known, -1, stamp.lane)
         return _put(made, known, "COLUMNS", stamp.at, said)
 
-    def worker(self) -> Turn:
+    def worker(self) -> MergeFunction:
         """It holds no session, so it can go where a task runs."""
         return Rewrite(self.compression)
 
-    def engine(self, snapshot: Version) -> Turn | None:
+    def engine(self, snapshot: Version) -> MergeFunction | None:
         """None."""
 
     def commit(
-        self, job: MirrorJob[Version], written: Written[NewFile], stamp: CommitStamp
+        self, job: MergeJob[Version], written: MergeResult[NewFile], stamp: CommitStamp
     ) -> Version:
         """Nothing but the manifest is left to be written."""
-        known, told = job.task.snapshot, turn_commit(job, written, stamp)
+        known, told = job.task.snapshot, describe_commit(job, written, stamp)
         made = replace(
             known,
             file=written.work.name,
@@ -200,7 +217,7 @@ class ParquetVersions:
         """Each version is as good as new."""
         return False
 
-    def kept(self, snapshot: Version, chores: Chores) -> Version:
+    def kept(self, snapshot: Version, chores: MaintenanceWork) -> Version:
         """Files go that no version since then had; manifests stay."""
         if chores.keep is not None:
             since, store = chores.stamp.at - chores.keep, open_store(snapshot.uri)
@@ -221,26 +238,28 @@ class Rewrite:
 
     compression: str
 
-    def __call__(self, task: TurnTask[Version]) -> Written[NewFile]:
+    def __call__(self, task: MergeTask[Version]) -> MergeResult[NewFile]:
         """What becomes of each change is decided as in every other format."""
         rows = read(task.snapshot)
         owners = task.adoption.owners(rows)
-        made = decided(task, partial(stand, rows, task.adoption), searching, partial(peeked, rows))
-        stay = ~below(owners, made.raised) | owners.archived
+        made = plan_merge(
+            task, partial(stand, rows, task.adoption), searching, partial(peeked, rows)
+        )
+        stay = ~is_below(owners, made.raised) | owners.archived
         floored = len(rows) - int(stay.sum())
-        stay[made.found.position[leaves(made.verdicts)]] = False
-        new = made.rows.filter(pa.array(stands(made.verdicts)))
+        stay[made.found.position[removes_row(made.verdicts)]] = False
+        new = made.rows.filter(pa.array(writes_row(made.verdicts)))
         after = pa.concat_tables([rows.filter(pa.array(stay)), _fitting(new, rows.schema)])
-        counts = counts_of(made.verdicts, floored)
+        counts = count_rows(made.verdicts, floored)
         if len(after) != len(rows) + counts.inserted - counts.deleted - floored:
             raise HeldError("account", f"{task.snapshot.uri}: {counts}, but {len(after)} rows")
         file = write(task.snapshot.uri, after, self.compression)
-        account = account_of(task, made, counts)
+        account = account_for(task, made, counts)
         new_file = NewFile(file, len(after))
-        return Written(task.snapshot.version, new_file, counts, account, made.floors)
+        return MergeResult(task.snapshot.version, new_file, counts, account, made.floors)
 
 
-def stand(rows: pa.Table, adoption: Adoption, keys: pa.Table, owners: Owned | None) -> Found:
+def stand(rows: pa.Table, adoption: Adoption, keys: pa.Table, owners: RowOrigins | None) -> Found:
     """Where the *keys* stand in *rows*, of the same shard if that counts."""
     nobody = pa.Table.from_pylist([{}], rows.schema)
     whose = adoption.owners(pa.concat_tables([rows, nobody]))
@@ -270,7 +289,7 @@ def searching(snapshot: Version, adoption: Adoption) -> Search:
     return search
 
 
-def hold(rows: pa.Table, owners: Owned, values: pa.Table) -> Occurrences:
+def hold(rows: pa.Table, owners: RowOrigins, values: pa.Table) -> Occurrences:
     """All of *rows* that hold one of the *values*."""
     of = {value: number for number, value in enumerate(_tuples(values, None))}
     known = [of.get(one, -1) for one in _tuples(rows.select(values.column_names), None)]
@@ -316,13 +335,13 @@ class PinnedRows:
         shards: Sequence[Shard],
         column: str,
         spans: Sequence[TimeSpan],
-        fields: Sequence[TalliedField],
-    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        fields: Sequence[AggregatedColumn],
+    ) -> dict[Shard, tuple[RangeAggregate, ...]]:
         """Of each shard rows and sums of *fields* in each span of *column*."""
         names = [column, *(one.name for one in fields)]
         rows = {shard: self._of(shard, names).to_pylist() for shard in shards}
         return {
-            shard: tuple(added_up(own, column, span, fields) for span in spans)
+            shard: tuple(add_up(own, column, span, fields) for span in spans)
             for shard, own in rows.items()
         }
 
@@ -425,14 +444,14 @@ def _told(store: Store, number: int) -> tuple[Version, Mapping[str, Any]]:
     return Version(store.uri, number, **own, entry=_digest(text)), told
 
 
-def _grown(rows: pa.Table, step: Growth, adoption: Adoption) -> pa.Table:
+def _grown(rows: pa.Table, step: SchemaDelta, adoption: Adoption) -> pa.Table:
     """The rows with the columns, types and defaults of today."""
     old = [
         step.schema.field(n) if n in step.schema.names else rows.field(n) for n in rows.schema.names
     ]
     new = [one for one in step.schema if one.name not in rows.schema.names]
     grown = _fitting(rows, pa.schema([*old, *new]))
-    return filled(grown, adoption.owners(grown), step.fills)
+    return fill_defaults(grown, adoption.owners(grown), step.fills)
 
 
 def _fitting(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -458,7 +477,7 @@ def _kinds(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names if name in schema.names])
 
 
-def _tuples(rows: pa.Table, owners: Owned | None) -> list[tuple[Any, ...]]:
+def _tuples(rows: pa.Table, owners: RowOrigins | None) -> list[tuple[Any, ...]]:
     """Keys as tuples, with source and shard if *owners* count; these may be more than the rows."""
     columns = [rows[name].to_pylist() for name in rows.column_names]
     if owners is not None:

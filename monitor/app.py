@@ -55,7 +55,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveWord
 from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
 from pipeline.copies.copy import CopyPosition, CopyTarget
-from pipeline.copies.sync import Copying
+from pipeline.copies.sync import CopySync
 from pipeline.errors import UnreachableError
 from pipeline.reports import Hold
 from pipeline.settings import SourceSettings, is_loopback
@@ -419,7 +419,7 @@ class App:
         mirrors = Mirrors(settings, open_table_format(settings))
         return CopyWork(
             plan,
-            Copying(plan.copy.opened(settings.lake), mirrors),
+            CopySync(plan.copy.opened(settings.lake), mirrors),
             partial(self.watcher.look, LOOK_AGE, ()),
             self.roster.tables,
             clock,

@@ -12,7 +12,7 @@ from monitor.config.model import Config
 from monitor.suggest import alike
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rules_of
-from pipeline.build import open_table_format, readings
+from pipeline.build import open_table_format, schema_readings
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts
 from pipeline.delta.store import open_store
@@ -49,7 +49,7 @@ def backtests(
             raise ConfigError(f"no table {name!r}; known: {alike(name, known)}")
     log = ChangeLog(open_store(settings.changes), settings.lane)
     log.look()
-    schemas, reader = Schemas(readings(config.sources)), lake.changes()
+    schemas, reader = Schemas(schema_readings(config.sources)), lake.changes()
     for table in names or known:
         rules, purge = rules_of(table, settings.archive, told), trial or _purge(settings, table)
         if not names and rules is None and purge is None:

@@ -18,7 +18,7 @@ from pipeline.build import (
     open_source,
     open_table_format,
     open_transport,
-    readings,
+    schema_readings,
 )
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app
@@ -113,7 +113,7 @@ class LakeClient:
             Lake(config.settings, open_table_format(config.settings)),
             partial(open_transport, config.settings),
             {s.name: _keyed(s, standards) for s in config.sources},
-            readings(config.sources),
+            schema_readings(config.sources),
             config.tables,
             standards,
         )

@@ -14,7 +14,7 @@ import structlog
 from monitor.config.plans import CopyPlan
 from monitor.observe.sampler import Sampling
 from pipeline.copies.copy import CopyPosition
-from pipeline.copies.sync import Copying
+from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lags.samples import Sample
 from pipeline.model import Table
@@ -33,7 +33,7 @@ class CopyWork:
     """
 
     plan: CopyPlan
-    copying: Copying
+    copying: CopySync
     look: Callable[[], Sampling]
     tables: Callable[[], Iterable[Table]]
     clock: Callable[[], datetime]

@@ -144,7 +144,7 @@ class Doors:
     source: Callable[[SourceSettings], Source] = open_source
     transport: Callable[[PipelineSettings], Transport] = open_transport
     lake: Callable[[str], Store] = open_store
-    machine: Callable[[], Sequence[str]] = jars.lacking
+    machine: Callable[[], Sequence[str]] = jars.missing_jars
 
 
 @dataclass(eq=False)

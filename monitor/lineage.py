@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.lineage import ColumnLink, columns_of_before, links, links_of_tables
+from pipeline.apply.lineage import ColumnLink, columns_of_before, find_links, links_of_tables
 from pipeline.changelog.table import app
 from pipeline.errors import UnknownNameError
 from pipeline.schema.history import SchemaReading
@@ -36,7 +36,7 @@ class Lineage:
             UnreachableError: the lake did not answer.
         """
         mark = self.lake.mark()
-        found = () if mark is None else links(self._learnt(), mark.shards, name)
+        found = () if mark is None else find_links(self._learnt(), mark.shards, name)
         if not found:
             gone = () if mark is None else columns_of_before(self._learnt(), mark.shards, name)
             if gone:

@@ -25,7 +25,7 @@ TimeSpan = tuple[Moment, Moment]
 
 
 @dataclass(frozen=True, slots=True)
-class TalliedField:
+class AggregatedColumn:
     """A column whose values are added up: numbers, or digests of texts where it is ``text``."""
 
     name: str
@@ -50,7 +50,7 @@ C = TypeVar("C", bound=KindOfColumn)
 
 
 @dataclass(frozen=True, slots=True)
-class TalliedKinds:
+class AggregatedTypes:
     """Which kinds of columns a source can add up: its ``times`` may be held against moments."""
 
     times: frozenset[str]
@@ -58,7 +58,7 @@ class TalliedKinds:
     texts: frozenset[str]
 
     def known(
-        self, columns: Sequence[C], shard: Shard, column: str, fields: Sequence[TalliedField]
+        self, columns: Sequence[C], shard: Shard, column: str, fields: Sequence[AggregatedColumn]
     ) -> dict[str, C]:
         """The *columns* of *shard* by name.
 
@@ -76,28 +76,31 @@ class TalliedKinds:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanTally:
+class RangeAggregate:
     """Rows, and a sum for each field, in their order."""
 
     rows: int
     sums: tuple[Decimal, ...] = ()
 
 
-def added_up(
-    rows: Iterable[Mapping[str, Any]], column: str, span: TimeSpan, fields: Sequence[TalliedField]
-) -> SpanTally:
+def add_up(
+    rows: Iterable[Mapping[str, Any]],
+    column: str,
+    span: TimeSpan,
+    fields: Sequence[AggregatedColumn],
+) -> RangeAggregate:
     """The tally of *rows* that lie in *span*, one by one: what every statement comes to."""
     first, until = span
     inside = [row for row in rows if row[column] is not None and first <= row[column] < until]
-    return SpanTally(len(inside), tuple(_sum(inside, one) for one in fields))
+    return RangeAggregate(len(inside), tuple(_sum(inside, one) for one in fields))
 
 
-def _sum(rows: Iterable[Mapping[str, Any]], field: TalliedField) -> Decimal:
+def _sum(rows: Iterable[Mapping[str, Any]], field: AggregatedColumn) -> Decimal:
     values = (row[field.name] for row in rows)
     return sum((_number(one, field) for one in values if one is not None), Decimal())
 
 
-def _number(value: Any, field: TalliedField) -> Decimal:
+def _number(value: Any, field: AggregatedColumn) -> Decimal:
     if not field.text:
         return Decimal(value)
     digest = md5(str(value).encode(), usedforsecurity=False).hexdigest()
@@ -113,7 +116,9 @@ def _require(
         raise ProofError(f"{shard}: {name} ({known[name].kind}) {why}")
 
 
-def tally(row: Mapping[str, Any], fields: tuple[TalliedField, ...]) -> SpanTally:
+def parse_aggregate(row: Mapping[str, Any], fields: tuple[AggregatedColumn, ...]) -> RangeAggregate:
     """Read an answer in which ``n`` counts rows and ``s0``, ``s1``, ... add fields up."""
     sums = (row[f"s{number}"] for number in range(len(fields)))
-    return SpanTally(int(row["n"]), tuple(Decimal(one if one is not None else 0) for one in sums))
+    return RangeAggregate(
+        int(row["n"]), tuple(Decimal(one if one is not None else 0) for one in sums)
+    )

@@ -78,14 +78,16 @@ def every_arrivals(every: Iterable[SourceSettings]) -> Mapping[str, SourceArriva
     return {name: one for name, one in opened if one is not None}
 
 
-def dialect(settings: SourceSettings) -> Dialect:
+def open_dialect(settings: SourceSettings) -> Dialect:
     """What the source's kind says of columns and statements; ConfigError if it is not known."""
     return cast("Dialect", _source(settings).dialect)
 
 
-def readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
+def schema_readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
     """How the schema changes of each source are read, by its name."""
-    return {one.name: SchemaReading(open_format(one).schema_change, dialect(one)) for one in every}
+    return {
+        one.name: SchemaReading(open_format(one).schema_change, open_dialect(one)) for one in every
+    }
 
 
 def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Collector:
@@ -136,7 +138,7 @@ def open_feed(
         collector,
         open_format(settings),
         open_source,
-        dialect(settings),
+        open_dialect(settings),
         behind_mirror(settings, collector, every_topic(settings)),
         open_registry(settings),
         describe,
@@ -241,7 +243,7 @@ def open_table_format(
     return cast("TableFormat[Any, Any]", made)
 
 
-def mistakes(settings: SourceSettings, pipeline: PipelineSettings) -> tuple[str, ...]:
+def find_mistakes(settings: SourceSettings, pipeline: PipelineSettings) -> tuple[str, ...]:
     """Why what the source names cannot be built, after its key: ``format: no format 'avro' ...``.
 
     All are tried; none dials before it is asked.

@@ -101,7 +101,7 @@ class Image:
         return self.until - self.made
 
 
-def positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, Order] | None:
+def cut_positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, Order] | None:
     """Source -> the order that the cut stands for; None unless *mark* proves all below it landed.
 
     After a fail-over the fences must be of the server that is read now: places in the log of
@@ -118,13 +118,13 @@ def positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, O
     return found
 
 
-def digest(shards: Sequence[Shard]) -> str:
+def shards_digest(shards: Sequence[Shard]) -> str:
     """A short text that differs where the shards do."""
     names = "\n".join(sorted(map(str, shards)))
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
-def lacking(
+def find_missing(
     table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
 ) -> str:
     """Why the mirror may lack changes below *places*, by what bases tell; empty if it does not.
@@ -160,12 +160,12 @@ def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
     return found
 
 
-def images_in(text: str | None) -> tuple[Image, ...]:
+def parse_images(text: str | None) -> tuple[Image, ...]:
     """What a mirror remembers of its images, oldest cut first."""
     return () if text is None else tuple(msgspec.json.decode(text, type=list[Image]))
 
 
-def told_images(images: Sequence[Image]) -> dict[str, str]:
+def images_property(images: Sequence[Image]) -> dict[str, str]:
     """The text that remembers them."""
     ordered = sorted(images, key=lambda one: one.cut)
     return {IMAGES: msgspec.json.encode(ordered, order="sorted").decode()}

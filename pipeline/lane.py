@@ -13,11 +13,11 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.image_export import ImageWriting, Manifest
+from pipeline.apply.image_export import ImageWriter, Manifest
 from pipeline.apply.landed_state import HighestOrders
 from pipeline.apply.landed_state import LandedState as Known
-from pipeline.apply.maintenance import Upkeep
-from pipeline.apply.merge_run import MergeLine, MergeRequest, Passes, patient, urgent
+from pipeline.apply.maintenance import LakeMaintenance
+from pipeline.apply.merge_run import MergeQueue, MergeRequest, MergeRunner, is_other_tier, is_tier0
 from pipeline.backfill.dry_run import Previews
 from pipeline.backfill.runner import Rereading
 from pipeline.backfill_state import RereadState, WishedReread
@@ -41,24 +41,24 @@ class Lane:
     """
 
     landing: Landing
-    passes: Passes
-    upkeeping: Upkeep
+    passes: MergeRunner
+    upkeeping: LakeMaintenance
     rereading: Rereading
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
-    writing: ImageWriting | None = None
-    urgent: Passes | None = None
+    writing: ImageWriter | None = None
+    urgent: MergeRunner | None = None
     previews: Previews | None = None
     jobs: JobCounts = field(default_factory=JobCounts)
-    _lines: tuple[MergeLine, ...] = field(init=False)
+    _lines: tuple[MergeQueue, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
         """Know what has landed."""
         self._known = Known(self.landing.mark, catalog)
-        self._lines = (MergeLine("apply", self.passes),)
+        self._lines = (MergeQueue("apply", self.passes),)
         if self.urgent is not None:
-            others = MergeLine("apply", self.passes, patient)
-            self._lines = (others, MergeLine("apply_urgent", self.urgent, urgent))
+            others = MergeQueue("apply", self.passes, is_other_tier)
+            self._lines = (others, MergeQueue("apply_urgent", self.urgent, is_tier0))
 
     def spark_work(self) -> Mapping[str, SparkWork]:
         """Spark jobs by work since this was last asked."""
@@ -146,7 +146,7 @@ class Lane:
         if self.session is not None:
             self.session.stop()
 
-    def _line(self, table: str) -> MergeLine:
+    def _line(self, table: str) -> MergeQueue:
         tier = self._known.catalog.tier(table, self.mark.shards)
         return next(line for line in self._lines if line.serves(tier))
 

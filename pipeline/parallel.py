@@ -71,7 +71,7 @@ class _Asking(Generic[T]):
 
 
 @dataclass(eq=False)
-class SideBySide(Generic[T]):
+class DeadlinePool(Generic[T]):
     """Asks by name, from any number of threads.
 
     ``at_once`` questions of one call are waited for at a time, all of them where it is None: many
@@ -246,7 +246,7 @@ _NO_PYTHON = re.compile(r"Error from python worker:\n(?:.*\n)*?\s*(\S.*)\nPYTHON
 R = TypeVar("R")
 
 
-def spread(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
+def spark_map(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
     """What *work*, a function of a module, returns for each of *pieces*, in their order.
 
     Pieces and results can be pickled; all results together are held here.
@@ -262,19 +262,19 @@ def spread(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]) -
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch["id"].to_pylist():
-                told = [outcome(sent[index])]
+                told = [run_piece(sent[index])]
                 yield pa.RecordBatch.from_pydict({"id": [index], "told": told})
 
     numbers = session.range(0, len(pieces), 1, len(pieces))
     try:
         rows = numbers.mapInArrow(run, "id bigint, told binary").toArrow().to_pylist()
     except (PySparkException, Py4JError) as error:
-        raise UnreachableError(f"a Spark job failed: {why(str(error))}") from error
+        raise UnreachableError(f"a Spark job failed: {failure_text(str(error))}") from error
     found = {row["id"]: row["told"] for row in rows}
-    return [result(found[index]) for index in range(len(pieces))]
+    return [load_result(found[index]) for index in range(len(pieces))]
 
 
-def why(text: str) -> str:
+def failure_text(text: str) -> str:
     """The line of Spark's long *text* that says what happened, and on which machine."""
     lost, python = _LOST.search(text), _NO_PYTHON.search(text)
     if lost is None:
@@ -283,7 +283,7 @@ def why(text: str) -> str:
     return f"at {lost[1]}: {said}"
 
 
-def outcome(sent: bytes) -> bytes:
+def run_piece(sent: bytes) -> bytes:
     """Do one pickled piece of work; its pickled result, or an error of ours."""
     work, piece = pickle.loads(sent)  # noqa: S301  - our driver's
     try:
@@ -292,7 +292,7 @@ def outcome(sent: bytes) -> bytes:
         return pickle.dumps(error)
 
 
-def result(told: bytes) -> Any:
+def load_result(told: bytes) -> Any:
     """Read what `outcome` returned.
 
     Raises:

@@ -23,7 +23,7 @@ class LogKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class LastChange:
     """The newest landed change of a key: its op and its batch.
 
     ``op`` is ``truncate`` or ``settle`` when its whole shard was emptied later than that.

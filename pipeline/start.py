@@ -9,17 +9,16 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.image_export import ImageWriting
-from pipeline.apply.maintenance import Upkeep
-from pipeline.apply.merge_job import Group, TurnOutcome
-from pipeline.apply.merge_job import run as run_group
-from pipeline.apply.merge_run import Passes
+from pipeline.apply.image_export import ImageWriter
+from pipeline.apply.maintenance import LakeMaintenance
+from pipeline.apply.merge_job import JobGroup, MergeOutcome, run_group
+from pipeline.apply.merge_run import MergeRunner
 from pipeline.apply.mirror import MirrorSide
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill.dry_run import MirrorIds, Previews
 from pipeline.backfill.runner import Rereading
 from pipeline.backfill.task import RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.build import open_feed, open_rows, open_table_format, open_transport, readings
+from pipeline.build import open_feed, open_rows, open_table_format, open_transport, schema_readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.checkpoint import Mark
 from pipeline.delta import entries
@@ -29,10 +28,10 @@ from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.model import Ordering, Table
-from pipeline.parallel import spread
+from pipeline.parallel import spark_map
 from pipeline.settings import PipelineSettings, Router, TableRule
 from pipeline.spark import jars
-from pipeline.spark.session import JobCounts, described, open_session, require_alike
+from pipeline.spark.session import JobCounts, describe_jobs, open_session, require_same_environment
 from pipeline.standards.table_standards import Standards
 
 
@@ -49,16 +48,16 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     logs[0].opened(clock())
     require_rows_with_a_mark(logs[0])
     mark = logs[0].mark() or Mark(settings.lane, -1)
-    router = routed(settings)
-    catalog = Catalog(router, readings(settings.sources), Standards(settings.standards))
+    router = build_router(settings)
+    catalog = Catalog(router, schema_readings(settings.sources), Standards(settings.standards))
     catalog.add(logs[0].schema_changes(-1))
     transport = open_transport(settings)
     feeds = tuple(open_feed(one, settings, transport.settings) for one in settings.sources)
     worker = open_table_format(settings).worker()
     standards = [one for rule in settings.standards for _, one in rule.standards]
     carried = [transport.reader(()), worker, *(feed.format for feed in feeds), *standards]
-    session = open_session(settings, jars.spark(), [one.__module__ for one in carried])
-    require_alike(session, settings.master)
+    session = open_session(settings, jars.spark_jars(), [one.__module__ for one in carried])
+    require_same_environment(session, settings.master)
     jobs = JobCounts()
     rereading, previews = _rereading(settings, logs[3], session, clock)
     landing = Landing(
@@ -73,37 +72,37 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         rereads=rereading.offer.news,
     )
     table_format = open_table_format(settings, session)
-    passes = Passes(settings, logs[1], partial(_turns, session, jobs), clock, table_format)
+    passes = MergeRunner(settings, logs[1], partial(_turns, session, jobs), clock, table_format)
     logless = (one for one in feeds if one.format.ordering is not Ordering.LOG)
     passes.images.unplaced = frozenset(one.settings.name for one in logless)
-    upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
+    upkeep = LakeMaintenance(settings, logs[2], passes.mirrors, clock)
     others = Mirrors(settings, open_table_format(settings))
-    writing = ImageWriting(settings, others, clock, passes.jobs.archive_of)
+    writing = ImageWriter(settings, others, clock, passes.jobs.archive_of)
     urgent = _beside(passes, logs[4]) if settings.divided else None
     own = (landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
     return Lane(*own, jobs=jobs)
 
 
-def _beside(others: Passes, log: ChangeLog) -> Passes:
+def _beside(others: MergeRunner, log: ChangeLog) -> MergeRunner:
     """Passes over tables of tier 0; *log* is theirs alone."""
     given = (others.settings, log, others.spread, others.clock, others.table_format)
-    made = Passes(*given, shared=others.mirrors)
+    made = MergeRunner(*given, shared=others.mirrors)
     made.images.unplaced = others.images.unplaced
     return made
 
 
 def _turns(
-    session: SparkSession, jobs: JobCounts, groups: Sequence[Group]
-) -> list[Mapping[str, TurnOutcome]]:
+    session: SparkSession, jobs: JobCounts, groups: Sequence[JobGroup]
+) -> list[Mapping[str, MergeOutcome]]:
     """Work out turns of mirrors side by side."""
     names = [job.name for group in groups for job in group.jobs]
     rows = sum(part.rows for part in {part for group in groups for part in group.files})
     what = f"slice of {names[0]}" if len(names) == 1 else f"slices of {len(names)} mirrors"
     with jobs.counted(session, "merge", what, tasks=len(groups), rows=rows):
-        return spread(session, run_group, groups)
+        return spark_map(session, run_group, groups)
 
 
-def routed(settings: PipelineSettings) -> Router:
+def build_router(settings: PipelineSettings) -> Router:
     """The rules, before which Sluice's own heartbeat tables are nobody's."""
     beats = {source.heartbeat for source in settings.sources}
     own = tuple(TableRule(re.escape(name), name, ignore=True) for name in sorted(beats))
@@ -127,11 +126,11 @@ class Workers:
         stamp = tasks[0].stamp
         what = f"batch {stamp.batch} of lane {stamp.lane}"
         with self.jobs.counted(self.session, "land", what, tasks=len(tasks), rows=rows):
-            return spread(self.session, run_task, tasks)
+            return spark_map(self.session, run_task, tasks)
 
 
 @dataclass(frozen=True, slots=True)
-class RereadWorkers:
+class BackfillWorkers:
     """Runs tasks of a re-reading: one alone here, others side by side by Spark."""
 
     session: SparkSession
@@ -140,8 +139,8 @@ class RereadWorkers:
         """What each task tells, in their order."""
         if len(tasks) < 2:
             return [attempt(task) for task in tasks]
-        with described(self.session, f"read {tasks[0].table} again"):
-            return spread(self.session, attempt, tasks)
+        with describe_jobs(self.session, f"read {tasks[0].table} again"):
+            return spark_map(self.session, attempt, tasks)
 
 
 def _rereading(
@@ -157,6 +156,6 @@ def _rereading(
     def mirror(table: Table) -> MirrorSide | None:
         return mirrors.reader(settings.mirror(table.name), table, settings.lane)
 
-    work, ids = RereadWorkers(session), MirrorIds(mirror)
+    work, ids = BackfillWorkers(session), MirrorIds(mirror)
     rereading = Rereading(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
     return rereading, Previews(feeds, open_rows, mirror, clock)

@@ -211,7 +211,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             ),
         },
     )
-    session = open_session(settings, jars.spark(), ["examples.json_lines"])
+    session = open_session(settings, jars.spark_jars(), ["examples.json_lines"])
     yield session
     session.stop()
 

@@ -93,7 +93,7 @@ def test_f180_an_installed_wheel_finds_its_data_outside_the_checkout(
     _run(str(home / "bin" / "sluice"), "init", cwd=tmp_path)
 
     cache = str(tmp_path / "cache" / "sluice" / "jars")
-    assert told == ["False", str(len(jars.locked())), "runbooks/lost.md", cache]
+    assert told == ["False", str(len(jars.locked_jars())), "runbooks/lost.md", cache]
     assert (tmp_path / "sluice.yaml").is_file()
 
 
@@ -258,7 +258,7 @@ http: {{port: {self.port}}}
 
 def _maven(root: Path) -> Path:
     """Spark's jars, which `make setup` has fetched, laid out as a Maven repository."""
-    for jar in jars.locked():
+    for jar in jars.locked_jars():
         if jar.folder == jars.SPARK:
             group, artifact, version = jar.coordinate.split(":")[:3]
             folder = root.joinpath(*group.split("."), artifact, version)

@@ -13,25 +13,25 @@ import pyarrow as pa
 from bench.kit.table import AT, BORN, SOURCE, Workload
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.maintenance import Upkeep
-from pipeline.apply.merge_job import Group, Run, TurnOutcome, run
-from pipeline.apply.merge_run import MergeRequest, Passes
-from pipeline.apply.mirror import CommitStamp, note
+from pipeline.apply.maintenance import LakeMaintenance
+from pipeline.apply.merge_job import JobGroup, MergeOutcome, Run, run_group
+from pipeline.apply.merge_run import MergeRequest, MergeRunner
+from pipeline.apply.mirror import CommitStamp, commit_note
 from pipeline.apply.row_metadata import META, SLUICE
-from pipeline.apply.schema_evolution import Shape
+from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Mark
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.store import open_store
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 from pipeline.reports import Applied
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings, Router
-from pipeline.tables.delta.merge import Target, write
-from pipeline.tables.delta.rewrite import begun
+from pipeline.tables.delta.merge import Target, write_rows
+from pipeline.tables.delta.rewrite import create_mirror
 from pipeline.tables.delta.table_format import DeltaMirrors
 
 LANE = "main"
@@ -39,9 +39,9 @@ AT_ONCE = 1_000_000  # rows of a file of a mirror
 RUN_ROWS = 50_000  # rows that landing would sort at once
 
 
-def here(groups: Sequence[Group]) -> list[dict[str, TurnOutcome]]:
+def here(groups: Sequence[JobGroup]) -> list[dict[str, MergeOutcome]]:
     """Run groups in this process."""
-    return [run(group) for group in groups]
+    return [run_group(group) for group in groups]
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Lake:
     spread: Run
     mark: Mark = field(default_factory=lambda: Mark(LANE, -1))
     settings: PipelineSettings = field(init=False)
-    passes: Passes = field(init=False)
+    passes: MergeRunner = field(init=False)
 
     def __post_init__(self) -> None:
         """Open the change log."""
@@ -72,8 +72,8 @@ class Lake:
             ChangeLog(open_store(self.settings.changes), LANE) for _ in range(3)
         )
         self.log.opened(AT)
-        self.passes = Passes(self.settings, reader, self.spread, _now, DeltaMirrors(None))
-        self.upkeeping = Upkeep(self.settings, third, self.passes.mirrors, _now)
+        self.passes = MergeRunner(self.settings, reader, self.spread, _now, DeltaMirrors(None))
+        self.upkeeping = LakeMaintenance(self.settings, third, self.passes.mirrors, _now)
 
     def fill(self) -> None:
         """Make every mirror as a base would have left it, applied through batch 0."""
@@ -99,7 +99,9 @@ class Lake:
             written.append(self._written(changes))
         snapshot = self.log.look() or self.log.snapshot
         actions, txn = [file.added(AT) for file in written], (app(LANE), batch)
-        made = commit(self.log.store, snapshot, actions, operation="WRITE", clock=_now(), txn=txn)
+        made = commit_actions(
+            self.log.store, snapshot, actions, operation="WRITE", clock=_now(), txn=txn
+        )
         self.log.know(made)
         self.passes.highs.landed(batch, high)
 
@@ -135,17 +137,17 @@ class Lake:
         store = open_store(self.mirror(work))
         name = f"{SOURCE}/{work.shard}"
         table = self.catalog.table(work.shard, {name: work.shard})
-        shape = Shape(table, work.schema, {name: work.schema}, self.catalog.at, {})
-        made = begun(store, shape, CommitStamp(LANE, AT))
+        shape = TargetSchema(table, work.schema, {name: work.schema}, self.catalog.at, {})
+        made = create_mirror(store, shape, CommitStamp(LANE, AT))
         target = Target(store, made.metadata, table.key, AT)
-        adds = [write(_provided(rows, work), target) for rows in work.image(AT_ONCE)]
-        commit(
+        adds = [write_rows(_provided(rows, work), target) for rows in work.image(AT_ONCE)]
+        commit_actions(
             store,
             made,
             adds,
             operation="MERGE",
             clock=AT,
-            note=note(made.version, 0, LANE),
+            note=commit_note(made.version, 0, LANE),
             txn=(app(LANE), 0),
         )
         self.passes.highs.applied(work.shard, 0, frozenset({work.topic}))

@@ -7,7 +7,7 @@ from typing import cast
 from pyspark.sql import SparkSession
 
 from bench.kit.events import Stream
-from pipeline.build import dialect, open_format
+from pipeline.build import open_dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector
@@ -56,7 +56,7 @@ def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTra
     settings = PipelineSettings(lake, stream.kafka, (source,))
     log = ChangeLog(open_store(settings.changes), settings.lane)
     collector, server = cast(Collector, Idle()), cast(Source, Idle())
-    feed = Feed(source, collector, open_format(source), lambda _: server, dialect(source))
+    feed = Feed(source, collector, open_format(source), lambda _: server, open_dialect(source))
     return Landing(
         settings=settings,
         feeds=(feed,),

@@ -16,7 +16,7 @@ Sum = tuple[int, int]
 
 def session(settings: PipelineSettings) -> SparkSession:
     """Open the product's session."""
-    return open_session(settings, jars.spark(), PLUG_INS)
+    return open_session(settings, jars.spark_jars(), PLUG_INS)
 
 
 def fresh(folder: Path, name: str) -> str:

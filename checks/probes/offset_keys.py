@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from checks.counting import Fences, in_mirror, name, passed
 from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.world import LogKey, Touch, World
+from checks.world import LastChange, LogKey, World
 from pipeline.model import Fence, Op, Table, TopicPartition
 
 NAME = "offset_keys"
@@ -122,7 +122,7 @@ def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[tuple[boo
     ]
 
 
-def key_fate(there: bool, touch: Touch | None, applied: int, *, one_shard: bool) -> KeyFate:
+def key_fate(there: bool, touch: LastChange | None, applied: int, *, one_shard: bool) -> KeyFate:
     """Compare a key's presence with its newest landed change.
 
     *one_shard* says that the key's row can only be its own shard's: elsewhere a row that moved

@@ -33,7 +33,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     if faults := list(mistaken(found)):
         raise refusal(config, faults, text)
     told = [*warnings(found), *map(str, exposed_files(mapping(text, config), config))]
-    doubts = [*located(config, told, text), *jars.lacking()]
+    doubts = [*located(config, told, text), *jars.missing_jars()]
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

@@ -22,10 +22,10 @@ def jars(repository: str) -> None:
     """
     from pipeline.spark import jars as locked  # noqa: PLC0415  - help needs none of it
 
-    count = locked.fetch(
+    count = locked.fetch_jars(
         (locked.SPARK,), repository=repository, report=lambda line: say(line, err=True)
     )
-    say(f"{len(locked.spark())} jars in {locked.JARS / locked.SPARK}, {count} downloaded")
+    say(f"{len(locked.spark_jars())} jars in {locked.JARS / locked.SPARK}, {count} downloaded")
 
 
 COMMAND = jars

@@ -43,7 +43,7 @@ def run(config: Path, log_format: str | None, log_level: str) -> None:
     configure(json=json, level=log_level.upper())
     for doubt in located(config, warnings(found), read_text(config)):
         structlog.get_logger().warning("config", doubt=doubt)
-    if lacks := jars.lacking():
+    if lacks := jars.missing_jars():
         raise ConfigError("\n".join(lacks))
     from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs
 

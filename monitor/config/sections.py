@@ -32,12 +32,12 @@ from monitor.config.plans import CopyPlan, SectionPlace, read, section_schema
 from monitor.config.text import secret_fields
 from monitor.config.validation import TRANSPORT, elsewhere, is_host
 from pipeline import collectors, plugins
-from pipeline.copies.copy import Copy, find, known
+from pipeline.copies.copy import Copy, find_copy, known_copies
 from pipeline.errors import ConfigError
 from pipeline.invariants.invariant import Invariant, find_invariant, known_invariants
 from pipeline.settings import InvariantRule, SourceSettings, StandardRule
 from pipeline.standards.standard import RestingStandard, Standard, find_standard, known_standards
-from pipeline.standards.table_standards import ALL, hides
+from pipeline.standards.table_standards import ALL, hides_values
 
 BESIDE = ("kind", "tables")
 LAST_PORT = 65_535
@@ -68,11 +68,11 @@ def schema(secret: Mapping[str, Any]) -> dict[str, Any]:
     """
     patterns = {"type": ["string", "array"], "items": {"type": "string"}}
     kinds = []
-    found, _ = elsewhere(find, known(), Copy)
+    found, _ = elsewhere(find_copy, known_copies(), Copy)
     for kind in found:
-        own = TypeAdapter(find(kind)).json_schema()
+        own = TypeAdapter(find_copy(kind)).json_schema()
         properties = {**own["properties"], "kind": {"const": kind}, "tables": patterns}
-        properties |= dict.fromkeys(sorted(secret_fields(find(kind))), secret)
+        properties |= dict.fromkeys(sorted(secret_fields(find_copy(kind))), secret)
         required = [*own.get("required", ()), *BESIDE]
         kinds.append({"type": "object", "properties": properties, "required": required})
     another = {"type": "object", "properties": {"tables": patterns}, "required": list(BESIDE)}
@@ -91,13 +91,13 @@ def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[
     patterns, wrong = _patterns(section.get("tables"), at)
     faults += wrong
     if "kind" not in section:
-        return None, [*faults, f"{at}.kind: is required; known: {', '.join(known())}"]
+        return None, [*faults, f"{at}.kind: is required; known: {', '.join(known_copies())}"]
     kind = str(section["kind"])
-    _, unknown = elsewhere(find, [kind], Copy)
+    _, unknown = elsewhere(find_copy, [kind], Copy)
     if unknown:
         return None, [*faults, f"{at}.kind: {unknown[kind]}"]
     own = {key: value for key, value in section.items() if key not in BESIDE}
-    made, wrong = read(find(kind), own, SectionPlace(at, folder), BESIDE)
+    made, wrong = read(find_copy(kind), own, SectionPlace(at, folder), BESIDE)
     faults += wrong
     faults += [] if made is None else [f"{at}.{fault}" for fault in _unreachable(made)]
     return (None if made is None or faults else CopyPlan(name, patterns, made)), faults
@@ -254,7 +254,7 @@ def _standard_rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[Standa
         if standard is not None:
             right.append((name, standard))
             faults += _odd(name, standard, key, place.at)
-    clear, odd = _cleared(part.get("clear"), needed=hides(right))
+    clear, odd = _cleared(part.get("clear"), needed=hides_values(right))
     faults += [f"{place.at}.clear: {fault}" for fault in odd]
     return StandardRule(str(glob), tuple(key), tuple(right), clear), faults
 
@@ -315,7 +315,7 @@ def unbuilt(config: Config) -> Iterator[str]:
         yield str(error)
     for number, source in enumerate(config.sources):
         yield from (
-            f"sources[{number}].{fault}" for fault in build.mistakes(source, config.settings)
+            f"sources[{number}].{fault}" for fault in build.find_mistakes(source, config.settings)
         )
 
 

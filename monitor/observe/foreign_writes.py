@@ -15,7 +15,12 @@ from typing import Any, Protocol
 from checks.blocks import SINCE_GONE
 from checks.counting import name
 from monitor.store.history import CheckMemory
-from pipeline.apply.foreign_commits import Intrusion, Known, accepted, find
+from pipeline.apply.foreign_commits import (
+    Intrusion,
+    KnownVersion,
+    accepted_versions,
+    find_intrusion,
+)
 from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
 from pipeline.model import Missing, Order, Table
@@ -41,7 +46,7 @@ class ForeignWrites:
 
     lake: MirrorHistory
     waived: Callable[[], frozenset[str]]
-    _seen: dict[str, Known] = field(default_factory=dict)
+    _seen: dict[str, KnownVersion] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)
 
@@ -58,7 +63,7 @@ class ForeignWrites:
         if self._ids.setdefault(table, mirror) != mirror:
             self._ids[table] = mirror
             self._seen.pop(table, None)
-        known = self._seen.get(table, Known(max(version - FIRST_LOOK, 0)))
+        known = self._seen.get(table, KnownVersion(max(version - FIRST_LOOK, 0)))
         if version == known.version:
             return
         try:
@@ -67,7 +72,7 @@ class ForeignWrites:
             if table in self._seen:
                 raise
             commits = ()  # too old to be told by anyone
-        intrusion, good = find(commits, known, accepted(table, self.waived()))
+        intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
         if intrusion is not None:
             self._found[table] = intrusion
             return  # what follows is judged from here again, until it is taken back

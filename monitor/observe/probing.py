@@ -40,7 +40,7 @@ from pipeline.checkpoint import Lives
 from pipeline.clocks import first_fence, over
 from pipeline.lags.samples import LandedBatch
 from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Stage, Table
-from pipeline.parallel import SideBySide
+from pipeline.parallel import DeadlinePool
 from pipeline.readings import NO_BASES, ShardBase
 from pipeline.schema.model import TableSchema
 from pipeline.sources.source import TableQueries
@@ -80,7 +80,7 @@ class Probing:
     clock: Callable[[], datetime]
     run: Callable[[], str] = str
     paused: Callable[[], Collection[str]] = tuple
-    lines: SideBySide[None] = field(init=False)
+    lines: DeadlinePool[None] = field(init=False)
     _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _at_work: dict[str, ProbeAtWork] = field(default_factory=dict)
     _failed: dict[str, Exception] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Probing:
 
     def __post_init__(self) -> None:
         """Nothing runs yet."""
-        self.lines = SideBySide(self.clock, timedelta())
+        self.lines = DeadlinePool(self.clock, timedelta())
 
     def round(self) -> None:
         """Run what is due; each verdict is told at once, so a slow probe delays no other's.

@@ -19,7 +19,7 @@ from pipeline.errors import SluiceError
 from pipeline.lags import retention
 from pipeline.lags.retention import BacklogSample, Limit, Retention
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
-from pipeline.parallel import SideBySide
+from pipeline.parallel import DeadlinePool
 from pipeline.settings import SourceSettings
 from pipeline.transports.topics import TopicFacts, untold_text
 from pipeline.transports.transport import Transport
@@ -51,7 +51,7 @@ class RetentionWatch:
     transport: Callable[[str], Transport]
     census: Callable[[str], CensusAnswer | Missing]
     clock: Callable[[], datetime]
-    asking: SideBySide[None] = field(init=False)
+    asking: DeadlinePool[None] = field(init=False)
     _topics: dict[str, Topics] = field(default_factory=dict)
     _troubles: dict[str, str] = field(default_factory=dict)
     _emptied: dict[str, tuple[datetime]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class RetentionWatch:
 
     def __post_init__(self) -> None:
         """Ask nobody yet."""
-        self.asking = SideBySide(self.clock, timedelta())
+        self.asking = DeadlinePool(self.clock, timedelta())
 
     def ask(self) -> None:
         """Ask for every source's topics; whoever does not answer keeps what was told before.

@@ -34,7 +34,7 @@ from pipeline.lags.samples import (
     step,
 )
 from pipeline.model import Acknowledged, Fence, Missing, Table
-from pipeline.parallel import Answer, SideBySide
+from pipeline.parallel import Answer, DeadlinePool
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import has_reached
 
@@ -128,14 +128,14 @@ class Sampler:
     foreign: ForeignWrites
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
     copies: Mapping[str, Callable[[], Mapping[str, CopyPosition]]] = field(default_factory=dict)
-    upstreams: SideBySide[Any] = field(init=False)
-    looks: SideBySide[MirrorPosition | Missing] = field(init=False)
+    upstreams: DeadlinePool[Any] = field(init=False)
+    looks: DeadlinePool[MirrorPosition | Missing] = field(init=False)
     _unreadable: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Ask nobody yet."""
-        self.upstreams = SideBySide(self.clock, self.budget)
-        self.looks = SideBySide(self.clock, self.budget, at_once=1, most=SILENT_MIRRORS)
+        self.upstreams = DeadlinePool(self.clock, self.budget)
+        self.looks = DeadlinePool(self.clock, self.budget, at_once=1, most=SILENT_MIRRORS)
 
     def upstream(self) -> Sampling:
         """Sample what all tables rest on: fences, acknowledged, synced, mark; no mirror yet."""

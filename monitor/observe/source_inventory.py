@@ -23,7 +23,7 @@ from pipeline.checkpoint import Existence
 from pipeline.clocks import over
 from pipeline.errors import ProofError, SluiceError
 from pipeline.model import Missing, Order, Shard, Table
-from pipeline.parallel import SideBySide
+from pipeline.parallel import DeadlinePool
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import LogBacklog, SourceDescription
 
@@ -120,13 +120,13 @@ class Census:
     again: timedelta = timedelta(minutes=1)
     old: timedelta = timedelta(days=1)
     bases: Callable[[], Mapping[str, Order]] = dict
-    asking: SideBySide[None] = field(init=False)
+    asking: DeadlinePool[None] = field(init=False)
     _answers: dict[str, CensusAnswer | None] = field(default_factory=dict)
     _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Ask nobody yet."""
-        self.asking = SideBySide(self.clock, timedelta())
+        self.asking = DeadlinePool(self.clock, timedelta())
 
     def ask(self) -> None:
         """Ask every source whose turn it is; one that does not answer delays no other's answer."""

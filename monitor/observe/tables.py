@@ -27,7 +27,7 @@ from pipeline.checkpoint import Existence, Mark, is_there, living_shards, source
 from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Order, Shard, Table
-from pipeline.parallel import Answer, SideBySide
+from pipeline.parallel import Answer, DeadlinePool
 from pipeline.schema.model import Column
 from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
@@ -104,12 +104,12 @@ class Roster:
     _unanswered: set[str] = field(default_factory=set)  # sources, when they were last asked
     _late: frozenset[str] = frozenset()  # questions that were open when the tables were made
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    asking: SideBySide[Any] = field(init=False)
+    asking: DeadlinePool[Any] = field(init=False)
     router: Router = field(init=False)
 
     def __post_init__(self, rules: tuple[TableRule, ...]) -> None:
         """Ask nobody yet."""
-        self.asking = SideBySide(self.clock, 3 * self.every)
+        self.asking = DeadlinePool(self.clock, 3 * self.every)
         self.router = Router(rules)  # one: it remembers which rule decides for each shard
 
     @property

@@ -17,7 +17,7 @@ from pipeline.reports import Hold
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ChangeCounts:
     """Counts of one slice before the MERGE, each from its own expression.
 
     ``read`` all rows; ``rows`` those with a key that may change the mirror; ``kept`` the newest of
@@ -36,8 +36,8 @@ class Counted:
     corrected: int = 0
 
 
-def balance(
-    counted: Counted, applied: int, noop: int, again: int = 0, archived: int = 0
+def balance_account(
+    counted: ChangeCounts, applied: int, noop: int, again: int = 0, archived: int = 0
 ) -> Account:
     """The account of one slice; its residual is 0 when each change is explained exactly once.
 
@@ -60,7 +60,7 @@ def balance(
     )
 
 
-def unexplained(table: str, batch: int, account: Account) -> Hold | None:
+def find_unexplained(table: str, batch: int, account: Account) -> Hold | None:
     """The hold of a table whose *account* does not balance.  Trying again would hide it."""
     if not account.residual:
         return None
@@ -73,7 +73,7 @@ def unexplained(table: str, batch: int, account: Account) -> Hold | None:
     return Hold(name, table, "account", detail)
 
 
-def miscounted(table: str, commit: Commit) -> Hold | None:
+def find_miscount(table: str, commit: Commit) -> Hold | None:
     """The hold of a table in whose log Spark counted otherwise than the turn before its MERGE."""
     wanted = commit.own.get("counts") or {}
     told = {name: commit.metrics.get(name) for name in wanted}

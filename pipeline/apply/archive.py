@@ -19,10 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
-from pipeline.apply.decide import Floors, Found, RowVerdict, Verdicts, below, standing
-from pipeline.apply.fold import Folded, fold
-from pipeline.apply.partial_rows import PLACE, Peek
-from pipeline.apply.row_metadata import SLUICE, Integers, Mask, above, owned, plain, rank, same
+from pipeline.apply.decide import Floors, Found, RowVerdict, Verdicts, is_below, is_existing
+from pipeline.apply.fold import Folded, fold_changes
+from pipeline.apply.partial_rows import PLACE, ReadValues
+from pipeline.apply.row_metadata import (
+    SLUICE,
+    Integers,
+    Mask,
+    flat_column,
+    is_above,
+    is_same,
+    rank_rows,
+    row_origins,
+)
 from pipeline.archive import ArchiveRules, ArchiveWindow
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
@@ -46,7 +55,7 @@ class ArchiveEvidence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArchiveTurn:
+class ArchiveMerge:
     """What a turn lends: *changes* of its slice that tell of rows, and how it types and reads them.
 
     ``raised`` are the floors that the slice sets, also those that a delete of it stands below.
@@ -61,11 +70,11 @@ class ArchiveTurn:
     raised: Floors
     read: Callable[[pa.Table], pa.Table]
     whole: Callable[[pa.Table, pa.Table, Found], pa.Table]
-    peek: Peek | None
+    peek: ReadValues | None
 
 
-def archived(
-    evidence: ArchiveEvidence, turn: ArchiveTurn, verdicts: Verdicts
+def apply_archive_rules(
+    evidence: ArchiveEvidence, turn: ArchiveMerge, verdicts: Verdicts
 ) -> tuple[pa.Table, Verdicts]:
     """The rows and verdicts of *turn* with rows that stay although they were deleted.
 
@@ -74,9 +83,9 @@ def archived(
             the mirror is one whose rows are not read here.
     """
     folded, verdicts = turn.folded.rows, _undone(turn, verdicts)
-    asked = _asked(folded, standing(turn.found, turn.raised), verdicts)
+    asked = _asked(folded, is_existing(turn.found, turn.raised), verdicts)
     asked[asked] = ~_rekeyed(turn.changes, folded.filter(pa.array(asked)))
-    by_time = [asked & during(folded, window) for window in evidence.rules.windows]
+    by_time = [asked & is_during(folded, window) for window in evidence.rules.windows]
     by_mark = np.zeros(len(asked), np.bool_)
     if evidence.marked is not None and asked.any():
         places = np.flatnonzero(asked)
@@ -88,13 +97,13 @@ def archived(
     places = places[known]
     stays = by_mark[places]
     for window, inside in zip(evidence.rules.windows, by_time, strict=True):
-        stays |= inside[places] & meets(rows, window)
+        stays |= inside[places] & meets_window(rows, window)
     if evidence.rekeyed is not None and stays.any():
         stays[stays] = ~evidence.rekeyed(folded.take(pa.array(places[stays])))
     return _with(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
 
 
-def during(changes: pa.Table, window: ArchiveWindow) -> Mask:
+def is_during(changes: pa.Table, window: ArchiveWindow) -> Mask:
     """Which *changes* (at) the source made inside the window."""
     at = changes["at"]
     since, until = (pa.scalar(one, at.type) for one in (window.since, window.until))
@@ -103,15 +112,15 @@ def during(changes: pa.Table, window: ArchiveWindow) -> Mask:
     return found
 
 
-def in_reach(changes: pa.Table, rules: ArchiveRules) -> Mask:
+def is_in_reach(changes: pa.Table, rules: ArchiveRules) -> Mask:
     """Which *changes* (at) came when a delete might be an archive's by one of the *rules*."""
     found = np.full(len(changes), bool(rules.markers))
     for window in rules.windows:
-        found |= during(changes, window)
+        found |= is_during(changes, window)
     return found
 
 
-def meets(rows: pa.Table, window: ArchiveWindow) -> Mask:
+def meets_window(rows: pa.Table, window: ArchiveWindow) -> Mask:
     """Which typed *rows* lie below the window's bound; one without a value does not.
 
     Raises:
@@ -144,10 +153,12 @@ def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
         return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp("us")), "UTC").cast(kind)
 
 
-def _undone(turn: ArchiveTurn, verdicts: Verdicts) -> Verdicts:
+def _undone(turn: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
     """With deletes of rows that a turn before kept, and of which it shows now: they took a key."""
     folded = turn.folded.rows
-    kept = (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & live(folded, Op.DELETE)
+    kept = (
+        (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & has_live_op(folded, Op.DELETE)
+    )
     if kept.any():
         verdicts = verdicts.copy()
         kept[kept] = _rekeyed(turn.changes, folded.filter(pa.array(kept)))
@@ -158,10 +169,12 @@ def _undone(turn: ArchiveTurn, verdicts: Verdicts) -> Verdicts:
 
 def _rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
     """Which *deletes* are of rows that took another key: that came at their very place."""
-    return with_partner(deletes, changes.filter(pc.is_in(plain(changes["op"]), value_set=_UPSERTS)))
+    return has_partner(
+        deletes, changes.filter(pc.is_in(flat_column(changes["op"]), value_set=_UPSERTS))
+    )
 
 
-def with_partner(rows: pa.Table, others: pa.Table) -> Mask:
+def has_partner(rows: pa.Table, others: pa.Table) -> Mask:
     """Which of *rows* have one of *others*, of their shard, at their very place in the log."""
     found = np.zeros(len(rows), np.bool_)
     ours, theirs = (pc.struct_field(one["order"], "pos") for one in (rows, others))
@@ -175,13 +188,13 @@ def with_partner(rows: pa.Table, others: pa.Table) -> Mask:
 def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
     """Where in its source's log each of *changes* stands, and of which shard."""
     owners = (changes[name].to_pylist() for name in ("source", "shard"))
-    return zip(*owners, *rank(changes)[:PLACE].tolist(), strict=True)
+    return zip(*owners, *rank_rows(changes)[:PLACE].tolist(), strict=True)
 
 
-def live(changes: pa.Table, op: Op) -> Mask:
+def has_live_op(changes: pa.Table, op: Op) -> Mask:
     """Which *changes* are of that *op*, and were told by the source's log."""
     found: Mask = pc.and_(
-        pc.equal(plain(changes["op"]), str(op)), pc.equal(changes["origin"], int(Origin.LIVE))
+        pc.equal(flat_column(changes["op"]), str(op)), pc.equal(changes["origin"], int(Origin.LIVE))
     ).to_numpy()
     return found
 
@@ -190,11 +203,11 @@ def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
     """Live deletes that take a row, and those of a row that does not stand in the mirror."""
     takes = verdicts == RowVerdict.DELETE
     unseen = (verdicts == RowVerdict.NOOP) & ~stands
-    asked: Mask = live(folded, Op.DELETE) & (takes | unseen)
+    asked: Mask = has_live_op(folded, Op.DELETE) & (takes | unseen)
     return asked
 
 
-def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
+def _known(turn: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
     """Of the deletes at *places* those whose row is known, and these rows as they were last."""
     some = turn.folded.rows.take(pa.array(places))
     found = _taken(turn.found, places)
@@ -214,7 +227,7 @@ def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
     return known, rows.filter(pa.array(known))
 
 
-def _told(turn: ArchiveTurn, own: pa.Table, found: Found) -> pa.Table:
+def _told(turn: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table:
     try:
         return turn.whole(own, turn.read(own), found)
     except HeldError as error:
@@ -227,32 +240,32 @@ def _told(turn: ArchiveTurn, own: pa.Table, found: Found) -> pa.Table:
 
 def _came_before(deletes: pa.Table, found: Found, raised: Floors) -> Mask:
     """Which *deletes* came before the floor that takes what they *found*, or found no such row."""
-    return ~below(found.owned, raised) | below(owned(deletes), raised)
+    return ~is_below(found.owned, raised) | is_below(row_origins(deletes), raised)
 
 
 def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Integers:
     """The newest upsert before each delete that is newer than the mirror's row; -1: none."""
-    keys = plain(deletes["key"]).combine_chunks()
+    keys = flat_column(deletes["key"]).combine_chunks()
     near = pc.and_(
-        pc.is_in(plain(changes["op"]), value_set=_UPSERTS),
-        pc.is_in(plain(changes["key"]), value_set=keys),
+        pc.is_in(flat_column(changes["op"]), value_set=_UPSERTS),
+        pc.is_in(flat_column(changes["key"]), value_set=keys),
     )
     at = np.flatnonzero(near.to_numpy())
     last = np.full(len(deletes), -1, np.int64)
     numbered = changes.take(pa.array(at)).append_column("number", pa.array(at))
-    newest = fold(numbered).rows
-    place = pc.index_in(keys, value_set=plain(newest["key"]).combine_chunks())
+    newest = fold_changes(numbered).rows
+    place = pc.index_in(keys, value_set=flat_column(newest["key"]).combine_chunks())
     has = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
     theirs = newest.take(place.drop_null())
-    upsert, delete, row = owned(theirs), owned(deletes).take(has), found.owned.take(has)
-    own = same(upsert.source, delete.source) & same(upsert.shard, delete.shard)
-    newer = ~found.there[has] | above(upsert.rank, row.rank)
-    good = own & newer & above(delete.rank, upsert.rank)
+    upsert, delete, row = row_origins(theirs), row_origins(deletes).take(has), found.owned.take(has)
+    own = is_same(upsert.source, delete.source) & is_same(upsert.shard, delete.shard)
+    newer = ~found.there[has] | is_above(upsert.rank, row.rank)
+    good = own & newer & is_above(delete.rank, upsert.rank)
     last[has[good]] = theirs["number"].to_numpy()[good]
     return last
 
 
-def _peeked(turn: ArchiveTurn, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
+def _peeked(turn: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
     """The rows with all that the mirror has of those *at* some places."""
     if turn.peek is None:
         detail = "a row that went to an archive cannot be kept: nobody reads it out of this mirror"
@@ -275,7 +288,7 @@ def _put(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
 
 
 def _with(
-    turn: ArchiveTurn, verdicts: Verdicts, places: Integers, rows: pa.Table
+    turn: ArchiveMerge, verdicts: Verdicts, places: Integers, rows: pa.Table
 ) -> tuple[pa.Table, Verdicts]:
     verdicts = verdicts.copy()
     takes = verdicts[places] == RowVerdict.DELETE
@@ -291,26 +304,27 @@ def _taken(found: Found, at: Integers | Sequence[int]) -> Found:
 _ROW = msgspec.json.Decoder(dict[str, Raw])
 
 
-def last_words(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) -> pa.Table:
+def find_last_deletes(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) -> pa.Table:
     """Of changes that a floor has *outlived*, deletes that may have kept rows from it.
 
     One of each key, if nothing came under that after it; of their rows they tell the *key* alone.
     """
-    newest = fold(outlived.filter(outlived["key"].is_valid())).rows
-    last = newest.filter(pa.array(in_reach(newest, rules) & live(newest, Op.DELETE)))
+    newest = fold_changes(outlived.filter(outlived["key"].is_valid())).rows
+    last = newest.filter(pa.array(is_in_reach(newest, rules) & has_live_op(newest, Op.DELETE)))
     return _only(last, "before", key)
 
 
-def told_of(last: pa.Table, outlived: pa.Table, names: Collection[str]) -> pa.Table:
+def select_evidence(last: pa.Table, outlived: pa.Table, names: Collection[str]) -> pa.Table:
     """The *outlived* changes of the keys of *last*, in columns *names* that are still there."""
-    keys = plain(last["key"]).combine_chunks()
-    own = outlived.filter(pc.is_in(plain(outlived["key"]), value_set=keys))
+    keys = flat_column(last["key"]).combine_chunks()
+    own = outlived.filter(pc.is_in(flat_column(outlived["key"]), value_set=keys))
     return _only(own, "after", names)
 
 
 def _only(changes: pa.Table, image: str, names: Collection[str]) -> pa.Table:
     texts = [
-        None if one is None else _part(one, names) for one in plain(changes[image]).to_pylist()
+        None if one is None else _part(one, names)
+        for one in flat_column(changes[image]).to_pylist()
     ]
     at = changes.schema.get_field_index(image)
     field = changes.schema.field(at)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.archive_evidence import LandedMarkers, days_of, usual, within
-from pipeline.apply.row_metadata import Mask, plain
+from pipeline.apply.archive_evidence import LandedMarkers, count_days, is_in_windows, usual_changes
+from pipeline.apply.row_metadata import Mask, flat_column
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.scan import Part, scan
 from pipeline.delta.store import open_store
@@ -87,9 +87,9 @@ class ArchiveBacktest:
         rows = rows.filter(live)
         if not len(rows):
             return
-        values = typed(plain(rows["before"]).combine_chunks(), self.columns).rows
+        values = typed(flat_column(rows["before"]).combine_chunks(), self.columns).rows
         marked = self._marked(rows)
-        windows = within(rows, values, self.rules.windows)
+        windows = is_in_windows(rows, values, self.rules.windows)
         old, untold = self._old(rows, values)
         days = rows["at"].cast(pa.date32()).to_numpy()
         rest = ~(marked | windows)
@@ -128,13 +128,13 @@ class ArchiveBacktest:
     def _usual(self) -> Mapping[date, int]:
         counts = Counter[date]()
         for part in self.files:
-            counts.update(days_of(self.changes, part, self.table).changes)
+            counts.update(count_days(self.changes, part, self.table).changes)
         return counts
 
     def _limited(self, day: BacktestDay, counts: Mapping[date, int]) -> BacktestDay:
         if self.purge is None:
             return day
-        return replace(day, limit=self.purge.limit(usual(counts, day.day)))
+        return replace(day, limit=self.purge.limit(usual_changes(counts, day.day)))
 
 
 def _added(known: BacktestDay, more: BacktestDay) -> BacktestDay:

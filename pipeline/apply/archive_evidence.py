@@ -26,8 +26,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.archive import ArchiveEvidence, during, in_reach, live, meets, with_partner
-from pipeline.apply.row_metadata import Mask, above, owned, plain, rank
+from pipeline.apply.archive import (
+    ArchiveEvidence,
+    has_live_op,
+    has_partner,
+    is_during,
+    is_in_reach,
+    meets_window,
+)
+from pipeline.apply.row_metadata import Mask, flat_column, is_above, rank_rows, row_origins
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, PlacedPart, placed_parts, scan
@@ -92,24 +99,24 @@ class LandedMarkers:
 
     def _is_landed(self, deletes: pa.Table) -> Mask:
         """Below which place all is landed: a transaction ends before it, or begins after it."""
-        theirs = owned(deletes)
+        theirs = row_origins(deletes)
         known = np.zeros(len(deletes), np.bool_)
         for source, reached in self.reached.items():
             own = pc.equal(theirs.source, source).to_numpy(zero_copy_only=False)
-            known |= own & above(np.array(reached, np.int64)[:, None], theirs.rank[:3])
+            known |= own & is_above(np.array(reached, np.int64)[:, None], theirs.rank[:3])
         return known
 
 
 def _names(rows: pa.Table) -> pa.Array:
     """``source transaction`` of each row; null where it names none."""
     ids = pc.struct_field(rows["tx"], "id").combine_chunks()
-    return pc.binary_join_element_wise(plain(rows["source"]).combine_chunks(), ids, " ")
+    return pc.binary_join_element_wise(flat_column(rows["source"]).combine_chunks(), ids, " ")
 
 
 def _fits(rows: pa.Table, marker: ArchiveMarker) -> list[bool]:
     if not marker.column:
         return [True] * len(rows)
-    texts = (json.loads(text) for text in plain(rows["after"]).to_pylist())
+    texts = (json.loads(text) for text in flat_column(rows["after"]).to_pylist())
     return [str(row.get(marker.column)) in marker.values for row in texts]
 
 
@@ -135,23 +142,25 @@ class LandedPartners:
 
         Only creates count whose delete a rule may have taken for an archive's when it came.
         """
-        creates = rows.filter(pa.array(in_reach(rows, self.rules) & live(rows, Op.CREATE)))
-        alone = ~with_partner(creates, _deletes(rows))
+        creates = rows.filter(
+            pa.array(is_in_reach(rows, self.rules) & has_live_op(rows, Op.CREATE))
+        )
+        alone = ~has_partner(creates, _deletes(rows))
         creates = creates.filter(pa.array(alone))
         found = self._landed(creates, (Op.DELETE,), (*rows.column_names,))
         own = pc.less_equal(found["batch"], self.after)
         found = found.filter(own)
-        return pa.concat_tables([rows, found.filter(pa.array(with_partner(found, creates)))])
+        return pa.concat_tables([rows, found.filter(pa.array(has_partner(found, creates)))])
 
     def rekeyed(self, deletes: pa.Table) -> Mask:
         """Which *deletes* have a create at their place, in whatever batch that has landed."""
-        return with_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
+        return has_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
 
     def _landed(self, rows: pa.Table, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
         """Rows of *ops* in files near the places of *rows*."""
         near: Iterable[PlacedPart] = ()
         if len(rows):
-            orders = rank(rows)
+            orders = rank_rows(rows)
             log, pos = (_span(orders[line]) for line in (_LOG, _POS))
             near = (one for one in self.files if one.near(log, pos))
         store, among = open_store(self.changes), ("table", (self.table,))
@@ -164,7 +173,7 @@ def _span(line: Any) -> tuple[int, int]:
 
 
 def _deletes(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.equal(plain(rows["op"]), str(Op.DELETE)))
+    return rows.filter(pc.equal(flat_column(rows["op"]), str(Op.DELETE)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,7 @@ class LandedArchives:
         return rows if self.partners is None else self.partners.joined(rows)
 
 
-def landed_archives(
+def find_archives(
     table: Table, rules: ArchiveRules | None, log: ChangeLog, mark: Mark, after: int
 ) -> LandedArchives | None:
     """What tells of the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
@@ -228,7 +237,7 @@ class FileDays:
 
 
 @lru_cache(maxsize=FILES)
-def days_of(changes: str, part: Part, table: str) -> FileDays:
+def count_days(changes: str, part: Part, table: str) -> FileDays:
     """What a file of the log at *changes* holds of *table*.
 
     Raises:
@@ -237,7 +246,7 @@ def days_of(changes: str, part: Part, table: str) -> FileDays:
     return _counted(_read(changes, (part,), table, _CHANGES, ("op", "at")))
 
 
-def usual(counts: Mapping[date, int], day: date) -> float | None:
+def usual_changes(counts: Mapping[date, int], day: date) -> float | None:
     """How many changes a day before *day* had; None where nobody knows of a whole one."""
     if not counts:
         return None
@@ -246,11 +255,11 @@ def usual(counts: Mapping[date, int], day: date) -> float | None:
     return float(median(days)) if days else None
 
 
-def within(changes: pa.Table, values: pa.Table, windows: Sequence[ArchiveWindow]) -> Mask:
+def is_in_windows(changes: pa.Table, values: pa.Table, windows: Sequence[ArchiveWindow]) -> Mask:
     """Which *changes* (at), of rows with such *values*, one of the *windows* speaks of."""
     found = np.zeros(len(changes), np.bool_)
     for window in windows:
-        found |= during(changes, window) & meets(values, window)
+        found |= is_during(changes, window) & meets_window(values, window)
     return found
 
 
@@ -279,19 +288,19 @@ class LandedDays:
         for _, days in found:
             counts.update(days.changes)
         near = [part for part, days in found if day in days.deletes]
-        return LandedDay(usual(counts, day), self._deleted(near, column, day))
+        return LandedDay(usual_changes(counts, day), self._deleted(near, column, day))
 
     def _days(self, part: Part) -> FileDays:
         if part.high <= self.until:
-            return days_of(self.changes, part, self.table)
+            return count_days(self.changes, part, self.table)
         return _counted(self._applied((part,), _CHANGES, ("op", "at")))
 
     def _deleted(self, files: Sequence[Part], column: str, day: date) -> pa.Table:
         rows = self._applied(files, (Op.DELETE,), ("at", "before"))
         own = pc.fill_null(pc.equal(rows["at"].cast(pa.date32()), day), False)
         rows = rows.filter(own)
-        values = typed(plain(rows["before"]).combine_chunks(), self.columns).rows
-        stays = within(rows, values, self.rules.windows if self.rules is not None else ())
+        values = typed(flat_column(rows["before"]).combine_chunks(), self.columns).rows
+        stays = is_in_windows(rows, values, self.rules.windows if self.rules is not None else ())
         values = values.select([column]).append_column("at", rows["at"])
         return values.filter(pa.array(~stays))
 
@@ -309,7 +318,7 @@ def _read(
 
 
 def _counted(rows: pa.Table) -> FileDays:
-    deletes = rows.filter(pc.equal(plain(rows["op"]), str(Op.DELETE)))
+    deletes = rows.filter(pc.equal(flat_column(rows["op"]), str(Op.DELETE)))
     return FileDays(_by_day(rows), _by_day(deletes))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.apply.decide import Fill, Floors
-from pipeline.apply.renames import FormerName, RowMove
+from pipeline.apply.renames import PreviousName, TableRename
 from pipeline.checkpoint import Mark
 from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, ShardId, Table
@@ -38,7 +38,7 @@ from pipeline.standards.table_standards import (
     Standards,
     TableStandards,
     default_of,
-    written,
+    written_column,
 )
 
 
@@ -178,7 +178,7 @@ class Catalog:
             if isinstance(asked, BaseNeeded):
                 raise HeldError(asked.reason, f"{shard.source}: {asked.detail}")
 
-    def moves(self, table: Table, mark: Mark, floors: Floors) -> tuple[RowMove, ...]:
+    def moves(self, table: Table, mark: Mark, floors: Floors) -> tuple[TableRename, ...]:
         """Shards of *table* whose rows have yet to come from another, or to go with their shard.
 
         They go while another shard is there: a table of which none is left keeps its mirror.
@@ -186,7 +186,7 @@ class Catalog:
         """
         going = any(self._is_there(shard) for shard in table.shards)
         return tuple(
-            RowMove(
+            TableRename(
                 shard,
                 table.name,
                 asked.order,
@@ -201,14 +201,16 @@ class Catalog:
         asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
         return not isinstance(asked, Dropped) and self.newest(shard.source, shard.name) is not None
 
-    def _names(self, source: str, asked: PendingEffect | None, mark: Mark) -> Iterator[FormerName]:
+    def _names(
+        self, source: str, asked: PendingEffect | None, mark: Mark
+    ) -> Iterator[PreviousName]:
         """The names that moved rows had, back to one that nothing was asked of."""
         while isinstance(asked, MovedRows):
             shard, before = str(asked.rows_of), asked.before
             name = str(Shard(source, shard))
             doubts = [before.order] if isinstance(before, BaseNeeded) else []
             doubts += [mark.lost[name]] if name in mark.lost else []
-            yield FormerName(
+            yield PreviousName(
                 Shard(source, shard),
                 asked.order,
                 unique=self.router.unique(shard),
@@ -313,7 +315,7 @@ class Catalog:
         """A shard's column as its mirror has it."""
         own = self.standards.of(self.router.table(shard))
         standard = None if own is None else own.of(column.name)
-        return written(column, standard)
+        return written_column(column, standard)
 
     def _born(self, source: str) -> Births:
         """By shard, since each pass asks for the births of every one that has changes."""

@@ -25,7 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.fold import Folded
-from pipeline.apply.row_metadata import Integers, Mask, Owned, above, owned, plain, ranked, same
+from pipeline.apply.row_metadata import (
+    Integers,
+    Mask,
+    RowOrigins,
+    flat_column,
+    is_above,
+    is_same,
+    rank_order,
+    row_origins,
+)
 from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError
 from pipeline.image import Image
@@ -35,7 +44,7 @@ Floors = Mapping[Shard, Order]
 K = TypeVar("K", bound=Hashable)
 
 
-def highest(*orders: Mapping[K, Order]) -> dict[K, Order]:
+def highest_orders(*orders: Mapping[K, Order]) -> dict[K, Order]:
     """The highest order of each shard, or of whatever they are of."""
     found: dict[K, Order] = {}
     for of, order in (pair for some in orders for pair in some.items()):
@@ -43,7 +52,7 @@ def highest(*orders: Mapping[K, Order]) -> dict[K, Order]:
     return found
 
 
-def of_bases(table: Table, mark: Mark, image: Image | None) -> dict[Shard, Order]:
+def base_floors(table: Table, mark: Mark, image: Image | None) -> dict[Shard, Order]:
     """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
 
     Such changes may be of columns that are no longer there.  For an image only bases from before
@@ -59,15 +68,15 @@ def of_bases(table: Table, mark: Mark, image: Image | None) -> dict[Shard, Order
     }
 
 
-def below(rows: Owned, floors: Floors) -> Mask:
+def is_below(rows: RowOrigins, floors: Floors) -> Mask:
     """Which *rows* stand below the floor of their own shard."""
     gone = np.zeros(len(rows.source), np.bool_)
     present = set(pc.unique(rows.shard).to_pylist()) if floors else ()
     for shard, order in floors.items():
         if shard.name in present:
-            own = same(rows.source, pa.scalar(shard.source))
-            own &= same(rows.shard, pa.scalar(shard.name))
-            gone |= own & above(ranked(order, Origin.SNAPSHOT)[:-1], rows.rank[:-1])
+            own = is_same(rows.source, pa.scalar(shard.source))
+            own &= is_same(rows.shard, pa.scalar(shard.name))
+            gone |= own & is_above(rank_order(order, Origin.SNAPSHOT)[:-1], rows.rank[:-1])
     return gone
 
 
@@ -83,7 +92,7 @@ class Found:
 
     file: npt.NDArray[np.int32]
     position: Integers
-    owned: Owned
+    owned: RowOrigins
 
     @property
     def there(self) -> Mask:
@@ -123,7 +132,7 @@ class AppliedBefore:
     grown: bool = False
 
 
-def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verdicts:
+def decide_rows(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verdicts:
     """The verdict on each row of *folded*; *found* tells of their keys in the same order.
 
     Nothing below *floors* is inserted.  Rows of the mirror below those that are *raised* by the
@@ -132,17 +141,17 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     Raises:
         HeldError: ``crosses_sources``.
     """
-    changes = owned(folded.rows)
-    deletes: Mask = pc.equal(plain(folded.rows["op"]), Op.DELETE).to_numpy()
-    there = standing(found, raised)
+    changes = row_origins(folded.rows)
+    deletes: Mask = pc.equal(flat_column(folded.rows["op"]), Op.DELETE).to_numpy()
+    there = is_existing(found, raised)
     archived = there & found.owned.archived
-    foreign = there & ~found.owned.adopted & ~same(changes.source, found.owned.source)
+    foreign = there & ~found.owned.adopted & ~is_same(changes.source, found.owned.source)
     left = (there & _has_left(folded.left, found.owned, len(deletes))) | (archived & foreign)
     _refuse_crossing(folded.rows, foreign & ~deletes & ~left)
-    newer = there & ~foreign & above(changes.rank, found.owned.rank)
+    newer = there & ~foreign & is_above(changes.rank, found.owned.rank)
     equal = there & ~foreign & (changes.rank[:-1] == found.owned.rank[:-1]).all(axis=0)
     own = found.owned.adopted | (
-        same(changes.source, found.owned.source) & same(changes.shard, found.owned.shard)
+        is_same(changes.source, found.owned.source) & is_same(changes.shard, found.owned.shard)
     )
     verdicts = np.full(len(deletes), RowVerdict.NOOP, np.int8)
     verdicts[equal] = RowVerdict.AGAIN  # unless it acts, by its origin, below
@@ -150,28 +159,28 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     verdicts[newer & ~deletes] = RowVerdict.UPDATE
     verdicts[left & ~deletes] = RowVerdict.MOVE
     verdicts[deletes & ~archived & ((newer & own) | left)] = RowVerdict.DELETE
-    return withdrawn(verdicts, ~deletes & below(changes, floors), archived)
+    return withdraw_inserts(verdicts, ~deletes & is_below(changes, floors), archived)
 
 
-def standing(found: Found, raised: Floors) -> Mask:
+def is_existing(found: Found, raised: Floors) -> Mask:
     """Which keys stand somewhere once rows below *raised* floors are gone; archived ones stay."""
     there = found.there
     rows = _only(found.owned, there)
-    there[there] = ~below(rows, raised) | rows.archived
+    there[there] = ~is_below(rows, raised) | rows.archived
     return there
 
 
-def stands(verdicts: Verdicts) -> Mask:
+def writes_row(verdicts: Verdicts) -> Mask:
     """Which changes leave a new row."""
     return np.isin(verdicts, _STANDING)
 
 
-def leaves(verdicts: Verdicts) -> Mask:
+def removes_row(verdicts: Verdicts) -> Mask:
     """Under which changes the row that stands there goes, replaced or not."""
     return np.isin(verdicts, (*_STANDING[1:], RowVerdict.DELETE))
 
 
-def withdrawn(verdicts: Verdicts, mask: Mask, archived: Mask) -> Verdicts:
+def withdraw_inserts(verdicts: Verdicts, mask: Mask, archived: Mask) -> Verdicts:
     """The verdicts if upserts under *mask* do not act, for they were outlived.
 
     The row whose place one was to take has left its shard; one that is *archived* stays.
@@ -182,14 +191,14 @@ def withdrawn(verdicts: Verdicts, mask: Mask, archived: Mask) -> Verdicts:
     return verdicts
 
 
-def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
+def find_doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     """Which inserts may be older than a delete that the mirror no longer remembers."""
     changes = folded.rows
     live: Mask = pc.equal(changes["origin"], int(Origin.LIVE)).to_numpy()
     inserts: Mask = (verdicts == RowVerdict.INSERT) | (verdicts == RowVerdict.MOVE)
     if known.high is None or not inserts.any():
         return inserts
-    rank = owned(changes).rank[:-1]
+    rank = row_origins(changes).rank[:-1]
     most = max(known.high.values()) if known.grown and known.high else None
     behind = np.zeros(len(inserts), np.bool_)
     for at, here in _partitions(changes):
@@ -199,7 +208,7 @@ def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     return inserts & (~live | behind)
 
 
-def outlived(folded: Folded, deletes: pa.Table) -> Mask:
+def find_outlived(folded: Folded, deletes: pa.Table) -> Mask:
     """Which rows of *folded* are not above a delete of their key, by their own shard.
 
     In: *deletes* key, source, shard, order, origin; any number of a key, in any order.
@@ -207,41 +216,41 @@ def outlived(folded: Folded, deletes: pa.Table) -> Mask:
     gone = np.zeros(len(folded.rows), np.bool_)
     if not len(deletes):
         return gone
-    keys = plain(folded.rows["key"]).combine_chunks()
-    at = pc.index_in(plain(deletes["key"]), value_set=keys)
+    keys = flat_column(folded.rows["key"]).combine_chunks()
+    at = pc.index_in(flat_column(deletes["key"]), value_set=keys)
     deletes = deletes.filter(at.is_valid())
     rows = at.drop_null().to_numpy().astype(np.int64)
-    theirs, ours = owned(deletes), owned(folded.rows).take(rows)
-    own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
-    gone[rows[own & ~above(ours.rank, theirs.rank)]] = True
+    theirs, ours = row_origins(deletes), row_origins(folded.rows).take(rows)
+    own = is_same(theirs.source, ours.source) & is_same(theirs.shard, ours.shard)
+    gone[rows[own & ~is_above(ours.rank, theirs.rank)]] = True
     return gone
 
 
 def _partitions(changes: pa.Table) -> Iterator[tuple[TopicPartition, Mask]]:
     """Each partition that changes came from, and which of them did."""
-    topics = plain(changes["topic"]).combine_chunks()
+    topics = flat_column(changes["topic"]).combine_chunks()
     numbers = changes["partition"].combine_chunks()
     every = pa.table({"topic": topics, "partition": numbers})
     for one in every.group_by(every.column_names).aggregate([]).drop_null().to_pylist():
         at = TopicPartition(**one)
-        yield at, same(topics, pa.scalar(at.topic)) & same(numbers, pa.scalar(at.partition))
+        yield at, is_same(topics, pa.scalar(at.topic)) & is_same(numbers, pa.scalar(at.partition))
 
 
 def _not_above(rank: Integers, order: Order) -> Mask:
-    return ~above(rank, ranked(order, Origin.LIVE)[:-1])
+    return ~is_above(rank, rank_order(order, Origin.LIVE)[:-1])
 
 
-def _only(rows: Owned, mask: Mask) -> Owned:
+def _only(rows: RowOrigins, mask: Mask) -> RowOrigins:
     return rows.take(np.flatnonzero(mask))
 
 
-def _has_left(left: pa.Table, rows: Owned, number: int) -> Mask:
+def _has_left(left: pa.Table, rows: RowOrigins, number: int) -> Mask:
     """Which *rows* of the mirror were deleted by their own shard in the same changes."""
     of: Integers = left["of"].to_numpy()
-    theirs, ours = owned(left), rows.take(of)
-    own = ours.adopted | (same(theirs.source, ours.source) & same(theirs.shard, ours.shard))
+    theirs, ours = row_origins(left), rows.take(of)
+    own = ours.adopted | (is_same(theirs.source, ours.source) & is_same(theirs.shard, ours.shard))
     gone = np.zeros(number, np.bool_)
-    gone[of[own & above(theirs.rank, ours.rank)]] = True
+    gone[of[own & is_above(theirs.rank, ours.rank)]] = True
     return gone
 
 
@@ -264,7 +273,7 @@ class Fill:
     default: pa.Scalar
 
 
-def filled(rows: pa.Table, owners: Owned, fills: Sequence[Fill]) -> pa.Table:
+def fill_defaults(rows: pa.Table, owners: RowOrigins, fills: Sequence[Fill]) -> pa.Table:
     """The same rows with the defaults where they lack columns that were born after them.
 
     Raises:
@@ -277,9 +286,9 @@ def filled(rows: pa.Table, owners: Owned, fills: Sequence[Fill]) -> pa.Table:
     for fill in fills:
         if fill.shard.name not in present:
             continue
-        own = same(owners.source, pa.scalar(fill.shard.source))
-        own &= same(owners.shard, pa.scalar(fill.shard.name))
-        older = own & above(ranked(fill.born, Origin.SNAPSHOT)[:-1], owners.rank[:-1])
+        own = is_same(owners.source, pa.scalar(fill.shard.source))
+        own &= is_same(owners.shard, pa.scalar(fill.shard.name))
+        older = own & is_above(rank_order(fill.born, Origin.SNAPSHOT)[:-1], owners.rank[:-1])
         if older.any():
             rows = _filled(rows, fill, pa.array(np.ascontiguousarray(older)))
     return rows

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.row_metadata import Integers, Mask, plain, rank
+from pipeline.apply.row_metadata import Integers, Mask, flat_column, rank_rows
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
 
@@ -48,7 +48,7 @@ class Folded:
     left: pa.Table
 
 
-def fold(changes: pa.Table) -> Folded:
+def fold_changes(changes: pa.Table) -> Folded:
     """Keep the newest change of each key.
 
     In: change-log rows of one table with ops of ``ROW_OPS``, in any order, repeated or not: key,
@@ -94,14 +94,14 @@ def _places(changes: pa.Table) -> _Places:
         detail = f"a change of {shard} came without a key, so rows cannot be told apart"
         advice = "name its columns in `message.key.columns`, as under `key:`, and take a new base"
         raise HeldError("no_key", f"{detail}; {advice}")
-    owners = [_encoded(plain(changes[name])) for name in ("key", "source", "shard")]
+    owners = [_encoded(flat_column(changes[name])) for name in ("key", "source", "shard")]
     key, source, shard = map(_codes, owners)
-    op = plain(changes["op"])
+    op = flat_column(changes["op"])
     return _Places(
         key=key,
         source=source,
         group=np.ravel_multi_index((key, source, shard), [len(one.dictionary) for one in owners]),
-        rank=rank(changes),
+        rank=rank_rows(changes),
         batch=changes["batch"].to_numpy(),
         upsert=pc.not_equal(op, Op.DELETE).to_numpy(),
     )
@@ -230,7 +230,7 @@ class ColumnPlaces:
         return self.own[0], self.late.get(name, self.own[1])
 
 
-def told(own: Place, places: Mapping[str, Place]) -> bytes:
+def encode_versions(own: Place, places: Mapping[str, Place]) -> bytes:
     """What the column of a row at *own* tells, whose columns stand at *places*: JSON, or null."""
     late = {
         name: place[1] if place[0] == own[0] else OLDER

@@ -34,7 +34,7 @@ class Intrusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownVersion:
     """A version up to which all commits are ours, or wanted by a person.
 
     ``shape`` is the table's as of then, None if none of ours has told; ``entry`` tells the entry of
@@ -51,16 +51,16 @@ class Known:
         """Whether *shape*, None where nothing was told anew, is known to be another."""
         return shape is not None and self.shape not in (None, shape)
 
-    def after(self, commit: Commit) -> "Known":
+    def after(self, commit: Commit) -> "KnownVersion":
         """With *commit* on top, which is taken for ours."""
         told = commit.own.get("shape", self.shape)
         if commit.shape is not None and (told is not None or commit.after is not None):
             told = commit.shape
         rows = _left(commit) if commit.own else self.rows
-        return Known(commit.version, told, commit.entry, rows)
+        return KnownVersion(commit.version, told, commit.entry, rows)
 
 
-BEFORE = Known()  # nothing
+BEFORE = KnownVersion()  # nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ class NetChange:
             self.numbered or _numbers(commit),
         )
 
-    def is_back(self, known: Known) -> bool:
+    def is_back(self, known: KnownVersion) -> bool:
         """Whether the table is again what it was as of *known*."""
         return not (self.came or self.went or known.differs(self.shape) or self.numbered)
 
 
-def waiver(table: str, version: int) -> str:
+def waiver_id(table: str, version: int) -> str:
     """What a person closes to accept another writer's *version* of a mirror."""
     return f"{_WAIVER}{table}:{version}"
 
 
-def accepted(table: str, waived: Iterable[str]) -> frozenset[int]:
+def accepted_versions(table: str, waived: Iterable[str]) -> frozenset[int]:
     """Versions of others in the mirror of *table* that a person has closed by name."""
     prefix = f"{_WAIVER}{table}:"
     named = (one.removeprefix(prefix) for one in waived if one.startswith(prefix))
@@ -101,7 +101,7 @@ def accepted(table: str, waived: Iterable[str]) -> frozenset[int]:
 
 def foreign_hold(table: str, found: Intrusion) -> Hold:
     """Why *table* must stand still, and the ways out."""
-    name = waiver(table, found.version)
+    name = waiver_id(table, found.version)
     back = f"restore version {found.good}" if found.good >= 0 else "rebuild the mirror"
     detail = (
         f"version {found.version} of mirror {table} ({found.operation}) changed data "
@@ -112,7 +112,7 @@ def foreign_hold(table: str, found: Intrusion) -> Hold:
 
 def unread_hold(table: str, first: int, last: int) -> Hold:
     """Why *table* must stand still after commits that nobody can look at any more."""
-    name = waiver(table, first)
+    name = waiver_id(table, first)
     detail = (
         f"versions {first} to {last} of mirror {table} were cleaned out of its log before this "
         f"service looked at them; rebuild the mirror, or waive {name}"
@@ -120,27 +120,27 @@ def unread_hold(table: str, first: int, last: int) -> Hold:
     return Hold(name, table, "foreign_write", detail)
 
 
-def judge(
-    commits: Sequence[Commit], rows: int | None, known: Known, accepted: frozenset[int]
-) -> tuple[Intrusion | None, Known]:
+def judge_commits(
+    commits: Sequence[Commit], rows: int | None, known: KnownVersion, accepted: frozenset[int]
+) -> tuple[Intrusion | None, KnownVersion]:
     """As ``find``, of a table that has *rows* after all *commits*; None if nobody can count them.
 
     Where their number is not what it was, whoever said that rows were only moved is not believed.
     """
-    believed = find(commits, known, accepted)
+    believed = find_intrusion(commits, known, accepted)
     if believed[0] is None and believed[1].rows in (None, rows):
         return believed
-    strict = find(commits, known, accepted, believing=False)
+    strict = find_intrusion(commits, known, accepted, believing=False)
     return strict if strict[0] is None or believed[0] is None else believed
 
 
-def find(
+def find_intrusion(
     commits: Iterable[Commit],
-    known: Known = BEFORE,
+    known: KnownVersion = BEFORE,
     accepted: frozenset[int] = frozenset(),
     *,
     believing: bool = True,
-) -> tuple[Intrusion | None, Known]:
+) -> tuple[Intrusion | None, KnownVersion]:
     """The intrusion that still counts after all *commits*, ascending, and what is ours before it.
 
     No intrusion: all is ours.  *known*: what lies before the first of *commits*.
@@ -166,7 +166,7 @@ def find(
     return intrusion, known
 
 
-def _intrudes(commit: Commit, known: Known, *, believing: bool) -> bool:
+def _intrudes(commit: Commit, known: KnownVersion, *, believing: bool) -> bool:
     """Whether a foreign commit changes a row, or what Sluice remembers in the table."""
     moved = commit.data_changing if believing else commit.came != commit.went
     return moved or known.differs(commit.shape) or _numbers(commit)

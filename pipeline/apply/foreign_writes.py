@@ -14,8 +14,14 @@ from typing import Any
 
 import structlog
 
-from pipeline.apply.account import miscounted
-from pipeline.apply.foreign_commits import Known, accepted, foreign_hold, judge, unread_hold
+from pipeline.apply.account import find_miscount
+from pipeline.apply.foreign_commits import (
+    KnownVersion,
+    accepted_versions,
+    foreign_hold,
+    judge_commits,
+    unread_hold,
+)
 from pipeline.apply.mirror import Commit, MirrorSnapshot
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
@@ -29,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _StandsStill:
+class _FoundHold:
     """Why a mirror stands still as of one entry of its log; kept while nothing of that changes.
 
     It may stand so for days, with thousands of commits that others have made.
@@ -41,16 +47,16 @@ class _StandsStill:
 
 
 @dataclass(eq=False)
-class Watch:
+class ForeignWatch:
     """Search mirrors' logs for foreign commits; what was found to be ours is not read again.
 
     ``_good`` goes by the tables' ids: a mirror made anew in its folder begins at version 0 again.
     """
 
     mirrors: Mirrors[Any]
-    _good: dict[str, Known] = field(default_factory=dict)
+    _good: dict[str, KnownVersion] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
-    _found: dict[str, _StandsStill] = field(default_factory=dict)
+    _found: dict[str, _FoundHold] = field(default_factory=dict)
 
     def choose(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
         """Mirrors to look at in this pass: those *due*, and a few others in rotation."""
@@ -65,7 +71,7 @@ class Watch:
             return
         known = self._good.get(seen.id)
         if known is not None and known.version == version - 1:
-            self._good[seen.id] = Known(version, seen.shape, seen.entry, seen.rows)
+            self._good[seen.id] = KnownVersion(version, seen.shape, seen.entry, seen.rows)
 
     def below(self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]) -> Hold | None:
         """Why nothing of ours may come on top of *snapshot*; it may be newer than the last look."""
@@ -101,18 +107,18 @@ class Watch:
             return found.hold
         hold = self._judged(table, snapshot, waived)
         if hold is not None:
-            self._found[table] = _StandsStill(at, waived, hold)
+            self._found[table] = _FoundHold(at, waived, hold)
         return hold
 
     def _judged(self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]) -> Hold | None:
-        wanted = accepted(table, waived)
+        wanted = accepted_versions(table, waived)
         known, commits = self._since(table, snapshot)
         first = min((one.version for one in commits), default=snapshot.version + 1)
         if (hold := _unread(table, known, commits, first)) is not None and hold.id not in waived:
             return hold
         rows = self.mirrors.table_format.count(snapshot)
-        intrusion, good = judge(commits, rows, known or Known(first - 1), wanted)
-        doubts = (miscounted(table, one) for one in commits)
+        intrusion, good = judge_commits(commits, rows, known or KnownVersion(first - 1), wanted)
+        doubts = (find_miscount(table, one) for one in commits)
         doubt = next((one for one in doubts if one and one.id not in waived), None)
         if intrusion is None and doubt is None:
             self._good[snapshot.id] = good
@@ -125,7 +131,7 @@ class Watch:
 
     def _since(
         self, table: str, snapshot: MirrorSnapshot
-    ) -> tuple[Known | None, tuple[Commit, ...]]:
+    ) -> tuple[KnownVersion | None, tuple[Commit, ...]]:
         """What is known, and the commits after it, ascending; of nothing known, from a turn on.
 
         A log that was taken back, so that other commits have the numbers of those that are known,
@@ -144,7 +150,9 @@ class Watch:
         return known, tuple(found)[::-1]
 
 
-def _unread(table: str, known: Known | None, commits: Sequence[Commit], first: int) -> Hold | None:
+def _unread(
+    table: str, known: KnownVersion | None, commits: Sequence[Commit], first: int
+) -> Hold | None:
     """Why *table* must stand still if commits below version *first* are gone, and count."""
     if known is not None:
         gone = known.version + 1

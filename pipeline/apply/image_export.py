@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
-from pipeline.apply.images import correction
+from pipeline.apply.images import plan_correction
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror import MirrorSnapshot, images_of
 from pipeline.apply.mirrors import Mirrors
@@ -121,7 +121,7 @@ class WrittenImages:
             UnreachableError: the store does not answer.
         """
         place = self.place(table, image)
-        return None if place is None else told(self.store(place.uri), place.manifest)
+        return None if place is None else parse_manifest(self.store(place.uri), place.manifest)
 
     def store(self, uri: str) -> Store:
         """The place of all images of a rule, opened once."""
@@ -130,7 +130,7 @@ class WrittenImages:
         return self._stores[uri]
 
 
-def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def readable_rows(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same *rows*.
 
     Raises:
@@ -146,12 +146,14 @@ def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
         yield batch
 
 
-def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Manifest) -> Manifest:
+def write_image(
+    store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Manifest
+) -> Manifest:
     """Write *rows* as the *folder*, in the place of what was there; *about* lacks the numbers.
 
     Until then they are beside it, under a name that tells when that began, should it never end.
     """
-    with staging(store) as staged:
+    with staging_folder(store) as staged:
         store.make_folder(staged)
         made = _staged(store, staged, rows, about)
         store.place(staged, folder)
@@ -159,7 +161,7 @@ def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Mani
 
 
 @contextmanager
-def staging(store: Store) -> Iterator[str]:
+def staging_folder(store: Store) -> Iterator[str]:
     """A name below *store* for what is not to stay; what lies there is removed in the end.
 
     So is what lies at :func:`beside` it.
@@ -174,7 +176,7 @@ def staging(store: Store) -> Iterator[str]:
             _forsake(store, staged)
 
 
-def beside(staged: str) -> str:
+def clone_folder(staged: str) -> str:
     """Where a table may be made that is read while the parts are written."""
     return f"{staged}{_CLONE}"
 
@@ -194,23 +196,23 @@ def _forsake(store: Store, staged: str) -> None:
     """Remove what is left of writing an image, and of the one that it replaced."""
     store.drop(staged)
     store.drop(f"{staged}-before")
-    store.drop(beside(staged))
+    store.drop(clone_folder(staged))
     store.remove(f"{staged}{_BEGUN}")  # last, or nobody knows of the rest
 
 
-def tidy(store: Store, before: datetime) -> None:
+def remove_stale(store: Store, before: datetime) -> None:
     """Remove what was begun *before* then by those that were killed."""
     for entry in store.names(STAGED):
         if entry.name.endswith(_BEGUN) and entry.modified < before:
             _forsake(store, entry.name.removesuffix(_BEGUN))
 
 
-def read(store: Store, folder: str) -> Manifest | None:
+def read_manifest(store: Store, folder: str) -> Manifest | None:
     """What is written out in *folder*; None if nothing is, or nobody knows what."""
-    return told(store, f"{folder}/{MANIFEST}")
+    return parse_manifest(store, f"{folder}/{MANIFEST}")
 
 
-def told(store: Store, manifest: str) -> Manifest | None:
+def parse_manifest(store: Store, manifest: str) -> Manifest | None:
     """What *manifest* says; None if it is not there, or says nothing that can be read."""
     try:
         return msgspec.json.decode(store.read(manifest), type=Manifest)
@@ -252,7 +254,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class ImageWriting:
+class ImageWriter:
     """Writes what is not there yet of images that mirrors remember; removes what is too old.
 
     Beside landing and merging: a version of a mirror stays as it is while others are made.
@@ -283,7 +285,7 @@ class ImageWriting:
             try:
                 if place[0] not in tidied:
                     tidied.add(place[0])
-                    tidy(self.written.store(place[0]), self.clock() - _FORSAKEN)
+                    remove_stale(self.written.store(place[0]), self.clock() - _FORSAKEN)
                 made += self._table(table, landed)
             except SluiceError as error:
                 log.warning("image_unwritten", table=table, why=str(error))
@@ -327,8 +329,8 @@ class ImageWriting:
         if not one.image.late:
             made = self._days(store, one, one.seen.uri, one.image.version)
         else:
-            with staging(store) as staged:
-                clone = f"{store.uri}/{beside(staged)}"
+            with staging_folder(store) as staged:
+                clone = f"{store.uri}/{clone_folder(staged)}"
                 self._cloned(clone, one)
                 made = self._days(store, one, clone, 0)
         _sweep(store, one.place.folder.rpartition("/")[0], one.image, now)
@@ -337,7 +339,9 @@ class ImageWriting:
     def _days(self, store: Store, one: "UnwrittenImage", uri: str, version: int) -> Manifest:
         """The folder of the day, with the rows of that version of the table at *uri*."""
         rows: Iterator[pa.RecordBatch] = self.mirrors.table_format.rows(uri, version)
-        return write(store, one.place.folder, readable(one.table, rows), one.about(self.clock()))
+        return write_image(
+            store, one.place.folder, readable_rows(one.table, rows), one.about(self.clock())
+        )
 
     def _clone(self, store: Store, one: "UnwrittenImage") -> Manifest:
         """The table of its own, and then its manifest; one that nobody tells of is made anew."""
@@ -352,7 +356,9 @@ class ImageWriting:
         now, correct = self.clock(), None
         if one.image.late:
             rules = self.archive_of(one.table)
-            correct = correction(one.image, one.table, one.landed, self.changes, now, rules=rules)
+            correct = plan_correction(
+                one.image, one.table, one.landed, self.changes, now, rules=rules
+            )
         table_format = self.mirrors.table_format
         return table_format.cloned(one.seen.uri, one.image.version, where, now, correct)
 
@@ -379,7 +385,7 @@ def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:
     last = date.fromisoformat(newest.day) - newest.keep
     for back in range(_SWEPT):
         old = f"{folder}/{DAY}={last - timedelta(days=back)}"
-        known = read(store, old)
+        known = read_manifest(store, old)
         if known is not None and known.until < now:
             store.drop(old)
 
@@ -391,7 +397,7 @@ def _sweep_clones(store: Store, place: ImagePlace, newest: Image, now: datetime)
         clone = entry.name.removesuffix(".json")
         if clone == entry.name or clone.rpartition("/")[2][: len(last)] > last:
             continue
-        known = told(store, entry.name)
+        known = parse_manifest(store, entry.name)
         if known is not None and known.until < now:
             store.drop(clone)
             store.remove(entry.name)  # last, or nobody knows of the rest

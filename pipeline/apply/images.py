@@ -19,22 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from pipeline.apply.archive_evidence import LandedArchives, landed_archives
-from pipeline.apply.decide import AppliedBefore, highest, of_bases
+from pipeline.apply.archive_evidence import LandedArchives, find_archives
+from pipeline.apply.decide import AppliedBefore, base_floors, highest_orders
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.late_changes import below_cut
-from pipeline.apply.merge import TurnTask
+from pipeline.apply.merge import MergeTask
 from pipeline.apply.merge_job import LandedDeletes
 from pipeline.apply.mirror import Commit, batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.row_metadata import plain
+from pipeline.apply.row_metadata import flat_column
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, parts, read
 from pipeline.changelog.table import DROPPED
 from pipeline.checkpoint import Mark
 from pipeline.errors import HeldError
-from pipeline.image import DueCut, Image, digest, lacking, positions
+from pipeline.image import DueCut, Image, cut_positions, find_missing, shards_digest
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.reports import read_gap
 from pipeline.settings import PipelineSettings
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class CutDelay:
     """The mirror may have no turn before all below ``cut`` has landed, or it is ``until`` then."""
 
     cut: datetime
@@ -80,7 +80,7 @@ class DueImages:
         """Whether a cut has passed of which *table* is still to become the image."""
         return next(self._open(table, self.clock()), None) is not None
 
-    def of(self, table: Table, mark: Mark, at: datetime) -> Image | HeldBack | None:
+    def of(self, table: Table, mark: Mark, at: datetime) -> Image | CutDelay | None:
         """The image that the next turn makes, or why there may be none yet.
 
         None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
@@ -96,17 +96,17 @@ class DueImages:
         if why := self._never(table, due.at, at):
             self.miss(table.name, due.at, why)
             return None
-        found = positions(due, table.sources, mark)
+        found = cut_positions(due, table.sources, mark)
         if found is None:
             return self._patient(table.name, due, at)
         rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
         if rule is None or seen is None:
             return None
-        if why := doubts(table, found, mark, floors_of(seen)):
+        if why := find_doubts(table, found, mark, floors_of(seen)):
             self.miss(table.name, due.at, why)
             return None
         fences = tuple(due.fences[source] for source in table.sources)
-        until, shards = at + rule.keep, digest(table.shards)
+        until, shards = at + rule.keep, shards_digest(table.shards)
         self._making[table.name] = due.at
         made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
         return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
@@ -174,10 +174,10 @@ class DueImages:
         turn = next(turns, None)
         return turn is not None and _known(turn) < cut
 
-    def _patient(self, table: str, due: DueCut, at: datetime) -> HeldBack | None:
+    def _patient(self, table: str, due: DueCut, at: datetime) -> CutDelay | None:
         rule, since = self.settings.published(table), self._waiting[table, due.at]
         if rule is not None and at - since <= rule.hold_back:
-            return HeldBack(due.at, since + rule.hold_back)
+            return CutDelay(due.at, since + rule.hold_back)
         self.miss(table, due.at, "what is below the cut was not proven to have landed in time")
         return None
 
@@ -188,15 +188,15 @@ def _known(turn: Commit) -> datetime:
     return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
 
 
-def doubts(
+def find_doubts(
     table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
 ) -> str:
     """Why nobody knows *table* as it was at *places* by what has landed; empty if that is known.
 
-    *based*: see :func:`pipeline.image.lacking`.
+    *based*: see :func:`pipeline.image.find_missing`.
     """
     again = _lost(table, mark) or _read_again(table, places, mark)
-    return again or lacking(table, places, mark, based)
+    return again or find_missing(table, places, mark, based)
 
 
 def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
@@ -235,7 +235,7 @@ class DeletesBelow:
         return below_cut(self.landed(keys), self.places)
 
 
-def correction(
+def plan_correction(
     image: Image,
     name: str,
     landed: LandedState,
@@ -243,7 +243,7 @@ def correction(
     at: datetime,
     *,
     rules: ArchiveRules | None,
-) -> Callable[[Any], TurnTask[Any]]:
+) -> Callable[[Any], MergeTask[Any]]:
     """The turn, for the version that is the *image* of table *name*; *rules* are of its archive.
 
     Raises:
@@ -253,15 +253,15 @@ def correction(
     table = landed.catalog.table(name, landed.mark.shards)
     _refuse_other_sources(table, image)
     changes.look()
-    archive = landed_archives(table, rules, changes, landed.mark, image.batch)
+    archive = find_archives(table, rules, changes, landed.mark, image.batch)
     late = _joined(_late(image, name, landed.mark, changes), archive, image)
     schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
 
-    def task(snapshot: Any) -> TurnTask[Any]:
+    def task(snapshot: Any) -> MergeTask[Any]:
         floors = floors_of(snapshot)
-        if why := doubts(table, image.positions, landed.mark, floors):
+        if why := find_doubts(table, image.positions, landed.mark, floors):
             raise HeldError(REFUSED, f"{name}: {why}")
-        return TurnTask(
+        return MergeTask(
             table=table,
             snapshot=snapshot,
             columns=schema.columns,
@@ -269,7 +269,7 @@ def correction(
             at=at,
             deletes=_deletes(image, name, changes),
             known=AppliedBefore(None),  # so each insert is looked for among the deletes
-            floors=highest(floors, of_bases(table, landed.mark, image)),
+            floors=highest_orders(floors, base_floors(table, landed.mark, image)),
             fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
             archive=None if archive is None else archive.evidence,
         )
@@ -312,7 +312,7 @@ def _refuse_read_later(late: pa.Table, mark: Mark) -> None:
 
     Whether that ended below the cut is asked with all other doubts.
     """
-    again = late.filter(pc.equal(plain(late["op"]), str(Op.READ)))
+    again = late.filter(pc.equal(flat_column(late["op"]), str(Op.READ)))
     for row in again.select(["source", "shard", "order"]).to_pylist():
         shard, order = Shard(row["source"], row["shard"]), Order(**row["order"])
         known = mark.rereads.get(str(shard))

@@ -26,14 +26,31 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.decide import Floors, Found, RowVerdict, Verdicts, below, leaves, stands
+from pipeline.apply.decide import (
+    Floors,
+    Found,
+    RowVerdict,
+    Verdicts,
+    is_below,
+    removes_row,
+    writes_row,
+)
 from pipeline.apply.fold import ROW_OPS
-from pipeline.apply.partial_rows import Peek
-from pipeline.apply.row_metadata import Adoption, Integers, Mask, Owned, above, owned, plain, rank
+from pipeline.apply.partial_rows import ReadValues
+from pipeline.apply.row_metadata import (
+    Adoption,
+    Integers,
+    Mask,
+    RowOrigins,
+    flat_column,
+    is_above,
+    rank_rows,
+    row_origins,
+)
 from pipeline.changelog.scan import Part, scan
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
-from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay, numbered
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay, number_values
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.schema.decode import typed
 from pipeline.schema.model import Column, arrow_type
@@ -49,7 +66,7 @@ class Occurrences:
     of: Integers
     file: npt.NDArray[np.int32]
     position: Integers
-    owned: Owned
+    owned: RowOrigins
 
 
 Search = Callable[[pa.Table], Occurrences]
@@ -76,7 +93,7 @@ class Demands:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DecidedSlice:
+class PlannedSlice:
     """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
 
     ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` tells where
@@ -94,8 +111,8 @@ class DecidedSlice:
     verdicts: Verdicts
     raised: Floors
     search: Search | None
-    elsewhere: Callable[[str, pa.Table, Owned], pa.BooleanArray]
-    peek: Peek | None = None
+    elsewhere: Callable[[str, pa.Table, RowOrigins], pa.BooleanArray]
+    peek: ReadValues | None = None
 
 
 def short_name(id_: str) -> str:
@@ -103,7 +120,7 @@ def short_name(id_: str) -> str:
     return sha256(id_.encode()).hexdigest()[:8]
 
 
-def let_through(table: str, mirror: str, after: int, waived: Iterable[str]) -> int | None:
+def waived_until(table: str, mirror: str, after: int, waived: Iterable[str]) -> int | None:
     """The batch up to which a person lets a mirror's next slice through; None: nobody does."""
     name = f"invalid:{table}:"
     spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
@@ -111,15 +128,15 @@ def let_through(table: str, mirror: str, after: int, waived: Iterable[str]) -> i
     return max((int(span[2]) for span in own if int(span[1]) == after + 1), default=None)
 
 
-def require_valid(demands: Demands, made: DecidedSlice) -> None:
+def require_valid(demands: Demands, made: PlannedSlice) -> None:
     """Ask every invariant.
 
     Raises:
         HeldError: ``invalid``, with all that are broken and the first keys; ``awaited``, where all
             of these may heal by what is on its way; ``invariant``, one of them cannot be asked.
     """
-    went = pc.equal(plain(made.folded["op"]), str(Op.DELETE)).to_numpy()
-    new = stands(made.verdicts) & ~went  # of rows that stay though archived nothing is demanded
+    went = pc.equal(flat_column(made.folded["op"]), str(Op.DELETE)).to_numpy()
+    new = writes_row(made.verdicts) & ~went  # of rows that stay though archived nothing is demanded
     intended = _intended(demands, made, new)
     broken = [
         (name, breach)
@@ -134,7 +151,7 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
     last = max(last, demands.after + 1)  # rows that came from another table's are older
     if demands.let is not None and last <= demands.let:
         return
-    keys = plain(made.folded["key"]).filter(pa.array(new))
+    keys = flat_column(made.folded["key"]).filter(pa.array(new))
     span = f"{demands.after + 1}-{last}"
     told = "; ".join(_told(name, breach, keys) for name, breach in broken)
     waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
@@ -149,13 +166,13 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
     raise HeldError("awaited", detail, waiver)
 
 
-def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
+def _intended(demands: Demands, made: PlannedSlice, new: Mask) -> IntendedRows:
     return IntendedRows(
         table=made.table.name,
         key=made.table.key,
         rows=made.rows.filter(pa.array(new)),
         there=demands.there,
-        changed=int((leaves(made.verdicts) & (made.verdicts != RowVerdict.ARCHIVE)).sum()),
+        changed=int((removes_row(made.verdicts) & (made.verdicts != RowVerdict.ARCHIVE)).sum()),
         emptied=_emptied(made.changes, demands.floors),
         standing=partial(_standing, made),
         before=partial(_before, made, new),
@@ -170,7 +187,7 @@ def _unknown_day(column: str, day: date) -> LandedDay:
     return LandedDay(None, none.empty_table())
 
 
-def _deleted(made: DecidedSlice, names: Sequence[str]) -> pa.Table:
+def _deleted(made: PlannedSlice, names: Sequence[str]) -> pa.Table:
     """What the rows that are deleted held: as their deletes say, else as the mirror has it."""
     at = np.flatnonzero(made.verdicts == RowVerdict.DELETE)
     rows = made.rows.take(pa.array(at)).select(list(names))
@@ -185,7 +202,7 @@ def _deleted(made: DecidedSlice, names: Sequence[str]) -> pa.Table:
 
 def _emptied(changes: pa.Table, floors: Floors) -> bool:
     """Whether a TRUNCATE takes rows that stood until now; one sent again does not."""
-    marks = changes.filter(pc.equal(plain(changes["op"]), Op.TRUNCATE))
+    marks = changes.filter(pc.equal(flat_column(changes["op"]), Op.TRUNCATE))
     return any(
         (known := floors.get(Shard(row["source"], row["shard"]))) is None
         or Order(**row["order"]) > known
@@ -193,7 +210,7 @@ def _emptied(changes: pa.Table, floors: Floors) -> bool:
     )
 
 
-def _last(breach: Breach, made: DecidedSlice, new: Mask) -> int:
+def _last(breach: Breach, made: PlannedSlice, new: Mask) -> int:
     """The newest batch that has a part in it."""
     rows = made.changes if breach.rows is None else made.folded.filter(pa.array(new))
     if breach.rows is not None:
@@ -210,28 +227,28 @@ def _told(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
     return f"{name}: {breach.what} in {rows} {', '.join(first)}"
 
 
-def _elsewhere(made: DecidedSlice, new: Mask, name: str, values: pa.Table) -> pa.BooleanArray:
-    return made.elsewhere(name, values, owned(made.folded.filter(pa.array(new))))
+def _elsewhere(made: PlannedSlice, new: Mask, name: str, values: pa.Table) -> pa.BooleanArray:
+    return made.elsewhere(name, values, row_origins(made.folded.filter(pa.array(new))))
 
 
-def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
+def _standing(made: PlannedSlice, values: pa.Table) -> Mask:
     """Which *values* stand in a row of the mirror that neither goes nor is replaced."""
     if made.search is None:
         detail = f"{made.table.name} is a mirror that cannot be searched for values, as Spark's are"
         advice = "take that invariant out of `invariants` and restart the service"
         raise HeldError("invariant", f"{detail}; {advice}, or rebuild the mirror")
-    there, own = sought(made.search, values), made.found
-    gone = leaves(made.verdicts)
+    there, own = search_values(made.search, values), made.found
+    gone = removes_row(made.verdicts)
     places = set(zip(own.file[gone].tolist(), own.position[gone].tolist(), strict=True))
     at = zip(there.file.tolist(), there.position.tolist(), strict=True)
     stays = ~np.fromiter((place in places for place in at), np.bool_, len(there.of))
-    stays &= ~below(there.owned, made.raised) & ~there.owned.archived
+    stays &= ~is_below(there.owned, made.raised) & ~there.owned.archived
     found = np.zeros(len(values), np.bool_)
     found[there.of[stays]] = True
     return found
 
 
-def sought(search: Search, values: pa.Table) -> Occurrences:
+def search_values(search: Search, values: pa.Table) -> Occurrences:
     """Ask *search*; who demands it is told why it cannot be asked."""
     try:
         return search(values)
@@ -244,21 +261,21 @@ def sought(search: Search, values: pa.Table) -> Occurrences:
         raise HeldError("invariant", f"{detail}; {advice}") from error
 
 
-def _before(made: DecidedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
+def _before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
     """What the first change of each row says that it was; nulls where it does not say."""
     rows = made.changes.filter(
         pc.and_(
             made.changes["before"].is_valid(),
-            pc.is_in(plain(made.changes["op"]), value_set=pa.array([Op.UPDATE, Op.DELETE])),
+            pc.is_in(flat_column(made.changes["op"]), value_set=pa.array([Op.UPDATE, Op.DELETE])),
         )
     )
-    keys = plain(made.folded["key"]).filter(pa.array(new)).combine_chunks()
-    at = pc.index_in(plain(rows["key"]), value_set=keys).combine_chunks()
+    keys = flat_column(made.folded["key"]).filter(pa.array(new)).combine_chunks()
+    at = pc.index_in(flat_column(rows["key"]), value_set=keys).combine_chunks()
     rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy().astype(np.int64)
-    newest_first = np.lexsort(rank(rows)[::-1])[::-1]
+    newest_first = np.lexsort(rank_rows(rows)[::-1])[::-1]
     place = np.full(len(keys), -1, np.int64)
     place[at[newest_first]] = newest_first  # the oldest is written last, and stays
-    texts = plain(rows["before"]).combine_chunks().take(pa.array(place, mask=place < 0))
+    texts = flat_column(rows["before"]).combine_chunks().take(pa.array(place, mask=place < 0))
     return typed(texts, made.columns).rows.select(names)
 
 
@@ -302,12 +319,12 @@ class _Movements:
     rank: Integers
 
 
-def standing(
+def references_exist(
     others: Sequence[ReferredTable[Any]],
     searches: Searches | None,
     name: str,
     values: pa.Table,
-    owners: Owned,
+    owners: RowOrigins,
 ) -> pa.BooleanArray:
     """Of each row of *values*, owned by *owners*, whether table *name* has them.
 
@@ -361,7 +378,7 @@ _CORRECT = "correct it under `invariants` and restart the service"
 
 
 def _found(
-    other: ReferredTable[Any], searches: Searches, wanted: pa.Table, owners: Owned
+    other: ReferredTable[Any], searches: Searches, wanted: pa.Table, owners: RowOrigins
 ) -> pa.BooleanArray:
     if not len(wanted):
         return pa.array([], pa.bool_())
@@ -379,7 +396,7 @@ def _found(
     return pa.array(~absent, pa.bool_(), mask=unknown)
 
 
-def _is_known(other: ReferredTable[Any], owners: Owned) -> Mask:
+def _is_known(other: ReferredTable[Any], owners: RowOrigins) -> Mask:
     """Where all that could have been there before these rows is landed."""
     sources = {shard.source for shard in other.table.shards}
     if not other.whole or len(sources) != 1:
@@ -387,36 +404,36 @@ def _is_known(other: ReferredTable[Any], owners: Owned) -> Mask:
     (source,) = sources
     place = other.reached.get(source, (-1, -1, -1))
     own: Mask = pc.fill_null(pc.equal(owners.source, source), False).to_numpy(zero_copy_only=False)
-    return own & above(np.array(place, np.int64)[:, None], owners.rank[:3])
+    return own & is_above(np.array(place, np.int64)[:, None], owners.rank[:3])
 
 
 def _in_mirror(other: ReferredTable[Any], searches: Searches, wanted: pa.Table) -> Mask:
-    numbers = numbered(wanted)
+    numbers = number_values(wanted)
     _, first = np.unique(numbers, return_index=True)
     search = searches(other.snapshot, Adoption.of(other.table))
     there = np.zeros(len(first), np.bool_)
-    there[sought(search, wanted.take(pa.array(first))).of] = True
+    there[search_values(search, wanted.take(pa.array(first))).of] = True
     found: Mask = there[numbers]
     return found
 
 
-def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: Owned) -> Mask:
+def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: RowOrigins) -> Mask:
     """Where the values went later than their row came: by the log of the same source."""
     told = _told_reference(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
-    numbers = numbered(pa.concat_tables([wanted, told.values]))
+    numbers = number_values(pa.concat_tables([wanted, told.values]))
     known: dict[tuple[str, int], list[int]] = {}
     for at in np.flatnonzero(~told.came).tolist():
         known.setdefault((told.source[at].as_py(), int(numbers[len(wanted) + at])), []).append(at)
     found = np.zeros(len(wanted), np.bool_)
     for row in range(len(wanted)):
         went = known.get((owners.source[row].as_py(), int(numbers[row])), [])
-        found[row] = above(told.rank[:, went], owners.rank[:, [row]]).any()
+        found[row] = is_above(told.rank[:, went], owners.rank[:, [row]]).any()
     return found
 
 
 def _newest(wanted: pa.Table, told: _Movements) -> tuple[Mask, Mask]:
     """Of which values the newest that is told of a source is that they came, and went."""
-    numbers = numbered(pa.concat_tables([wanted, told.values]))
+    numbers = number_values(pa.concat_tables([wanted, told.values]))
     own, theirs = numbers[: len(wanted)], numbers[len(wanted) :]
     sources = told.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     placed = np.lexsort((told.came, *told.rank[::-1], sources, theirs))
@@ -456,10 +473,10 @@ def _of_file(
     rows = rows.filter(pc.greater(rows["batch"], after))
     columns = [one for name in names for one in other.columns if one.name == name]
     for text, came in (("before", False), ("after", True)):
-        values = typed(plain(rows[text]), columns).rows
+        values = typed(flat_column(rows[text]), columns).rows
         near = _all_there(values)
         for name in names:
             near = pc.and_(near, pc.is_in(values[name], value_set=wanted[name]).combine_chunks())
         own = rows.filter(near)
-        source = plain(own["source"]).combine_chunks()
-        yield _Movements(values.filter(near), np.full(len(own), came), source, rank(own))
+        source = flat_column(own["source"]).combine_chunks()
+        yield _Movements(values.filter(near), np.full(len(own), came), source, rank_rows(own))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.fold import ROW_OPS
-from pipeline.apply.row_metadata import plain
+from pipeline.apply.row_metadata import flat_column
 from pipeline.image import Image, LateChanges
 from pipeline.model import Op, Order
 from pipeline.schema.decode import typed
@@ -28,7 +28,7 @@ Landed = Callable[[pa.Table], pa.Table]
 
 def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
     """The *changes* whose order is below that of their source; those without an order are not."""
-    orders, source = plain(changes["order"]).combine_chunks(), plain(changes["source"])
+    orders, source = flat_column(changes["order"]).combine_chunks(), flat_column(changes["source"])
     parts = {part: pc.struct_field(orders, part) for part in ("epoch", "log", "pos", "row")}
     kept = pa.array([False] * len(changes), pa.bool_())
     for name, position in positions.items():
@@ -41,7 +41,7 @@ def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
     return changes.filter(kept)
 
 
-def late_for(
+def find_late_changes(
     images: Sequence[Image], changes: pa.Table, landed: Landed, day: Column | None, zone: str
 ) -> dict[datetime, LateChanges]:
     """Cut -> what of *changes* is late for its image; *landed* is asked only if some may be.
@@ -49,7 +49,9 @@ def late_for(
     They are counted by the days of the column *day*, if there is one.
     """
     found: dict[datetime, LateChanges] = {}
-    acting = changes.filter(pc.is_in(plain(changes["op"]), pa.array([str(op) for op in ACTING])))
+    acting = changes.filter(
+        pc.is_in(flat_column(changes["op"]), pa.array([str(op) for op in ACTING]))
+    )
     for image in images:
         new = acting.filter(pc.greater(acting["batch"], image.batch))
         late = below_cut(new, image.positions)
@@ -61,7 +63,9 @@ def late_for(
     return found
 
 
-def marked(images: Iterable[Image], late: Mapping[datetime, LateChanges]) -> Iterator[Image]:
+def add_late_changes(
+    images: Iterable[Image], late: Mapping[datetime, LateChanges]
+) -> Iterator[Image]:
     """The *images*, each with what is late for it."""
     for one in images:
         more = (late[one.cut],) if one.cut in late else ()
@@ -83,8 +87,8 @@ def _said(changes: pa.Table) -> Iterator[tuple[object, ...]]:
 def _days(late: pa.Table, day: Column | None, zone: str) -> dict[str, int]:
     if day is None:
         return {}
-    texts = pc.coalesce(plain(late["after"]), plain(late["before"]))
-    values = plain(typed(texts, (day,)).rows[day.name])
+    texts = pc.coalesce(flat_column(late["after"]), flat_column(late["before"]))
+    values = flat_column(typed(texts, (day,)).rows[day.name])
     if pa.types.is_timestamp(values.type) and values.type.tz:
         values = pc.local_timestamp(values.cast(pa.timestamp("us", zone)))
     if pa.types.is_temporal(values.type):

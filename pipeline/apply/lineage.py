@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pipeline.apply.catalog import Catalog, Folding
 from pipeline.model import Shard
 from pipeline.schema.history import SchemaChange
-from pipeline.standards.table_standards import written
+from pipeline.standards.table_standards import written_column
 
 _STATEMENT = 300  # letters of one that are told
 
@@ -36,7 +36,7 @@ class ColumnLink:
 
 
 @dataclass(frozen=True, slots=True)
-class FormerColumn:
+class PreviousColumn:
     """A column that a *shard* of *table* had until ``statement``; empty if no log shows that."""
 
     shard: Shard
@@ -50,7 +50,7 @@ class FormerColumn:
         return f"{self.shard} had a column {self.column}, until: {by}"
 
 
-def links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ...]:
+def find_links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ...]:
     """Those that *asked* names, by table, shard and the column's place; none if it names nothing.
 
     *shards*: ``source/shard`` -> table, None for one that the rules ignore.
@@ -81,7 +81,7 @@ def links_of_tables(
     return {table: tuple(own) for table, own in found.items()}
 
 
-def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[FormerColumn, ...]:
+def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[PreviousColumn, ...]:
     """Where *asked* names a column that a shard had and has no more, by which statement it went."""
     found, changes = [], dict[str, Mapping[str, Sequence[SchemaChange]]]()
     for name, table in sorted(shards.items(), key=lambda one: (one[1] or "", one[0])):
@@ -95,7 +95,7 @@ def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[Fo
         for change in changes[shard.source].get(shard.name, ()):
             has = change.schema is not None and change.schema.column(column) is not None
             if there and not has:
-                found.append(FormerColumn(shard, column, table, change.statement))
+                found.append(PreviousColumn(shard, column, table, change.statement))
             there = has
     return tuple(found)
 
@@ -107,7 +107,7 @@ def _links(
     own = catalog.standards.of(table)
     for column in () if schema is None else schema.columns:
         standard = None if own is None else own.of(column.name)
-        mirrored = written(column, standard)
+        mirrored = written_column(column, standard)
         yield ColumnLink(
             shard=shard,
             column=column.name,

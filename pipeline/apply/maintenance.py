@@ -19,7 +19,7 @@ import structlog
 
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.table_format import Chores
+from pipeline.apply.table_format import MaintenanceWork
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.maintenance import CleaningTimes, LogUpkeep
 from pipeline.checkpoint import Mark
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class Upkeep:
+class LakeMaintenance:
     """Compact and clean one lane's lake.
 
     Runs in the process that merges, each mirror between merges: two commits on one version are one
@@ -138,7 +138,7 @@ class Upkeep:
             self._cleaning.cleaned(table)
             keep = self._keep(table, snapshot, read)
         stamp = CommitStamp(self.settings.lane, self.clock())
-        made = table_format.kept(snapshot, Chores(stamp, key(table), keep))
+        made = table_format.kept(snapshot, MaintenanceWork(stamp, key(table), keep))
         self.mirrors.know(table, made)
         return None if table_format.worn(made) else made.version
 

@@ -16,8 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.account import Counted, balance
-from pipeline.apply.archive import ArchiveEvidence, ArchiveTurn, archived, last_words, live, told_of
+from pipeline.apply.account import ChangeCounts, balance_account
+from pipeline.apply.archive import (
+    ArchiveEvidence,
+    ArchiveMerge,
+    apply_archive_rules,
+    find_last_deletes,
+    has_live_op,
+    select_evidence,
+)
 from pipeline.apply.decide import (
     AppliedBefore,
     Fill,
@@ -25,26 +32,26 @@ from pipeline.apply.decide import (
     Found,
     RowVerdict,
     Verdicts,
-    below,
-    decide,
-    doubtful,
-    filled,
-    highest,
-    outlived,
-    stands,
-    withdrawn,
+    decide_rows,
+    fill_defaults,
+    find_doubtful,
+    find_outlived,
+    highest_orders,
+    is_below,
+    withdraw_inserts,
+    writes_row,
 )
-from pipeline.apply.fold import ROW_OPS, Folded, fold
+from pipeline.apply.fold import ROW_OPS, Folded, fold_changes
 from pipeline.apply.invariants import (
-    DecidedSlice,
     Demands,
+    PlannedSlice,
     ReferredTable,
     Searches,
+    references_exist,
     require_valid,
-    standing,
 )
-from pipeline.apply.partial_rows import Peek, ValueSources, is_partial, made_whole
-from pipeline.apply.row_metadata import META, SLUICE, Adoption, Owned, owned, plain
+from pipeline.apply.partial_rows import ReadValues, ValueSources, fill_missing_values, is_partial
+from pipeline.apply.row_metadata import META, SLUICE, Adoption, RowOrigins, flat_column, row_origins
 from pipeline.errors import HeldError
 from pipeline.model import Account, Op, Order, Origin, Shard, Table
 from pipeline.schema.decode import typed
@@ -56,12 +63,12 @@ W = TypeVar("W")  # what a turn leaves for its commit
 Deletes = Callable[[pa.StringArray], pa.Table]
 """Keys -> key, source, shard, order, origin of their deletes in batches that are applied."""
 
-Look = Callable[[pa.Table, Owned | None], Found]
+Look = Callable[[pa.Table, RowOrigins | None], Found]
 """The key's columns, and whose they are if that counts -> where they stand in the mirror."""
 
 
 @dataclass(frozen=True, slots=True)
-class TurnTask(Generic[S]):
+class MergeTask(Generic[S]):
     """What one mirror is to be brought to, and from what.
 
     ``changes`` are the table's rows of the slice, of all ops.  ``floors`` are those the mirror
@@ -92,7 +99,7 @@ class TurnTask(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``.
 
     Those of ``archived`` are still there, and were deleted.
@@ -108,7 +115,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decided:
+class MergePlan:
     """What becomes of each key of the slice, in the order of ``rows``; nothing is written yet.
 
     ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
@@ -126,7 +133,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Generic[W]):
+class MergeResult(Generic[W]):
     """What a turn comes to, once ``work`` is committed after ``version``.
 
     Only the mirror's format knows what ``work`` is.  It may change no row: the applied batch is
@@ -135,17 +142,20 @@ class Written(Generic[W]):
 
     version: int
     work: W
-    counts: Counts
+    counts: RowCounts
     account: Account
     floors: Mapping[Shard, Order]
 
 
-Turn = Callable[[TurnTask[Any]], Written[Any]]
+MergeFunction = Callable[[MergeTask[Any]], MergeResult[Any]]
 
 
-def decided(
-    task: TurnTask[Any], look: Look, searches: Searches | None = None, peek: Peek | None = None
-) -> Decided:
+def plan_merge(
+    task: MergeTask[Any],
+    look: Look,
+    searches: Searches | None = None,
+    peek: ReadValues | None = None,
+) -> MergePlan:
     """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
 
     *searches* find other values, there and in other mirrors; without them a demand that has to is
@@ -155,25 +165,25 @@ def decided(
         HeldError: the table must stand still; the reason says why.
     """
     raised = _raised(task.changes)
-    floors = highest(task.floors or {}, raised)
+    floors = highest_orders(task.floors or {}, raised)
     changes, told, outlived_rows = _acting(task, floors)
-    folded = fold(changes)
+    folded = fold_changes(changes)
     _refuse_doubts(folded)
     rows = _typed(task, folded)
     keys = rows.select(list(task.table.key))
-    found = look(keys, None if task.table.unique_across_shards else owned(folded.rows))
-    verdicts = decide(folded, found, floors, raised)
+    found = look(keys, None if task.table.unique_across_shards else row_origins(folded.rows))
+    verdicts = decide_rows(folded, found, floors, raised)
     if task.archive is not None:
         known = _sources(task, told, folded, look, peek)
-        lent = ArchiveTurn(
+        lent = ArchiveMerge(
             told, folded, rows, found, raised, known.read, partial(_whole, its=known), peek
         )
-        rows, verdicts = archived(task.archive, lent, verdicts)
+        rows, verdicts = apply_archive_rules(task.archive, lent, verdicts)
     verdicts = _withdrawn(task, folded, found, verdicts)
-    if (some := is_partial(folded.rows) & stands(verdicts)).any():
+    if (some := is_partial(folded.rows) & writes_row(verdicts)).any():
         known = _sources(task, changes, folded, look, peek)
-        rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
-    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
+        rows = fill_missing_values(folded.rows, rows, found, np.flatnonzero(some), known)
+    made = MergePlan(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
         require_valid(task.demands, _slice(task, made, searches, peek))
     return made
@@ -181,18 +191,18 @@ def decided(
 
 def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
     names = pa.array([str(op) for op in ops], pa.string())
-    return changes.filter(pc.is_in(plain(changes["op"]), value_set=names))
+    return changes.filter(pc.is_in(flat_column(changes["op"]), value_set=names))
 
 
 def _raised(changes: pa.Table) -> dict[Shard, Order]:
     """The floors that truncates and settles of the slice set; a few rows."""
     marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
-    return highest(
+    return highest_orders(
         *({Shard(row["source"], row["shard"]): Order(**row["order"])} for row in marks.to_pylist())
     )
 
 
-def _acting(task: TurnTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, int]:
+def _acting(task: MergeTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, int]:
     """The changes that a truncate or settle has not outlived, and how many others there are.
 
     Those say nothing any more, and may have columns that were dropped since; but deletes by which
@@ -201,13 +211,13 @@ def _acting(task: TurnTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, in
     changes = _rows_of(task.changes, *ROW_OPS)
     if not floors or not len(changes):
         return changes, changes, 0
-    gone = below(owned(changes), floors)
+    gone = is_below(row_origins(changes), floors)
     above, others = changes.filter(pa.array(~gone)), changes.filter(pa.array(gone))
     if task.archive is None or not len(others):
         return above, above, len(others)
-    last = last_words(task.archive.rules, others, task.table.key)
+    last = find_last_deletes(task.archive.rules, others, task.table.key)
     names = frozenset(column.name for column in task.columns)
-    told = pa.concat_tables([above, told_of(last, others, names)])
+    told = pa.concat_tables([above, select_evidence(last, others, names)])
     return pa.concat_tables([above, last]), told, len(others) - len(last)
 
 
@@ -222,9 +232,9 @@ def _refuse_doubts(folded: Folded) -> None:
         raise HeldError("conflict", detail)
 
 
-def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
+def _typed(task: MergeTask[Any], folded: Folded) -> pa.Table:
     """The folded rows in the mirror's columns and ``_sluice``."""
-    texts = pc.coalesce(plain(folded.rows["after"]), plain(folded.rows["before"]))
+    texts = pc.coalesce(flat_column(folded.rows["after"]), flat_column(folded.rows["before"]))
     read = typed(texts, task.columns)
     if read.unknown:
         names = ", ".join(read.unknown[:5])
@@ -238,17 +248,17 @@ def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
     parts = [folded.rows[field.name].combine_chunks().cast(field.type) for field in META]
     meta = pa.StructArray.from_arrays(parts, fields=list(META))
     rows = read.rows.append_column(SLUICE, meta)
-    return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
+    return fill_defaults(rows, row_origins(folded.rows), task.fills) if len(rows) else rows
 
 
-def _refuse_altered(task: TurnTask[Any], folded: Folded, rows: pa.Table) -> None:
+def _refuse_altered(task: MergeTask[Any], folded: Folded, rows: pa.Table) -> None:
     """Refuse values that a collector's snapshot may have altered; what Sluice read is right."""
-    origin, topic = plain(folded.rows["origin"]), plain(folded.rows["topic"])
+    origin, topic = flat_column(folded.rows["origin"]), flat_column(folded.rows["topic"])
     sent = pc.and_(pc.equal(origin, int(Origin.SNAPSHOT)), pc.is_valid(topic))
     if not pc.any(sent).as_py():
         return
     for column in task.columns:
-        values = plain(rows[column.name]).combine_chunks()
+        values = flat_column(rows[column.name]).combine_chunks()
         altered = column.dialect.altered_by_snapshot(column, values)
         if altered is None:
             continue
@@ -262,7 +272,7 @@ def _refuse_altered(task: TurnTask[Any], folded: Folded, rows: pa.Table) -> None
 
 
 def _sources(
-    task: TurnTask[Any], changes: pa.Table, folded: Folded, look: Look, peek: Peek | None
+    task: MergeTask[Any], changes: pa.Table, folded: Folded, look: Look, peek: ReadValues | None
 ) -> ValueSources:
     return ValueSources(
         changes=changes,
@@ -278,14 +288,14 @@ def _sources(
 def _whole(folded: pa.Table, rows: pa.Table, found: Found, *, its: ValueSources) -> pa.Table:
     """All that are partial among *rows*, with what they had before."""
     some = np.flatnonzero(is_partial(folded))
-    return made_whole(folded, rows, found, some, its) if len(some) else rows
+    return fill_missing_values(folded, rows, found, some, its) if len(some) else rows
 
 
 def _slice(
-    task: TurnTask[Any], made: Decided, searches: Searches | None, peek: Peek | None
-) -> DecidedSlice:
+    task: MergeTask[Any], made: MergePlan, searches: Searches | None, peek: ReadValues | None
+) -> PlannedSlice:
     own = None if searches is None else searches(task.snapshot, task.adoption)
-    return DecidedSlice(
+    return PlannedSlice(
         table=task.table,
         columns=task.columns,
         changes=task.changes,
@@ -295,27 +305,27 @@ def _slice(
         verdicts=made.verdicts,
         raised=made.raised,
         search=own,
-        elsewhere=partial(standing, task.others, searches),
+        elsewhere=partial(references_exist, task.others, searches),
         peek=peek,
     )
 
 
-def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verdicts) -> Verdicts:
+def _withdrawn(task: MergeTask[Any], folded: Folded, found: Found, verdicts: Verdicts) -> Verdicts:
     """Without inserts that a delete has outlived which the mirror no longer remembers."""
     if task.known is None:
         return verdicts
-    doubts = doubtful(folded, verdicts, task.known)
+    doubts = find_doubtful(folded, verdicts, task.known)
     if not doubts.any():
         return verdicts
-    keys = plain(folded.rows["key"]).filter(pa.array(doubts)).combine_chunks()
-    gone = doubts & outlived(folded, task.deletes(keys))
-    return withdrawn(verdicts, gone, found.there & found.owned.archived)
+    keys = flat_column(folded.rows["key"]).filter(pa.array(doubts)).combine_chunks()
+    gone = doubts & find_outlived(folded, task.deletes(keys))
+    return withdraw_inserts(verdicts, gone, found.there & found.owned.archived)
 
 
-def counts_of(verdicts: Verdicts, floored: int) -> Counts:
+def count_rows(verdicts: Verdicts, floored: int) -> RowCounts:
     """Count each verdict once; *floored* comes from the mirror."""
     number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
-    return Counts(
+    return RowCounts(
         inserted=number[RowVerdict.INSERT],
         updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
         deleted=number[RowVerdict.DELETE],
@@ -330,14 +340,14 @@ def _corrected(changes: pa.Table) -> int:
     """Changes that were quarantined before: they bear the name of their message."""
     if "error" not in changes.column_names:
         return 0
-    named = changes.filter(pc.not_equal(plain(changes["op"]), str(Op.ERROR)))["error"]
+    named = changes.filter(pc.not_equal(flat_column(changes["op"]), str(Op.ERROR)))["error"]
     return int(pc.count(named).as_py())
 
 
-def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
+def account_for(task: MergeTask[Any], made: MergePlan, counts: RowCounts) -> Account:
     """The account of a turn that changes as many rows as *counts* says."""
     changes, folded = task.changes, made.folded
-    counted = Counted(
+    counted = ChangeCounts(
         read=len(changes),
         rows=folded.total,
         kept=len(folded.rows),
@@ -348,7 +358,7 @@ def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
         corrected=_corrected(changes),
     )
     new = made.verdicts == RowVerdict.INSERT
-    came = 0 if task.archive is None else int((new & live(folded.rows, Op.DELETE)).sum())
+    came = 0 if task.archive is None else int((new & has_live_op(folded.rows, Op.DELETE)).sum())
     applied = counts.inserted + counts.updated + counts.deleted - came
     noop = counts.noop + made.outlived
-    return balance(counted, applied, noop, counts.again, counts.archived + came)
+    return balance_account(counted, applied, noop, counts.again, counts.archived + came)

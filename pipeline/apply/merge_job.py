@@ -27,33 +27,33 @@ import pyarrow.compute as pc
 import structlog
 
 from pipeline.apply.archive_evidence import LandedArchives
-from pipeline.apply.decide import Floors, highest
-from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
-from pipeline.apply.merge import Turn, TurnTask, Written
+from pipeline.apply.decide import Floors, highest_orders
+from pipeline.apply.late_changes import ACTING, SAME, below_cut, find_late_changes
+from pipeline.apply.merge import MergeFunction, MergeResult, MergeTask
 from pipeline.apply.mirror import (
     CommitStamp,
     MirrorSnapshot,
-    following,
+    archived_property,
+    floors_property,
+    following_note,
     images_of,
-    told_archived,
-    told_floors,
-    told_life,
+    incarnation_property,
 )
-from pipeline.apply.partial_rows import is_partial, leaving
-from pipeline.apply.renames import RowMove, moved
+from pipeline.apply.partial_rows import find_moved_deletes, is_partial
+from pipeline.apply.renames import TableRename, move_rows
 from pipeline.changelog.scan import APPLIED_COLUMNS, Part, TableRows, WantedBatches, read, scan
 from pipeline.changelog.table import CHANGES, app
 from pipeline.checkpoint import Mark
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.image import Image, LateChanges, add_image, told_images
+from pipeline.image import Image, LateChanges, add_image, images_property
 from pipeline.model import Op, Table
 from pipeline.reports import Refusal
 from pipeline.schema.model import Column
 
 
 @dataclass(frozen=True, slots=True)
-class BaseRest:
+class RemainingSnapshot:
     """Asks the change log at ``changes``, in ``files``, for rows of bases in later ``batches``."""
 
     changes: str
@@ -77,7 +77,7 @@ class BaseRest:
         return pa.concat_tables([rows, own.select(columns)])
 
 
-def rest_of_bases(
+def remaining_batches(
     table: Table, mark: Mark, turn: WantedBatches, until: int
 ) -> WantedBatches | None:
     """Batches up to *until* in which bases go on that begin in those of a *turn*, or before."""
@@ -90,7 +90,9 @@ def _keys(rows: pa.Table) -> Sequence[str]:
     short = rows.filter(pa.array(is_partial(rows)))
     if not len(short):
         return ()
-    keys = pa.concat_tables([one.select(["key"]) for one in (short, leaving(rows))])["key"]
+    keys = pa.concat_tables([one.select(["key"]) for one in (short, find_moved_deletes(rows))])[
+        "key"
+    ]
     found: list[str] = pc.unique(keys.drop_null()).to_pylist()
     return found
 
@@ -133,7 +135,7 @@ class LandedDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorJob(Generic[S]):
+class MergeJob(Generic[S]):
     """One merge: its ``task`` without changes, and what a worker reads them by.
 
     ``moves`` bring rows of other shards. ``history`` are all files of the change log, without the
@@ -143,9 +145,9 @@ class MirrorJob(Generic[S]):
     late changes are counted by the column ``day`` in time ``zone``.
     """
 
-    task: TurnTask[S]
+    task: MergeTask[S]
     wanted: WantedBatches
-    moves: tuple[RowMove, ...] = ()
+    moves: tuple[TableRename, ...] = ()
     history: tuple[Part, ...] = ()
     dropped: int = -1
     image: Image | None = None
@@ -153,7 +155,7 @@ class MirrorJob(Generic[S]):
     day: Column | None = None
     zone: str = "UTC"
     archive: LandedArchives | None = None
-    rest: BaseRest | None = None
+    rest: RemainingSnapshot | None = None
 
     @property
     def name(self) -> str:
@@ -167,7 +169,7 @@ class MirrorJob(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class JobGroup:
     """Jobs that run one after the other; ``files`` are those of the change log to read.
 
     ``turn`` works out each.
@@ -175,42 +177,42 @@ class Group:
 
     changes: str
     files: tuple[Part, ...]
-    jobs: tuple[MirrorJob[Any], ...]
-    turn: Turn
+    jobs: tuple[MergeJob[Any], ...]
+    turn: MergeFunction
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOutcome:
+class MergeOutcome:
     """What one job came to; ``topics`` its changes arrived in.
 
     ``late``: cut -> what of them is late for its image.
     """
 
-    result: Written[Any] | Refusal
+    result: MergeResult[Any] | Refusal
     topics: frozenset[str] = field(default_factory=frozenset)
     late: Mapping[datetime, LateChanges] = field(default_factory=dict)
 
 
-def run(group: Group) -> dict[str, TurnOutcome]:
+def run_group(group: JobGroup) -> dict[str, MergeOutcome]:
     """Do each job, by table; what fails is a refusal, never an exception of its own."""
     store = open_store(group.changes)
     try:
         portions = tuple(_portions(group, store))
     except SluiceError:
         portions = tuple((one,) for one in group.jobs)
-    found: dict[str, TurnOutcome] = {}
+    found: dict[str, MergeOutcome] = {}
     for portion in portions:
         found |= _together(replace(group, jobs=portion), store)
     return found
 
 
-def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]]:
+def _portions(group: JobGroup, store: Store) -> Iterator[tuple[MergeJob[Any], ...]]:
     """Jobs whose rows are read at once: all, unless that may be more than memory holds."""
     if sum(part.rows for part in group.files) <= TOGETHER:
         yield group.jobs
         return
     rows, held = TableRows(store), 0
-    portion: list[MirrorJob[Any]] = []
+    portion: list[MergeJob[Any]] = []
     for one in group.jobs:
         most = sum(rows.of(part, one.name) for part in group.files if one.wanted.meets(part))
         if portion and held + most > TOGETHER:
@@ -221,7 +223,7 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]
     yield tuple(portion)
 
 
-def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
+def _together(group: JobGroup, store: Store) -> dict[str, MergeOutcome]:
     wanted = {one.name: one.wanted for one in group.jobs}
     try:
         rows = read(store, group.files, wanted, columns=_columns(group.jobs))
@@ -230,28 +232,32 @@ def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
     return {one.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
 
 
-def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
+def _alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
     """Do one job by itself: it may not need the file that could not be read."""
     try:
         rows = read(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
-        return TurnOutcome(Refusal.of(error))
+        return MergeOutcome(Refusal.of(error))
     return _done(job, group.changes, rows, group.turn)
 
 
-def _columns(jobs: Sequence[MirrorJob[Any]]) -> tuple[str, ...]:
+def _columns(jobs: Sequence[MergeJob[Any]]) -> tuple[str, ...]:
     """With the transaction, where a marker may stand in it."""
     marked = any(one.archive is not None and one.archive.markers for one in jobs)
     return (*APPLIED_COLUMNS, "tx") if marked else APPLIED_COLUMNS
 
 
-def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: Turn) -> TurnOutcome:
+def _done(
+    job: MergeJob[S], changes: str, rows: Mapping[str, pa.Table], turn: MergeFunction
+) -> MergeOutcome:
     own = rows.get(job.name)
     if own is None:
         own = pa.schema([CHANGES.field(column) for column in _columns([job])]).empty_table()
     topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
     try:
-        came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
+        came = [
+            move_rows(move, open_store(changes), job.history, job.dropped) for move in job.moves
+        ]
         own = pa.concat_tables([own, *came], promote_options="default") if came else own
         own = own if job.archive is None else job.archive.joined(own)
         own = own if job.image is None else below_cut(own, job.image.positions)
@@ -259,15 +265,15 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
         own = own if job.rest is None else job.rest.joined(own)
         evidence = None if job.archive is None else job.archive.evidence
         result = turn(replace(job.task, changes=own, archive=evidence))
-        return TurnOutcome(result, topics, late)
+        return MergeOutcome(result, topics, late)
     except SluiceError as error:
-        return TurnOutcome(Refusal.of(error), topics)
+        return MergeOutcome(Refusal.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
         log.exception("turn_broken", table=job.name)
-        return TurnOutcome(Refusal.unforeseen(error), topics)
+        return MergeOutcome(Refusal.unforeseen(error), topics)
 
 
-def _late(job: MirrorJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:
+def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:
     def landed(some: pa.Table) -> pa.Table:
         """One file after the other: a table may have been changed often."""
         found = [
@@ -283,14 +289,14 @@ def _late(job: MirrorJob[S], changes: str, rows: pa.Table) -> dict[datetime, Lat
         keys = some["key"].combine_chunks()
         return pa.concat_tables([one.filter(pc.is_in(one["key"], keys)) for one in found])
 
-    return late_for(job.images, rows, landed, job.day, job.zone)
+    return find_late_changes(job.images, rows, landed, job.day, job.zone)
 
 
-def grouped(group: Group, count: int) -> tuple[Group, ...]:
+def split_group(group: JobGroup, count: int) -> tuple[JobGroup, ...]:
     """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
     jobs = sorted(group.jobs, key=lambda one: one.name)
     size = max(1, -(-len(jobs) // max(1, count)))
-    parts: list[Sequence[MirrorJob[Any]]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    parts: list[Sequence[MergeJob[Any]]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
     return tuple(replace(group, jobs=tuple(part)) for part in parts)
 
 
@@ -299,19 +305,19 @@ HERE_MIRRORS = 24
 FAR_MORE = 4  # times as many rows as the next one has
 GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
 
-Outcomes = Mapping[str, TurnOutcome]
-Run = Callable[[Sequence[Group]], Sequence[Outcomes]]
+Outcomes = Mapping[str, MergeOutcome]
+Run = Callable[[Sequence[JobGroup]], Sequence[Outcomes]]
 
 
 @dataclass(eq=False)
-class SpreadTurns:
+class ParallelMerges:
     """``spread`` runs groups side by side; ``_fatal`` are mirrors that ended a worker last time."""
 
     spread: Run
     workers: int
     _fatal: set[str] = field(default_factory=set)
 
-    def __call__(self, group: Group, rows: TableRows) -> Outcomes:
+    def __call__(self, group: JobGroup, rows: TableRows) -> Outcomes:
         """What the turns came to, by table; *rows* counts those of the files.
 
         Raises:
@@ -320,17 +326,17 @@ class SpreadTurns:
         if not group.jobs:
             return {}
         if len(group.jobs) <= HERE_MIRRORS and _are_few(group, rows):
-            return run(group)
+            return run_group(group)
         alone = [job for job in group.jobs if job.name in self._fatal]
         others = tuple(job for job in group.jobs if job.name not in self._fatal)
-        found: dict[str, TurnOutcome] = {}
-        for part in self._together(grouped(replace(group, jobs=others), GROUPS * self.workers)):
+        found: dict[str, MergeOutcome] = {}
+        for part in self._together(split_group(replace(group, jobs=others), GROUPS * self.workers)):
             found |= part
         for job in alone:
             found |= self._single(replace(group, jobs=(job,)))
         return found
 
-    def in_turn(self, group: Group, rows: TableRows) -> Iterator[Outcomes]:
+    def in_turn(self, group: JobGroup, rows: TableRows) -> Iterator[Outcomes]:
         """The same, step by step: a mirror of most changes comes after all others.
 
         Who takes a step commits it before the next one: nobody waits for the largest.
@@ -351,16 +357,16 @@ class SpreadTurns:
         yield small
         yield self._single(replace(group, jobs=(large,)))
 
-    def _together(self, groups: Sequence[Group]) -> Sequence[Outcomes]:
+    def _together(self, groups: Sequence[JobGroup]) -> Sequence[Outcomes]:
         try:
             return self.spread(groups) if groups else ()
         except UnreachableError as error:
             log.warning("turns_run_apart", groups=len(groups), why=str(error))
             return self._apart(groups, error)
 
-    def _apart(self, groups: Sequence[Group], error: UnreachableError) -> Sequence[Outcomes]:
+    def _apart(self, groups: Sequence[JobGroup], error: UnreachableError) -> Sequence[Outcomes]:
         found: list[Outcomes] = []
-        failed: list[Group] = []
+        failed: list[JobGroup] = []
         for one in groups:
             try:
                 found += self.spread([one])
@@ -371,7 +377,7 @@ class SpreadTurns:
         singles = [replace(one, jobs=(job,)) for one in failed for job in one.jobs]
         return [*found, *map(self._single, singles)]
 
-    def _single(self, group: Group) -> Outcomes:
+    def _single(self, group: JobGroup) -> Outcomes:
         """The turn of one mirror that may end its worker."""
         (job,) = group.jobs
         name = job.name
@@ -379,12 +385,12 @@ class SpreadTurns:
             (found,) = self.spread([group])
         except UnreachableError as error:
             self._fatal.add(name)
-            return {name: TurnOutcome(Refusal.of(error))}
+            return {name: MergeOutcome(Refusal.of(error))}
         self._fatal.discard(name)
         return found
 
 
-def _largest(group: Group, rows: TableRows) -> MirrorJob[Any] | None:
+def _largest(group: JobGroup, rows: TableRows) -> MergeJob[Any] | None:
     """The mirror of far more changes than any other, if they are many; None if there is none."""
     if len(group.jobs) < 2 or sum(part.rows for part in group.files) <= HERE:
         return None
@@ -396,11 +402,11 @@ def _largest(group: Group, rows: TableRows) -> MirrorJob[Any] | None:
     return group.jobs[counts.index(most)] if most > max(HERE, FAR_MORE * next_) else None
 
 
-def _rows(rows: TableRows, group: Group, job: MirrorJob[Any]) -> int:
+def _rows(rows: TableRows, group: JobGroup, job: MergeJob[Any]) -> int:
     return sum(rows.of(part, job.name) for part in group.files if job.wanted.meets(part))
 
 
-def _are_few(group: Group, rows: TableRows) -> bool:
+def _are_few(group: JobGroup, rows: TableRows) -> bool:
     """Whether so little is to be read that no Spark job is worth it, nor the wait for one.
 
     Files hold other tables' rows, too: where all would be many, their footers are asked.
@@ -420,7 +426,7 @@ def _are_few(group: Group, rows: TableRows) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnCommit:
+class MergeCommit:
     """What is told with the rows: the applied batch's number, texts to be remembered, a note."""
 
     application: str
@@ -429,24 +435,24 @@ class TurnCommit:
     note: Mapping[str, object]
 
 
-def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) -> TurnCommit:
+def describe_commit(job: MergeJob[S], written: MergeResult[Any], stamp: CommitStamp) -> MergeCommit:
     """What the commit of *written* tells, besides what others know already."""
-    reached, floors = job.reached, highest(written.floors)
+    reached, floors = job.reached, highest_orders(written.floors)
     images = _images(job, written)
-    return TurnCommit(
+    return MergeCommit(
         application=app(stamp.lane),
         batch=reached,
         remembered={
-            **(told_floors(floors) if floors else {}),
-            **told_life(stamp.life),
-            **(told_archived() if job.archive is not None else {}),
-            **(told_images(images) if images else {}),
+            **(floors_property(floors) if floors else {}),
+            **incarnation_property(stamp.life),
+            **(archived_property() if job.archive is not None else {}),
+            **(images_property(images) if images else {}),
         },
-        note=following(job.task.snapshot, reached, stamp.lane, **told_turn(job, written)),
+        note=following_note(job.task.snapshot, reached, stamp.lane, **describe_merge(job, written)),
     )
 
 
-def _images(job: MirrorJob[S], written: Written[Any]) -> tuple[Image, ...]:
+def _images(job: MergeJob[S], written: MergeResult[Any]) -> tuple[Image, ...]:
     """What is to be remembered of images: that which the turn makes, or those it is late for."""
     if job.image is None:
         return job.images
@@ -456,7 +462,7 @@ def _images(job: MirrorJob[S], written: Written[Any]) -> tuple[Image, ...]:
     return add_image(images_of(job.task.snapshot), made)
 
 
-def floors_first(job: MirrorJob[S], written: Written[Any]) -> Floors:
+def early_floors(job: MergeJob[S], written: MergeResult[Any]) -> Floors:
     """Floors that may be remembered in a commit of their own before that of the turn's rows.
 
     Below them nothing is ever inserted, whatever becomes of the turn.  One that tells that moved
@@ -464,10 +470,10 @@ def floors_first(job: MirrorJob[S], written: Written[Any]) -> Floors:
     """
     came = {move.shard: move.order for move in job.moves}
     own = {shard: order for shard, order in written.floors.items() if came.get(shard) != order}
-    return highest(job.task.floors or {}, own)
+    return highest_orders(job.task.floors or {}, own)
 
 
-def told_turn(job: MirrorJob[S], written: Written[Any]) -> Mapping[str, object]:
+def describe_merge(job: MergeJob[S], written: MergeResult[Any]) -> Mapping[str, object]:
     """What the note of a turn says of it, besides the version that it follows.
 
     That of an image has no account: another turn takes the same changes, and tells of them all.

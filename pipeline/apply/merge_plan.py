@@ -19,18 +19,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.apply.archive_evidence import LandedDays, landed_archives
+from pipeline.apply.archive_evidence import LandedDays, find_archives
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.decide import AppliedBefore, highest, of_bases
+from pipeline.apply.decide import AppliedBefore, base_floors, highest_orders
 from pipeline.apply.fold import ROW_OPS
-from pipeline.apply.invariants import Demands, ReferredTable, let_through, short_name
+from pipeline.apply.invariants import Demands, ReferredTable, short_name, waived_until
 from pipeline.apply.landed_state import HighestOrders, LandedState
-from pipeline.apply.merge import TurnTask
-from pipeline.apply.merge_job import BaseRest, LandedDeletes, MirrorJob, rest_of_bases
+from pipeline.apply.merge import MergeTask
+from pipeline.apply.merge_job import LandedDeletes, MergeJob, RemainingSnapshot, remaining_batches
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.renames import RowMove
-from pipeline.apply.schema_evolution import Shape
+from pipeline.apply.renames import TableRename
+from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.apply.table_format import TableFormat
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
@@ -56,12 +56,12 @@ NO_CHANGES = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_
 
 
 @dataclass(eq=False)
-class Arrivals:
+class RenameBarrier:
     """Since when each table has waited; forgotten at a restart, which begins to wait anew."""
 
     _since: dict[str, datetime] = field(default_factory=dict)
 
-    def complete(self, table: str, moves: Sequence[RowMove], mark: Mark, now: datetime) -> bool:
+    def complete(self, table: str, moves: Sequence[TableRename], mark: Mark, now: datetime) -> bool:
         """Whether all below *moves* has landed.
 
         Raises:
@@ -82,8 +82,8 @@ class Arrivals:
         raise HeldError("unacknowledged", detail)
 
 
-def require_landed(
-    table: Table, mark: Mark, moves: Sequence[RowMove], gaps: Mapping[str, Sequence[str]]
+def require_no_gap(
+    table: Table, mark: Mark, moves: Sequence[TableRename], gaps: Mapping[str, Sequence[str]]
 ) -> None:
     """Refuse a table with an open gap; so may one be of which rows have yet to come.
 
@@ -106,7 +106,9 @@ def require_landed(
         raise HeldError("quarantine", f"{detail}; take a new base of {table.name}")
 
 
-def require_alike(table: Table, mark: Mark, moves: Sequence[RowMove], catalog: Catalog) -> None:
+def require_same_standards(
+    table: Table, mark: Mark, moves: Sequence[TableRename], catalog: Catalog
+) -> None:
     """Refuse a table of which rows would be written by two standards, or with and without one.
 
     Raises:
@@ -129,7 +131,7 @@ def require_alike(table: Table, mark: Mark, moves: Sequence[RowMove], catalog: C
             raise HeldError("standards", f"{detail}; take a new base")
 
 
-def require_kept(table: Table, mark: Mark, dropped: int) -> None:
+def require_kept_base(table: Table, mark: Mark, dropped: int) -> None:
     """Refuse to begin a mirror of which batches since its base, up to *dropped*, are gone.
 
     Raises:
@@ -141,7 +143,7 @@ def require_kept(table: Table, mark: Mark, dropped: int) -> None:
         raise HeldError("no_base", detail)
 
 
-def require_archived(table: Table, kept: int, waived: Collection[str]) -> None:
+def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> None:
     """Refuse to make a mirror anew of a table of which *kept* rows went to an archive.
 
     Raises:
@@ -178,7 +180,7 @@ class PendingFiles:
         """Those that may hold one of these batches."""
         return [one for one in self.files if wanted.meets(one)]
 
-    def most(self, job: MirrorJob[Any], room: int) -> int:
+    def most(self, job: MergeJob[Any], room: int) -> int:
         """Rows that *job* may read; not counted where all that are pending are within *room*."""
         if sum(part.rows for part in self.files) <= room:
             return 0
@@ -186,7 +188,7 @@ class PendingFiles:
 
 
 @dataclass(eq=False)
-class TurnJobs:
+class MergePlanner:
     """Makes the jobs of a pass; a mirror's columns follow its source's before its rows do."""
 
     settings: PipelineSettings
@@ -194,7 +196,7 @@ class TurnJobs:
     mirrors: Mirrors[Any]
     table_format: TableFormat[Any, Any]
     archived: ArchiveWord = NO_WORD
-    _arrivals: Arrivals = field(default_factory=Arrivals)
+    _arrivals: RenameBarrier = field(default_factory=RenameBarrier)
 
     def pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
         """What some of these mirrors have not applied."""
@@ -218,7 +220,7 @@ class TurnJobs:
         stamp: CommitStamp,
         *,
         image: Image | None = None,
-    ) -> MirrorJob[Any] | None:
+    ) -> MergeJob[Any] | None:
         """What a turn of *table* needs; None where it waits for changes still on their way.
 
         One that makes an *image* reads all its batches; whether it may, tells :meth:`at_once`.
@@ -235,7 +237,7 @@ class TurnJobs:
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
         deletes = pending.deletes if after >= 0 else ()
-        task = TurnTask(
+        task = MergeTask(
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
@@ -243,10 +245,10 @@ class TurnJobs:
             at=stamp.at,
             deletes=LandedDeletes(self.changes.store.uri, deletes, name, after),
             known=_known(name, after, highs, mark),
-            floors=highest(floors_of(snapshot), of_bases(table, mark, image)),
+            floors=highest_orders(floors_of(snapshot), base_floors(table, mark, image)),
             fills=tuple(fill for one in shape.newest for fill in landed.catalog.fills(one)),
         )
-        job = MirrorJob(
+        job = MergeJob(
             task,
             _wanted(table, _waiting(name, after, landed), pending, image),
             moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
@@ -255,14 +257,14 @@ class TurnJobs:
         )
         return self._imaged(self._with_rest(job, landed), image)
 
-    def _with_rest(self, job: MirrorJob[Any], landed: LandedState) -> MirrorJob[Any]:
+    def _with_rest(self, job: MergeJob[Any], landed: LandedState) -> MergeJob[Any]:
         """With what asks for rows of a base that goes on behind the turn."""
         until = _waiting(job.name, job.wanted.after, landed).until
-        batches = rest_of_bases(job.task.table, landed.mark, job.wanted, until)
+        batches = remaining_batches(job.task.table, landed.mark, job.wanted, until)
         if batches is None:
             return replace(job, rest=None)
         files = parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
-        rest = BaseRest(self.changes.store.uri, files, job.name, batches)
+        rest = RemainingSnapshot(self.changes.store.uri, files, job.name, batches)
         return replace(job, rest=rest)
 
     def require_archived(self, table: Table, waived: frozenset[str]) -> None:
@@ -273,7 +275,7 @@ class TurnJobs:
         """
         kept = self.archived.kept.get(table.name, 0)
         if kept and self.mirrors.applied(table.name) < 0:
-            require_archived(table, kept, waived)
+            require_archived_rows(table, kept, waived)
 
     def archive_of(self, table: str) -> ArchiveRules | None:
         """What says of its deletes that they only move rows to an archive, or did once."""
@@ -286,8 +288,8 @@ class TurnJobs:
         return _wanted(table, wanted, pending, None) == wanted
 
     def demanding(
-        self, job: MirrorJob[Any], landed: LandedState, waived: frozenset[str]
-    ) -> MirrorJob[Any]:
+        self, job: MergeJob[Any], landed: LandedState, waived: frozenset[str]
+    ) -> MergeJob[Any]:
         """The same with what is demanded of its rows, and what says that some were archived.
 
         What a person lets through has a turn of its own, but for an image, which takes all below
@@ -299,13 +301,13 @@ class TurnJobs:
         """
         task, after, archive = job.task, job.wanted.after, self.archive_of(job.name)
         _refuse_answers(task.table, archive)
-        its = landed_archives(task.table, archive, self.changes, landed.mark, after)
+        its = find_archives(task.table, archive, self.changes, landed.mark, after)
         job = replace(job, archive=its)
         named = self.settings.demanded(job.name)
         if not named:
             return job
         mirror = short_name(task.snapshot.id)
-        let = let_through(job.name, mirror, after, waived)
+        let = waived_until(job.name, mirror, after, waived)
         there, floors = self.table_format.count(task.snapshot), floors_of(task.snapshot)
         recalling = any(isinstance(one, Recalling) for _, one in named)
         days = self._landed_days(job) if recalling else None
@@ -318,7 +320,7 @@ class TurnJobs:
         cut = WantedBatches(after, min(let, job.wanted.until))
         return self._with_rest(replace(made, wanted=cut), landed)
 
-    def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
+    def _landed_days(self, job: MergeJob[Any]) -> LandedDays:
         snapshot, after = self.changes.snapshot, job.wanted.after
         return LandedDays(
             changes=self.changes.store.uri,
@@ -350,14 +352,14 @@ class TurnJobs:
         )
 
     def _history(
-        self, moves: tuple[RowMove, ...], pending: PendingFiles, mark: Mark
+        self, moves: tuple[TableRename, ...], pending: PendingFiles, mark: Mark
     ) -> tuple[Part, ...]:
         """All files, where rows of other shards come or a change may be late."""
         if pending.every or not moves:
             return pending.every
         return parts(self.changes.snapshot, -1, mark.batch)
 
-    def _imaged(self, job: MirrorJob[Any], image: Image | None) -> MirrorJob[Any]:
+    def _imaged(self, job: MergeJob[Any], image: Image | None) -> MergeJob[Any]:
         """With the *image* that it makes, or those before it, for which a change may be late."""
         rule, task = self.settings.published(job.name), job.task
         if image is not None:
@@ -370,7 +372,7 @@ class TurnJobs:
 
     def _moves(
         self, table: Table, landed: LandedState, now: datetime
-    ) -> tuple[RowMove, ...] | None:
+    ) -> tuple[TableRename, ...] | None:
         """Rows that come from other names or go; None if changes of these may be on their way."""
         mark, seen = landed.mark, self.mirrors.seen(table.name)
         floors = floors_of(seen) if seen is not None else {}
@@ -378,17 +380,17 @@ class TurnJobs:
         moves = landed.catalog.moves(table, mark, floors)
         if not self._arrivals.complete(table.name, moves, mark, now):
             return None
-        require_alike(table, mark, moves, landed.catalog)
-        require_landed(table, mark, moves, landed.holding)
+        require_same_standards(table, mark, moves, landed.catalog)
+        require_no_gap(table, mark, moves, landed.holding)
         if self.mirrors.applied(table.name) < 0:
-            require_kept(table, mark, self._dropped())
+            require_kept_base(table, mark, self._dropped())
         return moves
 
     def _dropped(self) -> int:
         """The newest batch of which changes are no longer kept."""
         return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
 
-    def _shaped(self, name: str, shape: Shape, stamp: CommitStamp) -> MirrorSnapshot:
+    def _shaped(self, name: str, shape: TargetSchema, stamp: CommitStamp) -> MirrorSnapshot:
         """The mirror with the columns of today, made if it was not there.
 
         On the version that was looked at for others' commits, or not at all.
@@ -407,7 +409,7 @@ def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
         raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
 
 
-def _shape(table: Table, landed: LandedState, image: Image | None) -> Shape:
+def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSchema:
     """With bases that are below the cut, where an *image* is made: others tell nothing of it."""
     catalog, every = landed.catalog, landed.mark.bases
     bases = {
@@ -417,7 +419,7 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> Shape:
     }
     digest = catalog.standards.digest(table.name)
     newest = catalog.newest_of(table)
-    return Shape(table, catalog.schema(table), newest, catalog.at, bases, digest)
+    return TargetSchema(table, catalog.schema(table), newest, catalog.at, bases, digest)
 
 
 def _is_whole(table: Table, landed: LandedState) -> bool:

@@ -30,14 +30,21 @@ from typing import Any
 
 import structlog
 
-from pipeline.apply.account import unexplained
-from pipeline.apply.foreign_writes import Watch
-from pipeline.apply.images import DueImages, HeldBack
+from pipeline.apply.account import find_unexplained
+from pipeline.apply.foreign_writes import ForeignWatch
+from pipeline.apply.images import CutDelay, DueImages
 from pipeline.apply.landed_state import HighestOrders, LandedState
-from pipeline.apply.late_changes import marked
-from pipeline.apply.merge import Turn, Written
-from pipeline.apply.merge_job import Group, MirrorJob, Run, SpreadTurns, TurnOutcome, run
-from pipeline.apply.merge_plan import PendingFiles, TurnJobs
+from pipeline.apply.late_changes import add_late_changes
+from pipeline.apply.merge import MergeFunction, MergeResult
+from pipeline.apply.merge_job import (
+    JobGroup,
+    MergeJob,
+    MergeOutcome,
+    ParallelMerges,
+    Run,
+    run_group,
+)
+from pipeline.apply.merge_plan import MergePlanner, PendingFiles
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
@@ -54,7 +61,7 @@ from pipeline.settings import PipelineSettings
 
 
 @dataclass(eq=False)
-class Cycles:
+class MergeIntervals:
     """Remembers when each table had its last turn; after a restart all have one at once."""
 
     settings: PipelineSettings
@@ -80,11 +87,11 @@ class Cycles:
 
 
 @dataclass(eq=False)
-class UntoldTurns:
+class UnreportedMerges:
     """Remembers of which mirrors the newest turn was told; at first of none."""
 
     mirrors: Mirrors[Any]
-    watch: Watch
+    watch: ForeignWatch
     clock: Callable[[], datetime]
     _told: set[str] = field(default_factory=set)
     _unanswered: dict[str, int] = field(default_factory=dict)
@@ -158,7 +165,7 @@ class HeldMirrors:
     """
 
     mirrors: Mirrors[Any]
-    watch: Watch
+    watch: ForeignWatch
     clock: Callable[[], datetime]
     _retries: Retries = field(default_factory=Retries)
     _holds: dict[str, Hold] = field(default_factory=dict)  # what the last look at each found
@@ -221,7 +228,7 @@ class HeldMirrors:
 
 
 @dataclass(eq=False)
-class Passes:
+class MergeRunner:
     """Brings mirrors up to date, one run at a time.
 
     ``spread`` runs groups of merges in parallel. ``shared`` are mirrors that another runner also
@@ -236,27 +243,27 @@ class Passes:
     shared: InitVar[Mirrors[Any] | None] = None
     highs: HighestOrders = field(default_factory=HighestOrders)
     mirrors: Mirrors[Any] = field(init=False)
-    watch: Watch = field(init=False)
-    jobs: TurnJobs = field(init=False)
-    ours: SpreadTurns = field(init=False)
+    watch: ForeignWatch = field(init=False)
+    jobs: MergePlanner = field(init=False)
+    ours: ParallelMerges = field(init=False)
     images: DueImages = field(init=False)
     held: HeldMirrors = field(init=False)
     _retries: Retries = field(default_factory=Retries)
-    _untold: UntoldTurns = field(init=False)
-    _cycles: Cycles = field(init=False)
+    _untold: UnreportedMerges = field(init=False)
+    _cycles: MergeIntervals = field(init=False)
     _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
     _number: int = 0
 
     def __post_init__(self, shared: Mirrors[Any] | None) -> None:
         """Read nothing yet."""
         self.mirrors = shared or Mirrors(self.settings, self.table_format)
-        self.watch = Watch(self.mirrors)
-        self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
-        self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
+        self.watch = ForeignWatch(self.mirrors)
+        self.ours = ParallelMerges(self.spread, self.settings.merge_workers)
+        self.jobs = MergePlanner(self.settings, self.changes, self.mirrors, self.table_format)
         self.images = DueImages(self.settings, self.mirrors, self.clock)
         self.held = HeldMirrors(self.mirrors, self.watch, self.clock)
-        self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
-        self._cycles = Cycles(self.settings, self.clock)
+        self._untold = UnreportedMerges(self.mirrors, self.watch, self.clock)
+        self._cycles = MergeIntervals(self.settings, self.clock)
 
     def run(self, landed: LandedState, request: MergeRequest) -> tuple[Applied, ...]:
         """Merge every mirror with landed changes that is due, tier 0 first.
@@ -367,7 +374,7 @@ class Passes:
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[Applied, ...]:
         started = self.clock()
-        jobs: list[MirrorJob[Any]] = []
+        jobs: list[MergeJob[Any]] = []
         failed: list[Applied | None] = []
         pending = self.jobs.pending(ready, landed)
         room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
@@ -398,12 +405,12 @@ class Passes:
 
     def _job(
         self, table: Table, landed: LandedState, pending: PendingFiles, waived: frozenset[str]
-    ) -> MirrorJob[Any] | None:
+    ) -> MergeJob[Any] | None:
         """What its turn needs; None if it has none now."""
         self.jobs.require_archived(table, waived)
         stamp = self._stamp()
         image = self.images.of(table, landed.mark, stamp.at)
-        if isinstance(image, HeldBack):
+        if isinstance(image, CutDelay):
             return None
         if image is not None and not self.jobs.at_once(table, landed, pending):
             self.images.miss(table.name, image.cut, "more was waiting than one turn may read")
@@ -412,11 +419,11 @@ class Passes:
         return self.jobs.demanding(job, landed, waived) if job is not None else None
 
     def _outcomes(
-        self, jobs: Sequence[MirrorJob[Any]], pending: PendingFiles
-    ) -> Iterator[tuple[MirrorJob[Any], TurnOutcome]]:
+        self, jobs: Sequence[MergeJob[Any]], pending: PendingFiles
+    ) -> Iterator[tuple[MergeJob[Any], MergeOutcome]]:
         """What our own turns came to, then another engine's: each is asked for when it is due."""
-        ours: list[MirrorJob[Any]] = []
-        theirs: list[tuple[MirrorJob[Any], Turn]] = []
+        ours: list[MergeJob[Any]] = []
+        theirs: list[tuple[MergeJob[Any], MergeFunction]] = []
         for one in jobs:
             engine = self.table_format.engine(one.task.snapshot)
             if engine is None:
@@ -424,16 +431,16 @@ class Passes:
             else:
                 theirs.append((one, engine))
         log_uri, files = self.changes.store.uri, pending.files
-        group = Group(log_uri, files, tuple(ours), self.table_format.worker())
+        group = JobGroup(log_uri, files, tuple(ours), self.table_format.worker())
         for found in self.ours.in_turn(group, pending.rows):
             yield from ((one, found[one.name]) for one in ours if one.name in found)
         for one, engine in theirs:
-            yield one, run(Group(log_uri, files, (one,), engine))[one.name]
+            yield one, run_group(JobGroup(log_uri, files, (one,), engine))[one.name]
 
     def _finished(
         self,
-        job: MirrorJob[Any],
-        outcome: TurnOutcome,
+        job: MergeJob[Any],
+        outcome: MergeOutcome,
         started: datetime,
         landed: LandedState,
         waived: frozenset[str],
@@ -444,7 +451,7 @@ class Passes:
             return self._failed(table, result.hold(table.name), landed, waived)
         reached, job = job.reached, self._with_late(job, outcome)
         doubt = self.watch.below(table.name, job.task.snapshot, waived)
-        doubt = doubt or unexplained(table.name, reached, result.account)
+        doubt = doubt or find_unexplained(table.name, reached, result.account)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:
@@ -461,17 +468,17 @@ class Passes:
             return self._failed(table, told, landed, waived)
         return self._succeeded(job, outcome, result.account, started)
 
-    def _with_late(self, job: MirrorJob[Any], outcome: TurnOutcome) -> MirrorJob[Any]:
+    def _with_late(self, job: MergeJob[Any], outcome: MergeOutcome) -> MergeJob[Any]:
         """The job as its commit tells it: images only where something is late for one."""
         at = self.clock()
         late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
         for cut, one in late.items():
             told = {"cut": cut.isoformat(), "rows": one.rows, "days": dict(one.days)}
             log.warning("changes_late", table=job.name, **told)
-        return replace(job, images=tuple(marked(job.images, late)) if late else ())
+        return replace(job, images=tuple(add_late_changes(job.images, late)) if late else ())
 
     def _succeeded(
-        self, job: MirrorJob[Any], outcome: TurnOutcome, account: Account, started: datetime
+        self, job: MergeJob[Any], outcome: MergeOutcome, account: Account, started: datetime
     ) -> Applied:
         """The turn as it is told; of the changes in an image the turn after it tells."""
         name, reached, made = job.name, job.reached, self.mirrors.seen(job.name)
@@ -483,7 +490,7 @@ class Passes:
         self.highs.applied(name, reached, outcome.topics)
         return Applied(name, reached, version, account, started, took)
 
-    def _commit(self, job: MirrorJob[Any], written: Written[Any], life: int | None) -> int:
+    def _commit(self, job: MergeJob[Any], written: MergeResult[Any], life: int | None) -> int:
         table = job.name
         made: MirrorSnapshot = self.table_format.commit(job, written, self._stamp(life))
         self.mirrors.know(table, made)
@@ -516,7 +523,7 @@ class Passes:
         return -1 if seen is None else batch_of(seen, self.settings.lane)
 
 
-Serves = Callable[[int], bool]
+TierFilter = Callable[[int], bool]
 
 
 def every_tier(_: int) -> bool:
@@ -524,23 +531,23 @@ def every_tier(_: int) -> bool:
     return True
 
 
-def urgent(tier: int) -> bool:
+def is_tier0(tier: int) -> bool:
     """Tier 0."""
     return tier == 0
 
 
-def patient(tier: int) -> bool:
+def is_other_tier(tier: int) -> bool:
     """All others."""
-    return not urgent(tier)
+    return not is_tier0(tier)
 
 
 @dataclass(eq=False)
-class MergeLine:
+class MergeQueue:
     """``passes`` over the mirrors of tables whose tier it ``serves``, in Spark's pool ``name``."""
 
     name: str
-    passes: Passes
-    serves: Serves = every_tier
+    passes: MergeRunner
+    serves: TierFilter = every_tier
     _mirrors: threading.Lock = field(default_factory=threading.Lock)
     _next: threading.Lock = field(default_factory=threading.Lock)
     _own: tuple[LandedState, LandedState] | None = None

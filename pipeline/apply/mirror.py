@@ -19,10 +19,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
+from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.apply.decide import Floors
 from pipeline.changelog.table import app
-from pipeline.image import IMAGES, Image, images_in
+from pipeline.image import IMAGES, Image, parse_images
 from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
 
@@ -102,7 +102,7 @@ def schemas_of(snapshot: MirrorSnapshot) -> dict[str, Order]:
     return {name: Order(*parts) for name, parts in json.loads(text).items()}
 
 
-def told_floors(floors: Floors) -> dict[str, str]:
+def floors_property(floors: Floors) -> dict[str, str]:
     """The text that remembers *floors*."""
     return {FLOORS: _told({str(s): order for s, order in floors.items()})}
 
@@ -117,7 +117,7 @@ def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
         return ()
     known = _images.get(snapshot.uri)
     if known is None or known[0] != text:
-        known = text, images_in(text)
+        known = text, parse_images(text)
         _images[snapshot.uri] = known
     return known[1]
 
@@ -127,13 +127,13 @@ def standards_of(snapshot: MirrorSnapshot) -> str:
     return snapshot.remembered.get(STANDARDS, "")
 
 
-def told_standards(snapshot: MirrorSnapshot | None, digest: str) -> dict[str, str]:
+def standards_property(snapshot: MirrorSnapshot | None, digest: str) -> dict[str, str]:
     """The text that remembers *digest*, where there is or was one."""
     known = snapshot is not None and STANDARDS in snapshot.remembered
     return {STANDARDS: digest} if digest or known else {}
 
 
-def life_of(snapshot: MirrorSnapshot) -> int | None:
+def incarnation_of(snapshot: MirrorSnapshot) -> int | None:
     """The life of landing whose batch was applied last; see :mod:`pipeline.checkpoint`."""
     text = snapshot.remembered.get(LIFE)
     return None if text is None else int(text)
@@ -144,30 +144,34 @@ def keeps_archived(snapshot: MirrorSnapshot) -> bool:
     return ARCHIVED in snapshot.remembered
 
 
-def told_archived() -> dict[str, str]:
+def archived_property() -> dict[str, str]:
     """The text that remembers it."""
     return {ARCHIVED: "kept"}
 
 
-def told_life(life: int | None) -> dict[str, str]:
+def incarnation_property(life: int | None) -> dict[str, str]:
     """The text that remembers it."""
     return {} if life is None else {LIFE: str(life)}
 
 
-def told_schemas(orders: Mapping[str, Order]) -> dict[str, str]:
+def schemas_property(orders: Mapping[str, Order]) -> dict[str, str]:
     """The text that remembers which schema changes are followed."""
     return {SCHEMAS: _told(orders)}
 
 
-def following(snapshot: MirrorSnapshot, batch: int, lane: str, **more: object) -> dict[str, object]:
+def following_note(
+    snapshot: MirrorSnapshot, batch: int, lane: str, **more: object
+) -> dict[str, object]:
     """As ``note``, of a commit that follows *snapshot*; with its shape and how many rows it has.
 
     Others' commits are held against these.
     """
-    return note(snapshot.version, batch, lane, shape=snapshot.shape, rows=snapshot.rows, **more)
+    return commit_note(
+        snapshot.version, batch, lane, shape=snapshot.shape, rows=snapshot.rows, **more
+    )
 
 
-def note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:
+def commit_note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:
     """What a commit of ours says of itself: it follows version *after*."""
     return {"sluice": {"after": after, "batch": batch, "lane": lane, **more}}
 
@@ -252,8 +256,8 @@ class MirrorSide(Protocol):
         shards: Sequence[Shard],
         column: str,
         spans: Sequence[TimeSpan],
-        fields: Sequence[TalliedField],
-    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        fields: Sequence[AggregatedColumn],
+    ) -> dict[Shard, tuple[RangeAggregate, ...]]:
         """Of each shard rows and sums of *fields* in each span of *column*; no archived rows."""
         ...
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pipeline.apply.mirror import Commit, MirrorSnapshot, batch_of, life_of
+from pipeline.apply.mirror import Commit, MirrorSnapshot, batch_of, incarnation_of
 from pipeline.apply.table_format import TableFormat
 from pipeline.checkpoint import Lives
 from pipeline.errors import HeldError
@@ -69,7 +69,7 @@ class Mirrors(Generic[S]):
             HeldError: ``log_lost``, that batch is gone, or another has its number.
         """
         applied, seen = self.applied(table), self._known.get(table)
-        told = None if seen is None else life_of(seen)
+        told = None if seen is None else incarnation_of(seen)
         known = lives.at(applied)
         if applied > last or (told is not None and known is not None and told != known):
             detail = (

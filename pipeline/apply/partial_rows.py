@@ -24,11 +24,20 @@ from msgspec import Raw
 from pipeline.apply import fold
 from pipeline.apply.decide import Found
 from pipeline.apply.fold import ColumnPlaces, Place
-from pipeline.apply.row_metadata import Integers, Mask, Owned, above, owned, plain, rank, same
+from pipeline.apply.row_metadata import (
+    Integers,
+    Mask,
+    RowOrigins,
+    flat_column,
+    is_above,
+    is_same,
+    rank_rows,
+    row_origins,
+)
 from pipeline.errors import HeldError
 from pipeline.model import COLUMN_VERSIONS, Op
 
-Peek = Callable[[Found, Sequence[str]], pa.Table]
+ReadValues = Callable[[Found, Sequence[str]], pa.Table]
 """Where rows stand in the mirror, all somewhere -> these columns of theirs, in that order."""
 
 PLACE = 3  # parts of a rank that a delete and a create of one place share
@@ -39,7 +48,7 @@ Name = tuple[str, str, str]  # source, shard, key
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CompletedRow:
     """What is known of a row from its slice; ``missing`` is to be taken from the mirror.
 
     There it is the row of the key that the delete ``old`` tells (a row of the changes), or its
@@ -54,7 +63,7 @@ class Completed:
     places: Mapping[str, Place] = field(default_factory=dict)
     open: frozenset[str] = frozenset()
 
-    def beside(self, there: ColumnPlaces | None) -> "Completed":
+    def beside(self, there: ColumnPlaces | None) -> "CompletedRow":
         """It, which tells where its columns stand, beside the row that is *there*, if any."""
         if there is None:
             taken, places = self.missing, self.places
@@ -62,7 +71,7 @@ class Completed:
             newer = {name for name in self.open if there.of(name) > self.places[name]}
             taken = self.missing | newer
             places = {**self.places, **{name: there.of(name) for name in taken}}
-        versions = Raw(fold.told(self.own, places))
+        versions = Raw(fold.encode_versions(self.own, places))
         text = _text(_fields(self.text) | {COLUMN_VERSIONS: versions})
         return replace(self, text=text, missing=taken, places=places, open=frozenset())
 
@@ -84,18 +93,18 @@ def is_partial(rows: pa.Table) -> Mask:
     return found
 
 
-def leaving(changes: pa.Table) -> pa.Table:
+def find_moved_deletes(changes: pa.Table) -> pa.Table:
     """Deletes of keys that rows may have left: at their very place one came that is not whole."""
-    deletes = pc.equal(plain(changes["op"]), str(Op.DELETE))
+    deletes = pc.equal(flat_column(changes["op"]), str(Op.DELETE))
     taken = changes.filter(pc.and_(pc.invert(deletes), changes["changed"].is_valid()))
     places = (pc.struct_field(one["order"], "pos").combine_chunks() for one in (taken, changes))
     here, every = places
     return changes.filter(pc.and_(deletes, pc.is_in(every, value_set=here)))
 
 
-def completed(
-    changes: pa.Table, rows: pa.Table, names: AbstractSet[str], stands: Owned, there: Mask
-) -> tuple[Completed, ...]:
+def complete_rows(
+    changes: pa.Table, rows: pa.Table, names: AbstractSet[str], stands: RowOrigins, there: Mask
+) -> tuple[CompletedRow, ...]:
     """What older *changes* tell of each of *rows*, which are among them and all partial.
 
     *names* are the table's columns.  *stands* are the mirror's rows of the same keys, where *there*
@@ -113,10 +122,10 @@ def completed(
     )
 
 
-def _own(rows: pa.Table, stands: Owned) -> Mask:
+def _own(rows: pa.Table, stands: RowOrigins) -> Mask:
     """Which rows of the mirror are of the very shard."""
-    ours = owned(rows)
-    mine: Mask = same(ours.source, stands.source) & same(ours.shard, stands.shard)
+    ours = row_origins(rows)
+    mine: Mask = is_same(ours.source, stands.source) & is_same(ours.shard, stands.shard)
     return stands.adopted | mine
 
 
@@ -134,7 +143,7 @@ class _RowHistories:
         some = changes.select(_NEEDED).take(pa.array(at))
         steps: dict[Name, list[_Change]] = {}
         old: dict[tuple[str, str, Rank], tuple[Name, _Change]] = {}
-        for place, row, its in zip(at.tolist(), some.to_pylist(), rank(some).T, strict=True):
+        for place, row, its in zip(at.tolist(), some.to_pylist(), rank_rows(some).T, strict=True):
             name = (row["source"], row["shard"], row["key"])
             is_whole = row["changed"] is None
             step = _Change(place, row["op"], tuple(its.tolist()), row["after"], is_whole)
@@ -147,7 +156,7 @@ class _RowHistories:
 
     def completed(
         self, row: Mapping[str, Any], names: AbstractSet[str], known: Rank | None
-    ) -> Completed:
+    ) -> CompletedRow:
         """Go back through what happened to one row, until each of its values was told."""
         name = first = (row["source"], row["shard"], row["key"])
         now, old = self._step(row), None
@@ -218,7 +227,7 @@ class _Values:
         if self.missing:
             raise HeldError("partial_row", _told(name, self.missing))
 
-    def made_anew(self, name: Name) -> Completed:
+    def made_anew(self, name: Name) -> CompletedRow:
         """Of a row that came after a delete, which took all that stood before.
 
         Raises:
@@ -227,19 +236,19 @@ class _Values:
         self.require_whole(name)
         return self.completed(None, None)
 
-    def completed(self, old: int | None, known: Rank | None) -> Completed:
+    def completed(self, old: int | None, known: Rank | None) -> CompletedRow:
         """What is left to the mirror's row, which stands at *known*, if there is one."""
         there = None if known is None else (known[0], known[2])
         beaten = {one for one in self.open if there is not None and self.places[one] < there}
         some = frozenset(self.missing), old, self.places, frozenset(beaten)
-        return Completed(_text(self.values), self.own, *some)
+        return CompletedRow(_text(self.values), self.own, *some)
 
 
 def _concerned(changes: pa.Table, rows: pa.Table) -> Mask:
     """Which changes may tell a value: of the keys of *rows*, and of keys that others took."""
-    both = (rows, leaving(changes))
-    keys = pa.concat_arrays([plain(one["key"]).combine_chunks() for one in both])
-    found: Mask = pc.is_in(plain(changes["key"]), value_set=pc.unique(keys)).to_numpy()
+    both = (rows, find_moved_deletes(changes))
+    keys = pa.concat_arrays([flat_column(one["key"]).combine_chunks() for one in both])
+    found: Mask = pc.is_in(flat_column(changes["key"]), value_set=pc.unique(keys)).to_numpy()
     return found
 
 
@@ -253,7 +262,7 @@ def _told(name: Name, missing: AbstractSet[str]) -> str:
     return f"{what}; {_ADVICE}"
 
 
-def not_there(row: Mapping[str, Any], missing: AbstractSet[str]) -> HeldError:
+def missing_row_error(row: Mapping[str, Any], missing: AbstractSet[str]) -> HeldError:
     """What holds a table in whose mirror a row is not, or cannot be looked at."""
     return HeldError("partial_row", _told((row["source"], row["shard"], row["key"]), missing))
 
@@ -286,11 +295,11 @@ class ValueSources:
     key: tuple[str, ...]
     unique: bool
     read: Callable[[pa.Table], pa.Table]
-    look: Callable[[pa.Table, Owned | None], Found]
-    peek: Peek | None
+    look: Callable[[pa.Table, RowOrigins | None], Found]
+    peek: ReadValues | None
 
 
-def made_whole(
+def fill_missing_values(
     folded: pa.Table, rows: pa.Table, found: Found, at: Integers, its: ValueSources
 ) -> pa.Table:
     """The typed *rows* of *folded*, those *at* some places with what they had before.
@@ -302,7 +311,7 @@ def made_whole(
     """
     some, here = folded.take(pa.array(at)), _taken(found, at)
     names = frozenset(its.columns) - {COLUMN_VERSIONS}
-    told = completed(its.changes, some, names, here.owned, here.there)
+    told = complete_rows(its.changes, some, names, here.owned, here.there)
     if COLUMN_VERSIONS in its.columns:
         told = tuple(_beside(told, here, its.peek))
     texts = pa.array([one.text for one in told], pa.string())
@@ -313,7 +322,9 @@ def made_whole(
     return pa.concat_tables([rows, whole]).take(pa.array(places)).combine_chunks()
 
 
-def _beside(told: Sequence[Completed], here: Found, peek: Peek | None) -> Iterator[Completed]:
+def _beside(
+    told: Sequence[CompletedRow], here: Found, peek: ReadValues | None
+) -> Iterator[CompletedRow]:
     """They beside the mirror's rows, where these may have what they lack, or have it newer."""
     asked = np.array([one.old is None and bool(one.missing or one.open) for one in told], np.bool_)
     short = np.flatnonzero(asked & here.there)
@@ -336,7 +347,7 @@ def _taken(found: Found, at: Integers) -> Found:
 
 
 def _peeked(
-    some: pa.Table, whole: pa.Table, told: Sequence[Completed], here: Found, its: ValueSources
+    some: pa.Table, whole: pa.Table, told: Sequence[CompletedRow], here: Found, its: ValueSources
 ) -> pa.Table:
     """With values out of the mirror."""
     short = np.array([number for number, one in enumerate(told) if one.missing], np.int64)
@@ -345,7 +356,9 @@ def _peeked(
     stand = _standing([told[number].old for number in short], _taken(here, short), its)
     lost = short if its.peek is None else short[~stand.there]
     if its.peek is None or len(lost):
-        raise not_there(some.slice(int(lost[0]), 1).to_pylist()[0], told[int(lost[0])].missing)
+        raise missing_row_error(
+            some.slice(int(lost[0]), 1).to_pylist()[0], told[int(lost[0])].missing
+        )
     names = sorted(frozenset().union(*(told[number].missing for number in short)))
     values = its.peek(stand, names)
     for name in names:
@@ -365,9 +378,9 @@ def _standing(olds: Sequence[int | None], here: Found, its: ValueSources) -> Fou
     if not len(moved):
         return here
     deletes = its.changes.take(pa.array([old for old in olds if old is not None]))
-    who = owned(deletes)
+    who = row_origins(deletes)
     found = its.look(its.read(deletes).select(list(its.key)), None if its.unique else who)
-    older = found.there & (found.owned.adopted | above(who.rank, found.owned.rank))
+    older = found.there & (found.owned.adopted | is_above(who.rank, found.owned.rank))
     file, position = here.file.copy(), here.position.copy()
     file[moved] = np.where(older, found.file, -1)
     position[moved] = found.position

@@ -16,8 +16,8 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.fold import ROW_OPS, fold
-from pipeline.apply.row_metadata import Integers, above, plain, rank, ranked
+from pipeline.apply.fold import ROW_OPS, fold_changes
+from pipeline.apply.row_metadata import Integers, flat_column, is_above, rank_order, rank_rows
 from pipeline.changelog.scan import APPLIED_COLUMNS, Part, opened, row_groups, scan
 from pipeline.changelog.table import CHANGES
 from pipeline.delta.store import Store
@@ -30,7 +30,7 @@ FLOORS = (Op.TRUNCATE, Op.SETTLE)
 
 
 @dataclass(frozen=True, slots=True)
-class FormerName:
+class PreviousName:
     """A name that rows had until just below ``order``.
 
     ``unique`` as its table's rule says.  A base below ``doubted`` does not count, nor do rows
@@ -48,7 +48,7 @@ class FormerName:
 
 
 @dataclass(frozen=True, slots=True)
-class RowMove:
+class TableRename:
     """Rows come to *shard* of *table* at *order*; ``names`` are those they had, the last first.
 
     Without any name, none come, and none of before stay.
@@ -57,11 +57,11 @@ class RowMove:
     shard: Shard
     table: str
     order: Order
-    names: tuple[FormerName, ...]
+    names: tuple[PreviousName, ...]
     unique: bool = False
 
 
-def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> pa.Table:
+def move_rows(move: TableRename, store: Store, files: Sequence[Part], dropped: int) -> pa.Table:
     """The rows as a snapshot at the move's order would have read them, and its settle.
 
     In: all *files* of the change log; batches up to *dropped* are no longer kept.
@@ -72,8 +72,8 @@ def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> p
     """
     nothing = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_table()
     every = pa.concat_tables([nothing, *_under_each_name(move, store, files, dropped)])
-    folded = fold(every).rows
-    folded = folded.filter(pc.not_equal(plain(folded["op"]), str(Op.DELETE)))
+    folded = fold_changes(every).rows
+    folded = folded.filter(pc.not_equal(flat_column(folded["op"]), str(Op.DELETE)))
     told = {
         "source": move.shard.source,
         "shard": move.shard.name,
@@ -92,7 +92,7 @@ def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> p
 
 
 def _under_each_name(
-    move: RowMove, store: Store, files: Sequence[Part], dropped: int
+    move: TableRename, store: Store, files: Sequence[Part], dropped: int
 ) -> Iterator[pa.Table]:
     """Changes under each name, back to the newest base; with keys that name no shard."""
     for at, name in enumerate(move.names):
@@ -108,7 +108,7 @@ def _under_each_name(
             return
 
 
-def _landed(name: FormerName, move: RowMove, store: Store, files: Sequence[Part]) -> pa.Table:
+def _landed(name: PreviousName, move: TableRename, store: Store, files: Sequence[Part]) -> pa.Table:
     """What has landed of a shard below the order until which it had the rows."""
     shard = name.shard.name
     if (number := sum(_rows(part, shard, store) for part in files)) > MOST_ROWS:
@@ -120,10 +120,10 @@ def _landed(name: FormerName, move: RowMove, store: Store, files: Sequence[Part]
         ops=(*ROW_OPS, *FLOORS, Op.ERROR),
         columns=APPLIED_COLUMNS,
     )
-    rows = rows.filter(pc.equal(plain(rows["source"]), name.shard.source))
-    broken = pc.equal(plain(rows["op"]), str(Op.ERROR))
+    rows = rows.filter(pc.equal(flat_column(rows["source"]), name.shard.source))
+    broken = pc.equal(flat_column(rows["op"]), str(Op.ERROR))
     placed = rows.filter(pc.invert(broken))
-    below = above(ranked(name.order, Origin.SNAPSHOT)[:-1], rank(placed)[:-1])
+    below = is_above(rank_order(name.order, Origin.SNAPSHOT)[:-1], rank_rows(placed)[:-1])
     return pa.concat_tables([placed.filter(pa.array(below)), rows.filter(broken)])
 
 
@@ -134,10 +134,10 @@ def _rows(part: Part, shard: str, store: Store) -> int:
     return sum(group.rows for group in groups if group.holds((shard,)))
 
 
-def _floor(rows: pa.Table, name: FormerName, dropped: int) -> Order | None:
+def _floor(rows: pa.Table, name: PreviousName, dropped: int) -> Order | None:
     """The newest place below which the shard had no rows, and above which all were landed."""
     ops = pa.array([str(op) for op in FLOORS])
-    found = rows.filter(pc.is_in(plain(rows["op"]), ops))["order"].to_pylist()
+    found = rows.filter(pc.is_in(flat_column(rows["op"]), ops))["order"].to_pylist()
     floor = max((Order(**order) for order in found), default=None)
     if floor is None or (name.doubted is not None and floor < name.doubted):
         return None
@@ -145,24 +145,26 @@ def _floor(rows: pa.Table, name: FormerName, dropped: int) -> Order | None:
     return floor if dropped < 0 or kept else None
 
 
-def _since(rows: pa.Table, name: FormerName, first: Order, move: RowMove) -> pa.Table:
+def _since(rows: pa.Table, name: PreviousName, first: Order, move: TableRename) -> pa.Table:
     """The changes of rows at *first* or later, by keys without the shard."""
-    broken = pc.equal(plain(rows["op"]), str(Op.ERROR))
+    broken = pc.equal(flat_column(rows["op"]), str(Op.ERROR))
     errors, rows = rows.filter(broken), rows.filter(pc.invert(broken))
-    rows = rows.filter(pa.array(~above(ranked(first, Origin.SNAPSHOT)[:-1], rank(rows)[:-1])))
+    rows = rows.filter(
+        pa.array(~is_above(rank_order(first, Origin.SNAPSHOT)[:-1], rank_rows(rows)[:-1]))
+    )
     if len(errors) and pc.max(errors["batch"]).as_py() >= (pc.min(rows["batch"]).as_py() or 0):
         _refuse(move, f"changes of {name.shard.name} could not be read")
-    rows = rows.filter(pc.is_in(plain(rows["op"]), pa.array([str(op) for op in ROW_OPS])))
-    if name.born is not None and _any_below(name.born, rank(rows)):
+    rows = rows.filter(pc.is_in(flat_column(rows["op"]), pa.array([str(op) for op in ROW_OPS])))
+    if name.born is not None and _any_below(name.born, rank_rows(rows)):
         _refuse(move, f"a column was added to {name.shard.name} while it had rows")
     start = 1 if name.unique else len(_before_key(name.shard))
-    keys = pc.utf8_slice_codeunits(plain(rows["key"]).combine_chunks(), start)
+    keys = pc.utf8_slice_codeunits(flat_column(rows["key"]).combine_chunks(), start)
     keys = pc.binary_join_element_wise("[", keys, "")
     return _told(rows, {"key": keys, "shard": move.shard.name})  # of one shard, or none outlives it
 
 
 def _any_below(order: Order, ranks: Integers) -> bool:
-    return bool(above(ranked(order, Origin.SNAPSHOT)[:-1], ranks[:-1]).any())
+    return bool(is_above(rank_order(order, Origin.SNAPSHOT)[:-1], ranks[:-1]).any())
 
 
 def _before_key(shard: Shard) -> str:
@@ -184,7 +186,7 @@ def _told(rows: pa.Table, told: Mapping[str, object]) -> pa.Table:
     return pa.table(columns, pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]))
 
 
-def _refuse(move: RowMove, why: str) -> NoReturn:
+def _refuse(move: TableRename, why: str) -> NoReturn:
     shard, rows_of = move.shard.name, move.names[0].shard.name
     detail = f"{shard} has had the rows of {rows_of} since {move.order}, and {why}"
     raise HeldError("renamed", f"{move.shard.source}: {detail}; take a new base of {shard}")

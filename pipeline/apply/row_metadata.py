@@ -38,7 +38,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Owned:
+class RowOrigins:
     """Rows with what decides over them, in their order.
 
     ``source`` and ``shard`` are plain strings; ``rank`` has a line for each of epoch, log, pos,
@@ -53,14 +53,14 @@ class Owned:
     adopted: Mask
     archived: Mask
 
-    def take(self, rows: Integers) -> "Owned":
+    def take(self, rows: Integers) -> "RowOrigins":
         """Those at *rows*."""
         at = pa.array(rows)
         parts = self.source.take(at), self.shard.take(at)
-        return Owned(*parts, self.rank[:, rows], self.adopted[rows], self.archived[rows])
+        return RowOrigins(*parts, self.rank[:, rows], self.adopted[rows], self.archived[rows])
 
 
-NOBODY = Owned(
+NO_ORIGINS = RowOrigins(
     pa.nulls(0, pa.string()),  # an array of a list would import pandas
     pa.nulls(0, pa.string()),
     np.zeros((len(PARTS) + 1, 0), np.int64),
@@ -69,9 +69,9 @@ NOBODY = Owned(
 )
 
 
-def joined(parts: Sequence[Owned]) -> Owned:
+def join_origins(parts: Sequence[RowOrigins]) -> RowOrigins:
     """All of them, one after the other; at least one."""
-    return Owned(
+    return RowOrigins(
         pa.concat_arrays([part.source for part in parts]),
         pa.concat_arrays([part.shard for part in parts]),
         np.concatenate([part.rank for part in parts], axis=1),
@@ -80,7 +80,7 @@ def joined(parts: Sequence[Owned]) -> Owned:
     )
 
 
-def owned(rows: pa.Table) -> Owned:
+def row_origins(rows: pa.Table) -> RowOrigins:
     """Provenance of changes, none of them adopted.
 
     In: source, shard, order (struct) and origin.
@@ -88,16 +88,16 @@ def owned(rows: pa.Table) -> Owned:
     Raises:
         HeldError: a change has no order, so nothing can be decided by it.
     """
-    return Owned(
-        plain(rows["source"]).combine_chunks(),
-        plain(rows["shard"]).combine_chunks(),
-        rank(rows),
+    return RowOrigins(
+        flat_column(rows["source"]).combine_chunks(),
+        flat_column(rows["shard"]).combine_chunks(),
+        rank_rows(rows),
         np.zeros(len(rows), np.bool_),
         np.zeros(len(rows), np.bool_),
     )
 
 
-def rank(rows: pa.Table) -> Integers:
+def rank_rows(rows: pa.Table) -> Integers:
     """Line by line epoch, log, pos, row, origin of *rows* (order, origin).
 
     Raises:
@@ -111,12 +111,12 @@ def rank(rows: pa.Table) -> Integers:
     return np.stack([column.to_numpy() for column in columns])
 
 
-def ranked(order: Order, origin: Origin) -> Integers:
+def rank_order(order: Order, origin: Origin) -> Integers:
     """The rank of one place, as a column that compares with many."""
     return np.array([[order.epoch], [order.log], [order.pos], [order.row], [origin]], np.int64)
 
 
-def above(left: Integers, right: Integers) -> Mask:
+def is_above(left: Integers, right: Integers) -> Mask:
     """Where the rank *left* is above *right*; as many lines on both sides."""
     higher, equal = np.zeros(1, np.bool_), np.ones(1, np.bool_)
     for ours, theirs in zip(left, right, strict=True):
@@ -125,7 +125,7 @@ def above(left: Integers, right: Integers) -> Mask:
     return higher
 
 
-def same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
+def is_same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
     """Where two values are equal; two nulls are."""
     both = pc.and_(pc.is_null(left), pc.is_null(right))
     equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
@@ -133,7 +133,7 @@ def same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
     return found
 
 
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def flat_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A text or binary column without views, which lack half of the kernels."""
     if pa.types.is_string_view(column.type):
         return column.cast(pa.string())
@@ -161,7 +161,7 @@ class Adoption:
         """What counts in the mirror of *table*."""
         return cls(order, table.shards[0] if len(table.shards) == 1 else None)
 
-    def owners(self, rows: pa.Table) -> Owned:
+    def owners(self, rows: pa.Table) -> RowOrigins:
         """Provenance of whole *rows*, under the table's names."""
         if SLUICE not in rows.column_names:
             nobody = pa.nulls(len(rows), META)
@@ -173,7 +173,7 @@ class Adoption:
 
     def owned(
         self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array], op: pa.Array | None
-    ) -> Owned:
+    ) -> RowOrigins:
         """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``.
 
         Without *op* none of them is archived.
@@ -184,10 +184,10 @@ class Adoption:
             adopted |= pc.is_null(part).to_numpy(zero_copy_only=False)
         lines = [pc.fill_null(part.cast(pa.int64()), 0).to_numpy() for part in (*order, origin)]
         found = np.stack(lines)
-        found[:, adopted] = ranked(self.order or _BEFORE_ALL, Origin.SNAPSHOT)
+        found[:, adopted] = rank_order(self.order or _BEFORE_ALL, Origin.SNAPSHOT)
         if (own := self.shard) is not None and adopted.any():
             source, shard = pc.fill_null(source, own.source), pc.fill_null(shard, own.name)
         archived = np.zeros(len(source), np.bool_)
         if op is not None:
-            archived = same(op.cast(pa.string()), pa.scalar(str(Op.DELETE)))
-        return Owned(source, shard, found, adopted, archived)
+            archived = is_same(op.cast(pa.string()), pa.scalar(str(Op.DELETE)))
+        return RowOrigins(source, shard, found, adopted, archived)

@@ -15,9 +15,9 @@ from pipeline.apply.decide import Fill
 from pipeline.apply.mirror import (
     MirrorSnapshot,
     schemas_of,
+    schemas_property,
     standards_of,
-    told_schemas,
-    told_standards,
+    standards_property,
 )
 from pipeline.apply.row_metadata import META, SLUICE
 from pipeline.errors import HeldError
@@ -33,7 +33,7 @@ MOST_TEXT = 200  # characters of a statement that a hold names
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TargetSchema:
     """What a mirror is to look like.
 
     *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
@@ -56,11 +56,11 @@ class Shape:
     @property
     def texts(self) -> dict[str, str]:
         """What a mirror that is made so remembers."""
-        return told_schemas(self.orders) | told_standards(None, self.standards)
+        return schemas_property(self.orders) | standards_property(None, self.standards)
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class SchemaDelta:
     """The columns that a mirror is to have, what it then remembers, and whether rows change."""
 
     schema: pa.Schema
@@ -69,7 +69,7 @@ class Growth:
     rewrites: bool
 
 
-def growth(snapshot: MirrorSnapshot, kinds: Kinds, shape: Shape) -> Growth | None:
+def find_delta(snapshot: MirrorSnapshot, kinds: Kinds, shape: TargetSchema) -> SchemaDelta | None:
     """What the mirror lacks; None if it follows the newest schema of each shard.
 
     Raises:
@@ -85,8 +85,10 @@ def growth(snapshot: MirrorSnapshot, kinds: Kinds, shape: Shape) -> Growth | Non
     if restated:
         _require_same_types(kinds(sorted(set(wanted.names))), wanted)
     _require_same_keys(snapshot.uri, kinds(shape.table.key), wanted)
-    told = told_schemas({**known, **shape.orders}) | told_standards(snapshot, shape.standards)
-    return Growth(
+    told = schemas_property({**known, **shape.orders}) | standards_property(
+        snapshot, shape.standards
+    )
+    return SchemaDelta(
         wanted, told, fills, bool(fills) or _widened(kinds(sorted(set(wanted.names))), wanted)
     )
 
@@ -129,7 +131,7 @@ def lake_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([*((one.name, arrow_type(one)) for one in columns), (SLUICE, META)])
 
 
-def _fills(name: str, known: Mapping[str, Order], shape: Shape) -> list[Fill]:
+def _fills(name: str, known: Mapping[str, Order], shape: TargetSchema) -> list[Fill]:
     """Defaults of columns that a shard got since the schema that the mirror follows."""
     step = _step(name, known, shape)
     found = [
@@ -146,7 +148,7 @@ def _written(column: Column, merged: TableSchema) -> Column:
     return StandardColumn(column, known.standard) if isinstance(known, StandardColumn) else column
 
 
-def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | None:
+def _step(name: str, known: Mapping[str, Order], shape: TargetSchema) -> Compatible | None:
     old = shape.at(name, known[name]) if name in known else None
     if old is None:
         return None  # a shard seen for the first time; it agrees with the others already

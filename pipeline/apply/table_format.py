@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from pipeline.apply.merge import Turn, TurnTask, Written
-from pipeline.apply.merge_job import MirrorJob
+from pipeline.apply.merge import MergeFunction, MergeResult, MergeTask
+from pipeline.apply.merge_job import MergeJob
 from pipeline.apply.mirror import (
     Commit,
     CommitStamp,
@@ -23,12 +23,12 @@ from pipeline.apply.mirror import (
     RowChanges,
     RowPart,
 )
-from pipeline.apply.schema_evolution import Shape
+from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.model import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Chores:
+class MaintenanceWork:
     """What upkeep is to do with a mirror.
 
     Rows are sorted by ``key``, where that is known.  What has left it longer ago than ``keep`` is
@@ -104,7 +104,7 @@ class TableFormat(Protocol[S, W]):
         version: int,
         where: str,
         at: datetime,
-        correct: Callable[[S], TurnTask[S]] | None = None,
+        correct: Callable[[S], MergeTask[S]] | None = None,
     ) -> int:
         """Make *where* a table of its own with the rows of an older version; how many there are.
 
@@ -122,11 +122,11 @@ class TableFormat(Protocol[S, W]):
         """The newest version as probes read it, of *table*; None: there is no mirror."""
         ...
 
-    def shaped(self, uri: str, known: S | None, shape: Shape, stamp: CommitStamp) -> S:
+    def shaped(self, uri: str, known: S | None, shape: TargetSchema, stamp: CommitStamp) -> S:
         """The mirror with the columns of today; made, empty, where none is *known*.
 
         What it remembers then are the schemas that it follows, see
-        :func:`pipeline.apply.schema_evolution.growth`.
+        :func:`pipeline.apply.schema_evolution.find_delta`.
 
         Raises:
             HeldError: a change cannot be followed; names it and the statement that solves it.
@@ -134,23 +134,23 @@ class TableFormat(Protocol[S, W]):
         """
         ...
 
-    def worker(self) -> Turn:
+    def worker(self) -> MergeFunction:
         """What works a turn out, pickled, where a task runs; it commits nothing."""
         ...
 
-    def engine(self, snapshot: S) -> Turn | None:
+    def engine(self, snapshot: S) -> MergeFunction | None:
         """How another engine works out turns of such a mirror; None: the worker does.
 
         They run here, each right before its commit, which is looked at in the log afterwards.
         """
         ...
 
-    def commit(self, job: MirrorJob[S], written: Written[W], stamp: CommitStamp) -> S:
+    def commit(self, job: MergeJob[S], written: MergeResult[W], stamp: CommitStamp) -> S:
         """Make what a turn came to the version after that of *job*; nothing is rebased.
 
         The number of the batch, its life, the floors and the note go with it: see
-        :func:`pipeline.apply.merge_job.turn_commit`.  In more commits than one, those of
-        :func:`pipeline.apply.merge_job.floors_first` may come before the rows, others after.
+        :func:`pipeline.apply.merge_job.describe_commit`.  In more commits than one, those of
+        :func:`pipeline.apply.merge_job.early_floors` may come before the rows, others after.
 
         Raises:
             LostRaceError: somebody else has that version; nothing of ours is in the mirror.
@@ -163,7 +163,7 @@ class TableFormat(Protocol[S, W]):
         """Whether its files or its log are to be put in order; asks nobody."""
         ...
 
-    def kept(self, snapshot: S, chores: Chores) -> S:
+    def kept(self, snapshot: S, chores: MaintenanceWork) -> S:
         """The mirror after its chores; what readers see of its rows stays the same.
 
         Raises:

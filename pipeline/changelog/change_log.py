@@ -22,9 +22,9 @@ from pipeline.changelog.data_file import PARTITION
 from pipeline.changelog.scan import Part, order_ends, overlap, parts, scan
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
 from pipeline.checkpoint import FULL_EVERY, Mark, MarkDelta
-from pipeline.delta.commit import commit, create
+from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot, load
+from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, LostRaceError, ProofError
 from pipeline.model import Op, Order
@@ -133,7 +133,7 @@ class ChangeLog:
 
     def look(self) -> Snapshot | None:
         """The newest version; None before the table is there."""
-        self._known = load(self.store, self._known)
+        self._known = load_snapshot(self.store, self._known)
         return self._known
 
     def know(self, snapshot: Snapshot) -> None:
@@ -171,7 +171,7 @@ class ChangeLog:
                 detail = f"lane {self.lane} stands at {self.batch()}, not {stamp.batch - 1}"
                 raise HeldError("lane_taken", f"{detail}; another service lands it")
             try:
-                following = commit(
+                following = commit_actions(
                     self.store,
                     self.snapshot,
                     actions,
@@ -252,7 +252,7 @@ class ChangeLog:
         )
 
     def _made(self, clock: datetime) -> Snapshot:
-        made = create(
+        made = create_table(
             self.store,
             CHANGES,
             clock=clock,

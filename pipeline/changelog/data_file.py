@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.delta import statistics
-from pipeline.delta.actions import added
+from pipeline.delta.actions import add_file
 from pipeline.delta.entries import Action
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import Store
@@ -70,7 +70,7 @@ class WrittenFile:
 
     def added(self, at: datetime, *, data_change: bool = True) -> Action:
         """The action that takes it into the table."""
-        return added(
+        return add_file(
             self.path,
             size=self.size,
             at=at,
@@ -118,7 +118,7 @@ class SortedFile:
         The batches are taken over: *batches* is empty afterwards, and their memory is free.
         """
         rows = _joined(batches)
-        stats = statistics.of(pa.Table.from_batches([rows]), self.metadata)
+        stats = statistics.collect_statistics(pa.Table.from_batches([rows]), self.metadata)
         self._stats = merged(self._stats, stats) if self._stats else stats
         if self._writer is None:
             self._begin()
@@ -157,7 +157,7 @@ class SortedFile:
             {PARTITION: self.received.date().isoformat()},
             self._output.tell(),
             self.received,
-            statistics.text(self._stats),
+            statistics.encode_statistics(self._stats),
             self._stats["numRecords"],
         )
 

@@ -30,8 +30,8 @@ from pipeline.changelog.scan import bounds, opened
 from pipeline.changelog.table import APPS, DROPPED, app
 from pipeline.checkpoint import Mark, is_there, living_shards, living_tables
 from pipeline.delta import maintenance
-from pipeline.delta.actions import removed, with_properties
-from pipeline.delta.commit import commit
+from pipeline.delta.actions import remove_file, with_properties
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.entries import Action
 from pipeline.delta.log import ActiveFile, Snapshot
 from pipeline.delta.store import Store
@@ -145,7 +145,7 @@ def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: date
         msg = f"{len(rows)} rows became {sum(one.records for one in made)}"
         raise ValueError(msg)
     adds = [one.added(at, data_change=False) for one in made]
-    went = [removed(file, at=at, data_change=False) for file in files]
+    went = [remove_file(file, at=at, data_change=False) for file in files]
     return Joined(tuple(made), (*went, *adds))
 
 
@@ -181,7 +181,7 @@ def left(
     for file in files:
         rows = _whole(store, file)
         kept.append(rows.filter(pc.is_in(rows["op"], words)))
-    actions = [removed(file, at=at) for file in files]
+    actions = [remove_file(file, at=at) for file in files]
     rows = pa.concat_tables(kept)
     if not len(rows):
         return tuple(actions)
@@ -232,15 +232,15 @@ class LogUpkeep:
             made = join(store, self.changes.snapshot, files, self.clock())
             if not self._committed(made.actions, COMPACTS):
                 break
-        if maintenance.overdue(self.changes.snapshot, self._checkpointed):
-            maintenance.checkpoint(store)
+        if maintenance.is_checkpoint_due(self.changes.snapshot, self._checkpointed):
+            maintenance.write_checkpoint(store)
             self._checkpointed = self.changes.snapshot.version
         if self._cleaning.due("changes"):
             self._cleaning.cleaned("changes")
             self._drop(mark, applied)
-            maintenance.vacuum(store, _LEFT)
-            maintenance.sweep(store, self.clock() - _LEFT)
-            maintenance.clean(store)
+            maintenance.vacuum_files(store, _LEFT)
+            maintenance.sweep_files(store, self.clock() - _LEFT)
+            maintenance.clean_log(store)
 
     def _forget_marks(self) -> None:
         """Let go of markers that the newest full one tells again, as the log itself has it now.
@@ -253,14 +253,14 @@ class LogUpkeep:
         old = superseded(self.changes.snapshot, self.settings.lane, newest.full)
         if len(old) >= TOGETHER:
             now = self.clock()
-            self._committed(tuple(removed(file, at=now) for file in old), "DELETE")
+            self._committed(tuple(remove_file(file, at=now) for file in old), "DELETE")
 
     def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
         """Commit on whatever is newest, as long as the files that go are there."""
         told = {"sluice": {"lane": self.settings.lane}}
         while is_compaction_needed(actions, self.changes.snapshot):
             try:
-                made = commit(
+                made = commit_actions(
                     self.changes.store,
                     self.changes.snapshot,
                     actions,

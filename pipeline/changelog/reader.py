@@ -23,9 +23,17 @@ from pipeline.changelog.transactions import (
     TransactionReader,
     placed,
 )
-from pipeline.delta.reader import PinnedTable, among, literal
+from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
-from pipeline.readings import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.readings import (
+    NO_BASES,
+    ChangedRow,
+    KeyTimes,
+    LastChange,
+    LogKey,
+    ShardBase,
+    Transaction,
+)
 from pipeline.resubmissions import place_of
 
 SIZE = "coalesce(octet_length(encode(raw, 'hex')) / 2, 0)"  # it has no length for bytes
@@ -58,20 +66,20 @@ class ErrorRow:
 
 
 def error_rows(
-    pinned: PinnedTable, lane: str, table: str | None, most: int
+    pinned: SnapshotReader, lane: str, table: str | None, most: int
 ) -> tuple[ErrorRow, ...]:
     """The newest, of one table (or ``topic:NAME``) or of all; at *most* so many."""
     topic = table.removeprefix("topic:") if table is not None else None
     about = "" if topic is None else _about(table or "", topic)
     found = pinned.select(
         f"SELECT {COLUMNS}, {SIZE} AS size FROM t"  # noqa: S608
-        f" WHERE op = {literal(str(Op.ERROR))} AND lane = {literal(lane)}{about}"
+        f" WHERE op = {quote_literal(str(Op.ERROR))} AND lane = {quote_literal(lane)}{about}"
         f' ORDER BY batch DESC, topic, "partition", "offset" LIMIT {most}'
     )
     return tuple(_row(one) for one in found)
 
 
-def error_row(pinned: PinnedTable, lane: str, change: str) -> tuple[ErrorRow, bytes] | None:
+def error_row(pinned: SnapshotReader, lane: str, change: str) -> tuple[ErrorRow, bytes] | None:
     """That of one name, with its bytes; None if there is none."""
     place, _, batch = place_of(change), *change.rpartition("@")[1:]
     if place is None or not batch.isdigit():
@@ -79,8 +87,8 @@ def error_row(pinned: PinnedTable, lane: str, change: str) -> tuple[ErrorRow, by
     at, offset = place
     found = pinned.select(
         f"SELECT {COLUMNS}, {SIZE} AS size, raw FROM t"  # noqa: S608
-        f" WHERE op = {literal(str(Op.ERROR))} AND lane = {literal(lane)}"
-        f" AND batch = {int(batch)} AND topic = {literal(at.topic)}"
+        f" WHERE op = {quote_literal(str(Op.ERROR))} AND lane = {quote_literal(lane)}"
+        f" AND batch = {int(batch)} AND topic = {quote_literal(at.topic)}"
         f' AND "partition" = {at.partition} AND "offset" = {offset} LIMIT 1'
     )
     return (_row(found[0]), found[0]["raw"] or b"") if found else None
@@ -88,8 +96,8 @@ def error_row(pinned: PinnedTable, lane: str, change: str) -> tuple[ErrorRow, by
 
 def _about(table: str, topic: str) -> str:
     if table != topic:
-        return f' AND "table" IS NULL AND topic = {literal(topic)}'
-    return f' AND "table" = {literal(table)}'
+        return f' AND "table" IS NULL AND topic = {quote_literal(topic)}'
+    return f' AND "table" = {quote_literal(table)}'
 
 
 def _row(one: dict[str, object]) -> ErrorRow:
@@ -115,11 +123,11 @@ KEYS_AT_ONCE = 100
 class LogReader:
     """The change log at one version, as one lane filled it."""
 
-    pinned: PinnedTable
+    pinned: SnapshotReader
     lane: str
     memory: LogMemory = field(default_factory=LogMemory)
 
-    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
         """Newest landed change of each key, in the order asked; None if its record is not landed.
 
         Looked for from the batch on that landed the record, or the one right before it, which a
@@ -163,7 +171,7 @@ class LogReader:
         """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
         found = self.pinned.select(
             f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
-            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
         )
         return int(found[0]["n"])
 
@@ -171,7 +179,7 @@ class LogReader:
         """Those of them that are live and name no transaction."""
         found = self.pinned.select(
             f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
-            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
             f" AND origin = {int(Origin.LIVE)} AND {TX} IS NULL"
         )
         return int(found[0]["n"])
@@ -190,10 +198,10 @@ class LogReader:
         found = self.pinned.select(
             f'SELECT key, max("at") AS latest, {", ".join(told)}'  # noqa: S608
             f" FROM t WHERE {self._batches(after, until)}"
-            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
             f' AND origin = {int(Origin.LIVE)} AND key IS NOT NULL AND "at" IS NOT NULL'
             f' GROUP BY key HAVING max("at") > last_value("at" ORDER BY {oldest})'
-            f" OR {among('key', keys)} ORDER BY key LIMIT {most}"
+            f" OR {among_sql('key', keys)} ORDER BY key LIMIT {most}"
         )
         return tuple(
             KeyTimes(
@@ -221,8 +229,8 @@ class LogReader:
 
         None if there are more than *most*, or if a whole shard was emptied or read anew.
         """
-        own = f'{self._batches(after, until)} AND t."table" = {literal(table.name)}'
-        ops = among("op", (*ROWS, Op.READ, *EMPTYING))
+        own = f'{self._batches(after, until)} AND t."table" = {quote_literal(table.name)}'
+        ops = among_sql("op", (*ROWS, Op.READ, *EMPTYING))
         found = self.pinned.select(
             f'SELECT source, shard, op, "before", "after" FROM t WHERE {own} AND {ops}'  # noqa: S608
             f" LIMIT {most + 1}"
@@ -241,7 +249,8 @@ class LogReader:
         """
         found = self.pinned.select(
             f'SELECT source, "after" AS payload, {PLACES} FROM t'  # noqa: S608
-            f" WHERE lane = {literal(self.lane)} AND batch > {after} AND op = {literal(Op.DDL)}"
+            f" WHERE lane = {quote_literal(self.lane)} AND batch > {after}"
+            f" AND op = {quote_literal(Op.DDL)}"
             ' AND t."order" IS NOT NULL ORDER BY batch, topic, t."offset"'
         )
         return [(row["source"], Order(*placed(row)), row["payload"]) for row in found]
@@ -268,11 +277,11 @@ class LogReader:
 
     def _landed_since(self, keys: Sequence[LogKey], first: int) -> int | None:
         seen = " OR ".join(
-            f'(topic = {literal(key.at.topic)} AND t."partition" = {key.at.partition}'
+            f'(topic = {quote_literal(key.at.topic)} AND t."partition" = {key.at.partition}'
             f' AND t."offset" >= {key.offset - 1} AND t."offset" <= {key.offset})'
             for key in keys
         )
-        own = f"lane = {literal(self.lane)} AND batch >= {first}"
+        own = f"lane = {quote_literal(self.lane)} AND batch >= {first}"
         asked = f"SELECT min(batch) AS b FROM t WHERE {own} AND ({seen})"  # noqa: S608
         found = self.pinned.select(asked)[0]["b"]
         return None if found is None else int(found)
@@ -282,9 +291,9 @@ class LogReader:
         found = self.pinned.select(
             f"SELECT * FROM (SELECT key, op, batch, origin, {PLACES},"  # noqa: S608
             f" row_number() OVER (PARTITION BY key ORDER BY {newest}) AS place FROM t"
-            f" WHERE lane = {literal(self.lane)} AND batch >= {since}"
-            f' AND t."table" = {literal(table.name)} AND {among("op", KEYED)}'
-            f" AND {among('key', keys)}) WHERE place = 1"
+            f" WHERE lane = {quote_literal(self.lane)} AND batch >= {since}"
+            f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", KEYED)}'
+            f" AND {among_sql('key', keys)}) WHERE place = 1"
         )
         return {row["key"]: row for row in found}
 
@@ -306,13 +315,13 @@ class LogReader:
         """Truncates and settles, oldest first; there is about one per base and operator's wish."""
         return self.pinned.select(
             f"SELECT source, shard, op, batch, {PLACES} FROM t"  # noqa: S608
-            f" WHERE lane = {literal(self.lane)} AND batch > {after}"
-            f' AND t."table" = {literal(table.name)} AND {among("op", EMPTYING)}'
+            f" WHERE lane = {quote_literal(self.lane)} AND batch > {after}"
+            f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", EMPTYING)}'
             " ORDER BY p0, p1, p2, p3"
         )
 
     def _batches(self, after: int, until: int) -> str:
-        return f"lane = {literal(self.lane)} AND batch > {after} AND batch <= {until}"
+        return f"lane = {quote_literal(self.lane)} AND batch > {after} AND batch <= {until}"
 
 
 def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
@@ -332,11 +341,11 @@ def _rank(row: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _touch(
     key: LogKey, row: Mapping[str, Any] | None, emptied: Iterable[Mapping[str, Any]]
-) -> Touch | None:
+) -> LastChange | None:
     if row is None:
         return None
     of_shard = (
         e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name)
     )
     newest = next(iter([e for e in of_shard if placed(e) > placed(row)][-1:]), row)
-    return Touch(str(newest["op"]), int(newest["batch"]))
+    return LastChange(str(newest["op"]), int(newest["batch"]))

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.delta.reader import PinnedTable, among, literal
+from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
 from pipeline.model import Op, Origin, Shard, Table
 from pipeline.readings import LogKey, ShardBase, Transaction
 
@@ -257,7 +257,7 @@ class SentTransaction:
 class TransactionReader:
     """Reads what *lane* landed of transactions."""
 
-    pinned: PinnedTable
+    pinned: SnapshotReader
     lane: str
     memory: LogMemory
 
@@ -281,8 +281,8 @@ class TransactionReader:
         spans, first, last = self._spans(batches), batches.start, batches.stop - 1
         found = self.pinned.select(
             f'SELECT source, {TX} AS id, "after" AS payload, batch, t."offset" AS at FROM t WHERE'  # noqa: S608
-            f" lane = {literal(self.lane)} AND batch > {first - 1} AND batch <= {last}"
-            f" AND op = {literal(Op.END)}{self._own()}"
+            f" lane = {quote_literal(self.lane)} AND batch > {first - 1} AND batch <= {last}"
+            f" AND op = {quote_literal(Op.END)}{self._own()}"
             ' ORDER BY batch, topic, t."offset"'
         )
         for row in found:
@@ -295,9 +295,10 @@ class TransactionReader:
     def _read_spans(self, batches: Sequence[int]) -> Mapping[int, Spans]:
         found = self.pinned.select(
             f"SELECT batch, source, {EPOCH} AS epoch, {LOG} AS log, max({POS}) AS pos"  # noqa: S608
-            f" FROM t WHERE lane = {literal(self.lane)}"
-            f" AND batch >= {batches[0]} AND batch <= {batches[-1]} AND {among('batch', batches)}"
-            f" AND {among('op', SENT)} AND origin = {int(Origin.LIVE)}"
+            f" FROM t WHERE lane = {quote_literal(self.lane)}"
+            f" AND batch >= {batches[0]} AND batch <= {batches[-1]}"
+            f" AND {among_sql('batch', batches)}"
+            f" AND {among_sql('op', SENT)} AND origin = {int(Origin.LIVE)}"
             f' AND t."order" IS NOT NULL{self._own()}'
             f" GROUP BY batch, source, {EPOCH}, {LOG}"
         )
@@ -310,13 +311,13 @@ class TransactionReader:
 
     def _own(self) -> str:
         sources = self.memory.sources
-        return f" AND {among('source', sources)}" if sources else ""
+        return f" AND {among_sql('source', sources)}" if sources else ""
 
     def _stated(
         self, table: Table, ends: Sequence[Ended], since: int, bases: Mapping[str, ShardBase]
     ) -> Iterator[Transaction]:
         ids = sorted({name for (_, name), _ in ends})
-        rows = f"lane = {literal(self.lane)} AND {among(TX, ids)}"
+        rows = f"lane = {quote_literal(self.lane)} AND {among_sql(TX, ids)}"
         near = f"{rows} AND batch > {since}"
         begins = self._begins(near)
         if all(_before(begins, *one) for one in ends):
@@ -324,7 +325,7 @@ class TransactionReader:
         else:  # one began so long ago that all must be looked at
             begins = self._begins(rows)
         landed = self._landed(
-            f'{rows} AND {among("op", ROWS)} AND t."table" = {literal(table.name)}'
+            f'{rows} AND {among_sql("op", ROWS)} AND t."table" = {quote_literal(table.name)}'
         )
         unequal = []
         for key, end in ends:
@@ -373,8 +374,8 @@ class TransactionReader:
         (source, name), end, (low, high) = sent.key, sent.end, sent.epochs
         found = self.pinned.select(
             f"SELECT {PLACES}, op, t.tx['total_order'] AS n FROM t"  # noqa: S608
-            f" WHERE {rows} AND source = {literal(source)} AND {TX} = {literal(name)}"
-            f" AND {among('op', SENT)} AND t.tx['total_order'] IS NOT NULL"
+            f" WHERE {rows} AND source = {quote_literal(source)} AND {TX} = {quote_literal(name)}"
+            f" AND {among_sql('op', SENT)} AND t.tx['total_order'] IS NOT NULL"
             f" AND {EPOCH} >= {low} AND {EPOCH} <= {high}"
         )
         places = [(*placed(row), int(row["op"] != Op.DELETE)) for row in found]
@@ -387,7 +388,7 @@ class TransactionReader:
     def _begins(self, rows: str) -> Begins:
         found = self.pinned.select(
             f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
-            f' AND op = {literal(Op.BEGIN)} ORDER BY batch, t."offset"'
+            f' AND op = {quote_literal(Op.BEGIN)} ORDER BY batch, t."offset"'
         )
         told: dict[TxKey, list[tuple[int, int]]] = {}
         for row in found:
@@ -411,7 +412,7 @@ class TransactionReader:
         """Highest place in each epoch, of any table."""
         found = self.pinned.select(
             f"SELECT source, {TX} AS id, {EPOCH} AS epoch, max({LOG}) AS log, max({POS}) AS pos"  # noqa: S608
-            f' FROM t WHERE {rows} AND {among("op", SENT)} AND t."order" IS NOT NULL'
+            f' FROM t WHERE {rows} AND {among_sql("op", SENT)} AND t."order" IS NOT NULL'
             f" GROUP BY source, {TX}, {EPOCH}"
         )
         told: dict[TxKey, list[tuple[int, ...]]] = {}

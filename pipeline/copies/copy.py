@@ -39,7 +39,7 @@ class CopyPosition:
 
 
 if TYPE_CHECKING:
-    from pipeline.apply.row_metadata import Owned  # it loads pandas, which no config needs
+    from pipeline.apply.row_metadata import RowOrigins  # it loads pandas, which no config needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RankedRows:
     """Rows, or keys of rows, and in their order whose they are and what decides over them."""
 
     rows: pa.Table
-    owned: "Owned"
+    owned: "RowOrigins"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,11 +139,11 @@ class Copy(Protocol):
         ...
 
 
-def known() -> tuple[str, ...]:
+def known_copies() -> tuple[str, ...]:
     """Kinds of copies there are, sorted."""
     return plugins.known(copies, "COPY")
 
 
-def find(name: str) -> type[Copy]:
+def find_copy(name: str) -> type[Copy]:
     """The class of that kind; ConfigError if there is none."""
     return cast("type[Copy]", plugins.find(copies, "COPY", name))

@@ -26,7 +26,7 @@ ROWS = 5_000  # written at a time: what makes texts of them keeps all other thre
 
 
 @dataclass(eq=False)
-class Copying:
+class CopySync:
     """One copy's tables, each brought up to its mirror; one thread at a time.
 
     ``stopping`` is asked between steps: what is left is done in another life.

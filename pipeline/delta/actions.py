@@ -25,7 +25,7 @@ from pipeline.errors import HeldError
 _PLAIN = "/=-_.~!$&'()*+,;@:"  # what stands for itself in a path of the log
 
 
-def added(
+def add_file(
     name: str,
     *,
     size: int,
@@ -40,26 +40,26 @@ def added(
             "path": quote(name, safe=_PLAIN),
             "partitionValues": dict(partition or {}),
             "size": size,
-            "modificationTime": milliseconds(at),
+            "modificationTime": to_milliseconds(at),
             "dataChange": data_change,
-            "stats": statistics.text(stats),
+            "stats": statistics.encode_statistics(stats),
         }
     }
 
 
-def removed(file: ActiveFile, *, at: datetime, data_change: bool = True) -> Action:
+def remove_file(file: ActiveFile, *, at: datetime, data_change: bool = True) -> Action:
     """A file goes, as it is now."""
     kept = ("path", "partitionValues", "size", "tags", "deletionVector")
     own = {name: file.action[name] for name in kept if name in file.action}
     how = {
-        "deletionTimestamp": milliseconds(at),
+        "deletionTimestamp": to_milliseconds(at),
         "dataChange": data_change,
         "extendedFileMetadata": True,
     }
     return {"remove": {**own, **how}}
 
 
-def marked(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int) -> Action:
+def add_vector(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int) -> Action:
     """A file stays, without the rows of a vector that holds those of its old one too.
 
     *records*: rows in the file, from its footer where the log does not tell.
@@ -74,17 +74,17 @@ def marked(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int) -> 
             f"{file.action['path']}: a vector of {descriptor['cardinality']} rows for a file of "
             f"{records}, of which the log says {told}; rebuild the table",
         )
-    stats = statistics.text(statistics.loosened(file.stats or {}, records))
+    stats = statistics.encode_statistics(statistics.loosen_statistics(file.stats or {}, records))
     vector = dict(descriptor)
     return {"add": {**file.action, "dataChange": True, "stats": stats, "deletionVector": vector}}
 
 
-def milliseconds(at: datetime) -> int:
+def to_milliseconds(at: datetime) -> int:
     """Milliseconds since 1970; *at* has a zone."""
     return int(at.astimezone(UTC).timestamp() * 1_000)
 
 
-def altered(
+def alter_metadata(
     snapshot: Snapshot, schema: pa.Schema, properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
     """Actions that add columns, give others the types of *schema*, and set properties; none if so.
@@ -128,9 +128,9 @@ def _names(struct: Mapping[str, Any]) -> set[str]:
 def _described(
     snapshot: Snapshot, new: pa.Schema, properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
-    text, told = protocol.described(new, properties, snapshot.metadata.schema_string)
+    text, told = protocol.describe_table(new, properties, snapshot.metadata.schema_string)
     described = {**snapshot.metadata.action, "schemaString": text, "configuration": told}
-    wanted = protocol.ours(to_arrow(text), told)["protocol"]
-    better = protocol.upgraded(snapshot.protocol, wanted)
+    wanted = protocol.our_protocol(to_arrow(text), told)["protocol"]
+    better = protocol.upgrade_protocol(snapshot.protocol, wanted)
     first: tuple[Action, ...] = () if better is None else ({"protocol": better},)
     return (*first, {"metaData": described})

@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.delta import deletion_vectors, entries, protocol
-from pipeline.delta.actions import milliseconds
+from pipeline.delta.actions import to_milliseconds
 from pipeline.delta.entries import ENGINE, FOLDER, Action
-from pipeline.delta.log import ActiveFile, Snapshot, advanced, begin
+from pipeline.delta.log import ActiveFile, Snapshot, advance_snapshot, empty_snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 
@@ -27,7 +27,7 @@ _KINDS = {"add", "remove", "metaData", "protocol"}
 _CHANGED = {"dataChange", "stats", "deletionVector"}  # what a vector changes in an add
 
 
-def agree(snapshot: Snapshot, actions: Sequence[Action]) -> None:
+def require_agreement(snapshot: Snapshot, actions: Sequence[Action]) -> None:
     """Return only if the actions lead from *snapshot* to a table with every row once.
 
     Raises:
@@ -59,7 +59,7 @@ def agree(snapshot: Snapshot, actions: Sequence[Action]) -> None:
             raise ValueError("metaData of another table")
 
 
-def vectors_heeded(following: Snapshot, actions: Iterable[Action]) -> None:
+def require_vectors_kept(following: Snapshot, actions: Iterable[Action]) -> None:
     """Refuse a vector in a table whose readers pass over it.
 
     Raises:
@@ -74,7 +74,7 @@ def vectors_heeded(following: Snapshot, actions: Iterable[Action]) -> None:
         )
 
 
-def files_there(store: Store, snapshot: Snapshot, actions: Iterable[Action]) -> None:
+def require_files(store: Store, snapshot: Snapshot, actions: Iterable[Action]) -> None:
     """Look at each new file and each new vector's: a writer may be later than a VACUUM.
 
     Raises:
@@ -137,7 +137,7 @@ def _counted(new: Action) -> None:
         raise ValueError(f"add of {new['path']}: bounds beside a vector are not tight")
 
 
-def commit(
+def commit_actions(
     store: Store,
     snapshot: Snapshot,
     actions: Sequence[Action],
@@ -160,22 +160,22 @@ def commit(
             as the action says; ``table_replaced``, the version read is not there any more.
         ValueError: the actions contradict the snapshot or each other.
     """
-    protocol.refuse(snapshot)
-    agree(snapshot, actions)
+    protocol.require_writable(snapshot)
+    require_agreement(snapshot, actions)
     info = _told(operation, clock, note, metrics or {}, parameters or {})
     info |= {"readVersion": snapshot.version}
     lines = [{"commitInfo": info}, *_transaction(txn, clock), *_ordered(actions)]
-    content = entries.content(lines)
-    following = advanced(snapshot, lines, entry=entries.digest(content))
-    protocol.refuse(following)
-    vectors_heeded(following, actions)
-    files_there(store, snapshot, actions)
+    content = entries.encode_entry(lines)
+    following = advance_snapshot(snapshot, lines, entry=entries.entry_digest(content))
+    protocol.require_writable(following)
+    require_vectors_kept(following, actions)
+    require_files(store, snapshot, actions)
     _still_there(store, snapshot)
     _put(store, following.version, content, own=info["txnId"])
     return following
 
 
-def create(
+def create_table(
     store: Store,
     schema: pa.Schema,
     *,
@@ -195,21 +195,25 @@ def create(
     asked = {protocol.VECTORS: "true", **(configuration or {})}
     if protocol.mapping_needed(schema):
         asked[protocol.MODE] = "name"
-    text, properties = protocol.described(schema, asked)
+    text, properties = protocol.describe_table(schema, asked)
     described = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": text,
         "partitionColumns": list(partition_columns),
         "configuration": properties,
-        "createdTime": milliseconds(clock),
+        "createdTime": to_milliseconds(clock),
     }
     info = _told("CREATE TABLE", clock, note, {}, _listed(partition_columns, properties))
-    lines = [{"commitInfo": info}, protocol.ours(schema, properties), {"metaData": described}]
+    lines = [
+        {"commitInfo": info},
+        protocol.our_protocol(schema, properties),
+        {"metaData": described},
+    ]
     return _begun(store, lines)
 
 
-def copied(
+def create_clone(
     store: Store, table: Snapshot, *, clock: datetime, parameters: Mapping[str, str]
 ) -> Snapshot:
     """Make a table that begins as *table* is, files and all, in a folder without one.
@@ -231,9 +235,9 @@ def copied(
 
 def _begun(store: Store, lines: Sequence[Action]) -> Snapshot:
     """Put version 0 where none is; the first of *lines* tells whose it is."""
-    content = entries.content(lines)
-    made = advanced(begin(store.uri), lines, entry=entries.digest(content))
-    protocol.refuse(made)
+    content = entries.encode_entry(lines)
+    made = advance_snapshot(empty_snapshot(store.uri), lines, entry=entries.entry_digest(content))
+    protocol.require_writable(made)
     store.make_folder(FOLDER)
     _put(store, 0, content, own=lines[0]["commitInfo"]["txnId"])
     return made
@@ -257,7 +261,7 @@ def _told(
     """What every entry begins with; values are flat texts, or DESCRIBE HISTORY breaks."""
     said = {} if note is None else {"userMetadata": msgspec.json.encode(note).decode()}
     return {
-        "timestamp": milliseconds(clock),
+        "timestamp": to_milliseconds(clock),
         "operation": operation,
         "operationParameters": {name: str(value) for name, value in parameters.items()},
         "isolationLevel": "Serializable",
@@ -273,7 +277,7 @@ def _transaction(txn: tuple[str, int] | None, clock: datetime) -> list[Action]:
     if txn is None:
         return []
     app, version = txn
-    return [{"txn": {"appId": app, "version": version, "lastUpdated": milliseconds(clock)}}]
+    return [{"txn": {"appId": app, "version": version, "lastUpdated": to_milliseconds(clock)}}]
 
 
 def _ordered(actions: Iterable[Action]) -> list[Action]:
@@ -288,9 +292,9 @@ def _listed(partition_columns: Sequence[str], properties: Mapping[str, str]) -> 
 
 def _still_there(store: Store, snapshot: Snapshot) -> None:
     """A commit after a version that is not there would make a log that nobody can read."""
-    name = entries.name(snapshot.version)
+    name = entries.entry_name(snapshot.version)
     try:
-        found = entries.digest(store.read(name))
+        found = entries.entry_digest(store.read(name))
     except FileNotFoundError:
         found = ""
     if not found or found != snapshot.entry:
@@ -302,7 +306,7 @@ def _still_there(store: Store, snapshot: Snapshot) -> None:
 
 
 def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
-    name = entries.name(version)
+    name = entries.entry_name(version)
     try:
         store.put_new(name, content)
     except (OSError, UnreachableError) as error:  # also that it exists: ours, sent twice
@@ -325,4 +329,4 @@ def _outcome(store: Store, name: str, own: str) -> bool | None:
 
 
 def _is_ours(store: Store, name: str, own: str) -> bool:
-    return entries.commit_id(entries.parse(store.uri, name, store.read(name))) == own
+    return entries.commit_id(entries.parse_entry(store.uri, name, store.read(name))) == own

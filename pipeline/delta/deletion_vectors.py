@@ -33,7 +33,7 @@ _TO_Z85 = bytes.maketrans(_PYTHON85, _Z85)
 _FROM_Z85 = bytes.maketrans(_Z85, _PYTHON85)
 
 
-def read(store: Store, descriptor: Descriptor) -> BitMap64:
+def read_vector(store: Store, descriptor: Descriptor) -> BitMap64:
     """Positions of the deleted rows, counted from 0 over the whole file.
 
     Raises:
@@ -62,7 +62,7 @@ def file_name(descriptor: Descriptor) -> str | None:
     return f"{prefix}/{file}" if prefix else file
 
 
-def identity(descriptor: Descriptor | None) -> str | None:
+def vector_identity(descriptor: Descriptor | None) -> str | None:
     """What tells one vector from another: together with the path it names a file of a table."""
     if descriptor is None:
         return None

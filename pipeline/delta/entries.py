@@ -15,17 +15,17 @@ Action = Mapping[str, Any]  # one line of an entry: {"add": {...}}
 _lines = msgspec.json.Decoder()
 
 
-def name(version: int) -> str:
+def entry_name(version: int) -> str:
     """File of one version's entry."""
     return f"{FOLDER}/{version:020d}.json"
 
 
-def digest(content: bytes) -> str:
+def entry_digest(content: bytes) -> str:
     """What tells one entry's content from another's."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def parse(uri: str, name: str, content: bytes) -> list[Action]:
+def parse_entry(uri: str, name: str, content: bytes) -> list[Action]:
     """Actions of one file of the log, one JSON object in a line.
 
     Raises:
@@ -34,10 +34,10 @@ def parse(uri: str, name: str, content: bytes) -> list[Action]:
     try:
         return [_lines.decode(line) for line in content.split(b"\n") if line.strip()]
     except msgspec.DecodeError as error:
-        raise damaged(uri, f"{name} cannot be read ({error})") from error
+        raise log_damaged(uri, f"{name} cannot be read ({error})") from error
 
 
-def content(actions: Sequence[Action]) -> bytes:
+def encode_entry(actions: Sequence[Action]) -> bytes:
     """An entry's file."""
     return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
 
@@ -51,7 +51,7 @@ def commit_id(actions: Iterable[Action]) -> str | None:
     return None
 
 
-def damaged(uri: str, what: str) -> HeldError:
+def log_damaged(uri: str, what: str) -> HeldError:
     """Nobody can tell what the table holds."""
     return HeldError(
         "log_damaged", f"{uri}: {what}; restore {FOLDER} from a backup, or rebuild the table"

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.delta import deletion_vectors, entries
-from pipeline.delta.entries import FOLDER, Action, damaged, parse
+from pipeline.delta.entries import FOLDER, Action, log_damaged, parse_entry
 from pipeline.delta.store import Store
 from pipeline.delta.types import physical_name
 from pipeline.errors import HeldError, UnreachableError
@@ -46,27 +46,27 @@ _PARSED = {"stats_parsed", "partitionValues_parsed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class DeltaCheckpoint:
     """A complete checkpoint: the files it is made of, sidecars aside."""
 
     version: int
     names: tuple[str, ...]
 
 
-def complete(names: Sequence[str]) -> list[Checkpoint]:
+def complete_checkpoints(names: Sequence[str]) -> list[DeltaCheckpoint]:
     """Complete checkpoints among the names of a log's folder, newest first."""
-    found = [Checkpoint(int(m[1]), (m[0],)) for m in map(_WHOLE.fullmatch, names) if m]
+    found = [DeltaCheckpoint(int(m[1]), (m[0],)) for m in map(_WHOLE.fullmatch, names) if m]
     parts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for match in map(_PART.fullmatch, names):
         if match:
             parts[int(match[1]), int(match[3])].append(match[0])
     found += [
-        Checkpoint(version, tuple(own)) for (version, n), own in parts.items() if len(own) == n
+        DeltaCheckpoint(version, tuple(own)) for (version, n), own in parts.items() if len(own) == n
     ]
     return sorted(found, key=lambda one: one.version, reverse=True)
 
 
-def read(store: Store, checkpoint: Checkpoint) -> list[Action]:
+def read_checkpoint(store: Store, checkpoint: DeltaCheckpoint) -> list[Action]:
     """Protocol, metadata, transactions and active files as of the checkpoint's version.
 
     Raises:
@@ -84,14 +84,14 @@ def read(store: Store, checkpoint: Checkpoint) -> list[Action]:
 
 def _read(store: Store, name: str) -> Iterator[Action]:
     if name.endswith(".json"):
-        yield from parse(store.uri, name, store.read(name))
+        yield from parse_entry(store.uri, name, store.read(name))
         return
     try:
         with store.source(name) as source:
             file = pq.ParquetFile(source)
             table = file.read(columns=_columns(file.schema_arrow))
     except pa.ArrowException as error:
-        raise damaged(store.uri, f"{name} cannot be read ({error})") from error
+        raise log_damaged(store.uri, f"{name} cannot be read ({error})") from error
     for kind in table.column_names:
         for value in _values(table[kind].combine_chunks()):
             yield {kind: value}
@@ -321,7 +321,7 @@ class Snapshot:
         return frozenset(name for name in names if name is not None)
 
 
-def load(store: Store, known: Snapshot | None = None) -> Snapshot | None:
+def load_snapshot(store: Store, known: Snapshot | None = None) -> Snapshot | None:
     """The newest version, read on from *known* where that still stands; None: there is no table.
 
     Raises:
@@ -342,7 +342,7 @@ def load(store: Store, known: Snapshot | None = None) -> Snapshot | None:
     return newest
 
 
-def load_at(store: Store, version: int) -> Snapshot:
+def load_version(store: Store, version: int) -> Snapshot:
     """An older version.
 
     Raises:
@@ -355,12 +355,12 @@ def load_at(store: Store, version: int) -> Snapshot:
     return found
 
 
-def begin(uri: str) -> Snapshot:
+def empty_snapshot(uri: str) -> Snapshot:
     """What is there before version 0."""
     return Snapshot(uri, -1, {}, Metadata({}, "", "", (), {}), {}, {})
 
 
-def advanced(snapshot: Snapshot, actions: Sequence[Action], *, entry: str) -> Snapshot:
+def advance_snapshot(snapshot: Snapshot, actions: Sequence[Action], *, entry: str) -> Snapshot:
     """The next version, which *actions* make; within one entry what goes leaves before what comes.
 
     Raises:
@@ -395,7 +395,7 @@ def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
     if not known.entry:
         return None
     try:
-        if entries.digest(store.read(entries.name(known.version))) != known.entry:
+        if entries.entry_digest(store.read(entries.entry_name(known.version))) != known.entry:
             return None
         return _advance(store, known, max(_newer(store, known.version), default=known.version))
     except FileNotFoundError:  # cleaned away meanwhile, or a hole
@@ -412,7 +412,7 @@ def _newer(store: Store, version: int) -> list[int]:
     found: list[int] = []
     ahead = version + 1
     while ahead <= (found or [version])[-1] + _AHEAD:
-        if store.exists(entries.name(ahead)):
+        if store.exists(entries.entry_name(ahead)):
             found.append(ahead)
         ahead += 1
     return found
@@ -424,7 +424,7 @@ def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
     for _ in range(_ATTEMPTS):
         names = store.after(FOLDER, "")
         versions = [one for one in _versions(names) if one <= until]
-        checkpoints = [one for one in complete(names) if one.version <= until]
+        checkpoints = [one for one in complete_checkpoints(names) if one.version <= until]
         if not versions and not checkpoints:
             return None
         # the log is the truth: where a checkpoint is of no use, an older one and more entries do
@@ -433,23 +433,25 @@ def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
                 return _read_log(store, checkpoint, versions)
             except (FileNotFoundError, HeldError) as error:
                 missing = missing or str(error)
-    raise entries.damaged(store.uri, f"its log cannot be read whole ({missing})")
+    raise entries.log_damaged(store.uri, f"its log cannot be read whole ({missing})")
 
 
-def _read_log(store: Store, checkpoint: Checkpoint | None, versions: Sequence[int]) -> Snapshot:
+def _read_log(
+    store: Store, checkpoint: DeltaCheckpoint | None, versions: Sequence[int]
+) -> Snapshot:
     """Read a checkpoint and what follows it; FileNotFoundError is a hole."""
-    snapshot = begin(store.uri)
+    snapshot = empty_snapshot(store.uri)
     if checkpoint is not None:
-        version, held = checkpoint.version, read(store, checkpoint)
+        version, held = checkpoint.version, read_checkpoint(store, checkpoint)
         entry = ""
         if version in versions:  # what no checkpoint holds: who wrote the newest entry
             own, entry = _entry(store, version)
             held += [action for action in own if "commitInfo" in action]
         before = replace(snapshot, version=version - 1, checkpoint=version)
-        snapshot = advanced(before, held, entry=entry)
+        snapshot = advance_snapshot(before, held, entry=entry)
     snapshot = _advance(store, snapshot, max(versions, default=-1))
     if not snapshot.protocol or not snapshot.metadata.action:
-        raise entries.damaged(store.uri, "its log names no protocol or no columns")
+        raise entries.log_damaged(store.uri, "its log names no protocol or no columns")
     return snapshot
 
 
@@ -457,7 +459,7 @@ def _advance(store: Store, snapshot: Snapshot, newest: int) -> Snapshot:
     """Take in every entry up to version *newest*, without a gap."""
     for version in range(snapshot.version + 1, newest + 1):
         actions, entry = _entry(store, version)
-        snapshot = advanced(snapshot, actions, entry=entry)
+        snapshot = advance_snapshot(snapshot, actions, entry=entry)
     return snapshot
 
 
@@ -468,16 +470,16 @@ def _entry(store: Store, version: int) -> tuple[list[Action], str]:
         UnreachableError: there is no action in it.  Ours are whole from the first moment; another
             writer's may still be filled in, and a commit on top would not know of its rows.
     """
-    name = entries.name(version)
+    name = entries.entry_name(version)
     content = store.read(name)
-    actions = entries.parse(store.uri, name, content)
+    actions = entries.parse_entry(store.uri, name, content)
     if not any(actions):
         raise UnreachableError(
             f"{store.uri}: {name} says nothing: another writer has only begun it, or was cut off; "
             "it is read again by itself; if that writer is gone, remove the file, or restore it "
             "from a backup where entries follow it"
         )
-    return actions, entries.digest(content)
+    return actions, entries.entry_digest(content)
 
 
 def _versions(names: Sequence[str]) -> list[int]:
@@ -498,12 +500,12 @@ def _take(files: dict[str, ActiveFile], new: Action, uri: str) -> None:
     path = str(new["path"])
     active = files.get(path)
     if active is not None and not _same(active.vector, new.get("deletionVector")):
-        raise entries.damaged(uri, f"its log holds {path} twice, with two deletion vectors")
+        raise entries.log_damaged(uri, f"its log holds {path} twice, with two deletion vectors")
     files[path] = ActiveFile(new)
 
 
 def _same(one: Action | None, other: Action | None) -> bool:
-    return deletion_vectors.identity(one) == deletion_vectors.identity(other)
+    return deletion_vectors.vector_identity(one) == deletion_vectors.vector_identity(other)
 
 
 def _last(actions: Sequence[Action], kind: str) -> Action | None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pipeline.delta import deletion_vectors, entries, log
 from pipeline.delta.entries import FOLDER
 from pipeline.delta.local import LEFTOVER
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError
 
@@ -29,7 +29,7 @@ _NEWEST = "_last_checkpoint"
 EVERY = 15  # versions; reading a log costs by entry, a checkpoint by file
 
 
-def overdue(snapshot: Snapshot, known: int) -> bool:
+def is_checkpoint_due(snapshot: Snapshot, known: int) -> bool:
     """Whether so many versions have come since a checkpoint that reading by them costs.
 
     *known*: the version of one that was made here, -1 if none was.
@@ -37,7 +37,7 @@ def overdue(snapshot: Snapshot, known: int) -> bool:
     return snapshot.version - max(known, snapshot.checkpoint) >= EVERY
 
 
-def checkpoint(store: Store) -> None:
+def write_checkpoint(store: Store) -> None:
     """Write a checkpoint of the newest version.
 
     Raises:
@@ -54,7 +54,7 @@ def checkpoint(store: Store) -> None:
             deltalake.DeltaTable(store.uri).create_checkpoint()
     except deltalake.exceptions.DeltaError as error:
         raise HeldError("log_damaged", f"{store.uri}: no checkpoint, {error}") from error
-    for made in log.complete(store.after(FOLDER, ""))[:1]:
+    for made in log.complete_checkpoints(store.after(FOLDER, ""))[:1]:
         for name in (*made.names, _NEWEST):
             store.sync(f"{FOLDER}/{name}")
     # sums that Spark kept of what deltalake has just replaced: Spark would wait, then list all
@@ -70,21 +70,21 @@ def _without_torn(store: Store) -> bool:
     Only where the log says all without them; the hint is nothing but a short cut.
     """
     torn: list[str] = []
-    for one in log.complete(store.after(FOLDER, "")):
+    for one in log.complete_checkpoints(store.after(FOLDER, "")):
         try:
-            log.read(store, one)
+            log.read_checkpoint(store, one)
         except HeldError:
             torn += one.names
         except FileNotFoundError:
             continue
-    if load(store) is None:  # which goes by older ones, and by entries
+    if load_snapshot(store) is None:  # which goes by older ones, and by entries
         return False
     for name in (_NEWEST, *torn):
         store.remove(f"{FOLDER}/{name}")
     return True
 
 
-def clean(store: Store) -> None:
+def clean_log(store: Store) -> None:
     """Remove entries and checkpoints that are older than the table's log retention."""
     import deltalake  # noqa: PLC0415 - see above
 
@@ -94,7 +94,7 @@ def clean(store: Store) -> None:
         raise HeldError("log_damaged", f"{store.uri}: no cleaning, {error}") from error
 
 
-def sweep(store: Store, before: datetime) -> int:
+def sweep_files(store: Store, before: datetime) -> int:
     """Remove what killed writers left in the log's folder before an instant; how many files."""
     old = [
         entry.name
@@ -106,7 +106,7 @@ def sweep(store: Store, before: datetime) -> int:
     return len(old)
 
 
-def vacuum(store: Store, kept: timedelta) -> int:
+def vacuum_files(store: Store, kept: timedelta) -> int:
     """Remove data files that left longer than *kept* ago, and old ones nobody names; how many.
 
     Raises:
@@ -152,14 +152,14 @@ def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
     """All ``remove`` actions that the newest checkpoint and the entries after it still tell."""
     names = store.after(entries.FOLDER, "")
     first = 0
-    for checkpoint in log.complete(names)[:1]:
+    for checkpoint in log.complete_checkpoints(names)[:1]:
         first = checkpoint.version + 1
         for name in checkpoint.names:
             yield from _told(store, f"{entries.FOLDER}/{name}")
     for name in names:
         if name.endswith(".json") and name[:20].isdigit() and int(name[:20]) >= first:
             path = f"{entries.FOLDER}/{name}"
-            for action in entries.parse(store.uri, path, store.read(path)):
+            for action in entries.parse_entry(store.uri, path, store.read(path)):
                 if "remove" in action:
                     yield action["remove"]
 

@@ -39,7 +39,7 @@ def mapping_needed(schema: pa.Schema) -> bool:
     return any(_odd(one["name"]) for one in struct_fields(_struct(schema)))
 
 
-def described(
+def describe_table(
     schema: pa.Schema, configuration: Mapping[str, str], before: str | None = None
 ) -> tuple[str, dict[str, str]]:
     """Schema JSON and properties of a table with these columns; mapped if the properties say so.
@@ -84,7 +84,7 @@ def partition_keys(metadata: Metadata) -> dict[str, str]:
     return {str(one["name"]): physical_name(one) for one in own}
 
 
-def fitted(table: pa.Table, metadata: Metadata) -> pa.Table:
+def fit_rows(table: pa.Table, metadata: Metadata) -> pa.Table:
     """Rows as they are written to a file: exactly the table's columns and types, and its NOT NULLs.
 
     In: the columns in files, by their names in the table, in any order.
@@ -205,13 +205,13 @@ _PARTITIONS = (pa.string(), pa.date32(), pa.int8(), pa.int16(), pa.int32(), pa.i
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 
-def refuse(snapshot: Snapshot) -> None:
+def require_writable(snapshot: Snapshot) -> None:
     """Return only if Sluice may read and write the table.
 
     Raises:
         HeldError: ``protocol``; names the feature, property or column.
     """
-    if (what := unwritable(snapshot)) is not None:
+    if (what := why_unwritable(snapshot)) is not None:
         raise HeldError(
             "protocol",
             f"{snapshot.uri}: {what}; Sluice does not write such a table itself: let Spark "
@@ -219,7 +219,7 @@ def refuse(snapshot: Snapshot) -> None:
         )
 
 
-def unwritable(snapshot: Snapshot) -> str | None:
+def why_unwritable(snapshot: Snapshot) -> str | None:
     """The feature, property or column for which Sluice does not write the table; None if none."""
     return next(_reasons(snapshot), None)
 
@@ -231,7 +231,7 @@ def writes_vectors(snapshot: Snapshot) -> bool:
     return on and all("deletionVectors" in features for features in listed)
 
 
-def ours(schema: pa.Schema, configuration: Mapping[str, str]) -> dict[str, Any]:
+def our_protocol(schema: pa.Schema, configuration: Mapping[str, str]) -> dict[str, Any]:
     """The ``protocol`` action of a table that we make: what its columns and properties ask for."""
     reader = set()
     if configuration.get(VECTORS) == "true":
@@ -252,7 +252,9 @@ def ours(schema: pa.Schema, configuration: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def upgraded(protocol: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+def upgrade_protocol(
+    protocol: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """The table's protocol with the *wanted* features beside its own; None if it has them."""
     if wanted["minReaderVersion"] < 3:
         return None
@@ -270,7 +272,7 @@ def upgraded(protocol: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
     return None if same and protocol["minWriterVersion"] == 7 else new
 
 
-def columns(snapshot: Snapshot) -> pa.Schema:
+def list_columns(snapshot: Snapshot) -> pa.Schema:
     """The table's columns in Arrow, partition columns among them."""
     return to_arrow(snapshot.metadata.schema_string)
 
@@ -290,7 +292,7 @@ def column_types(snapshot: Snapshot, names: Iterable[str]) -> pa.Schema:
     return pa.schema([arrow_field(fields[name]) for name in names if name in fields])
 
 
-def padded(snapshot: Snapshot) -> frozenset[str]:
+def padded_columns(snapshot: Snapshot) -> frozenset[str]:
     """Columns of type CHAR(n), which Spark pads when it reads: no key may be one of them."""
     chars = (
         one for one in _fields(snapshot) if str(one["metadata"].get(_CHAR, "")).startswith("char")

@@ -19,13 +19,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pipeline.errors import ProofError, UnreachableError
 
 
-def name(column: str) -> str:
+def quote_name(column: str) -> str:
     """*column* as a SQL name; capitals count."""
     escaped = column.replace('"', '""')
     return f'"{escaped}"'
 
 
-def literal(value: str | int) -> str:
+def quote_literal(value: str | int) -> str:
     """*value* as a SQL literal."""
     if isinstance(value, int):
         return str(int(value))
@@ -33,9 +33,9 @@ def literal(value: str | int) -> str:
     return f"'{escaped}'"
 
 
-def among(column: str, values: Iterable[str | int]) -> str:
+def among_sql(column: str, values: Iterable[str | int]) -> str:
     """Condition that *column*, an SQL expression, is one of *values*; false if there are none."""
-    listed = ", ".join(literal(value) for value in values)
+    listed = ", ".join(quote_literal(value) for value in values)
     return f"{column} IN ({listed})" if listed else "false"
 
 
@@ -50,7 +50,7 @@ UNDECIDABLE = (
 
 
 @dataclass(eq=False)
-class PinnedTable:
+class SnapshotReader:
     """One Delta table at one version; rows are asked for in SQL, the table is called ``t``."""
 
     path: str
@@ -68,7 +68,7 @@ class PinnedTable:
 
     def transaction(self, app: str) -> int | None:
         """Newest transaction version of *app*; None if it never committed here."""
-        with translated(self.path):
+        with translate_errors(self.path):
             return self.table.transaction_version(app)
 
     def columns(self) -> Mapping[str, str]:
@@ -87,7 +87,7 @@ class PinnedTable:
             ProofError: if the table does not have what the query names.
             UnreachableError: if a file could not be read, for one because it was vacuumed.
         """
-        with translated(self.path):
+        with translate_errors(self.path):
             answer = QueryBuilder().register("t", self.table).execute(query)
             rows: list[dict[str, Any]] = _arrow(answer).to_pylist()
         return rows
@@ -98,8 +98,8 @@ class PinnedTable:
         Raises:
             UnreachableError: if a file could not be read.
         """
-        asked = f"SELECT {', '.join(map(name, columns))} FROM t"  # noqa: S608 - quoted names
-        with translated(self.path):
+        asked = f"SELECT {', '.join(map(quote_name, columns))} FROM t"  # noqa: S608 - quoted names
+        with translate_errors(self.path):
             answer = QueryBuilder().register("t", self.table).execute(asked)
             yield from pa.RecordBatchReader.from_stream(answer)
 
@@ -108,7 +108,7 @@ class PinnedTable:
 
         With a deletion vector they are bounds, not values.  Empty if one file has no statistics.
         """
-        with translated(self.path):
+        with translate_errors(self.path):
             files = _arrow(self.table.get_add_actions(flatten=True))
         names = (f"min.{column}", f"max.{column}")
         if not set(names) <= set(files.column_names):
@@ -117,15 +117,15 @@ class PinnedTable:
         return () if None in low or None in high else tuple(zip(low, high, strict=True))
 
 
-def open_table(path: str, version: int | None = None) -> PinnedTable | None:
+def open_table(path: str, version: int | None = None) -> SnapshotReader | None:
     """The table at *path*, newest *version* by default; None if there is no table.
 
     Raises:
         UnreachableError: if the lake, or that version of the table, cannot be read.
     """
-    with translated(path):
+    with translate_errors(path):
         try:
-            return PinnedTable(path, DeltaTable(_uri(path), version=version))
+            return SnapshotReader(path, DeltaTable(_uri(path), version=version))
         except TableNotFoundError:
             return None
 
@@ -140,7 +140,7 @@ def _uri(path: str) -> str:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """Give the library's errors our names: what cannot be asked, what cannot be reached."""
     try:
         yield

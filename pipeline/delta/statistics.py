@@ -35,7 +35,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 Path = tuple[str, ...]
 
 
-def of(table: pa.Table, metadata: Metadata) -> dict[str, Any]:
+def collect_statistics(table: pa.Table, metadata: Metadata) -> dict[str, Any]:
     """Statistics of a new file with these rows, for columns that the table's properties name.
 
     In: the columns in files, by their names in the table.
@@ -60,12 +60,12 @@ def of(table: pa.Table, metadata: Metadata) -> dict[str, Any]:
     }
 
 
-def text(stats: Mapping[str, Any]) -> str:
+def encode_statistics(stats: Mapping[str, Any]) -> str:
     """Statistics as the JSON text that an ``add`` carries; decimals digit by digit."""
     return msgspec.json.encode(_digits(stats)).decode()
 
 
-def loosened(stats: Mapping[str, Any], records: int) -> dict[str, Any]:
+def loosen_statistics(stats: Mapping[str, Any], records: int) -> dict[str, Any]:
     """The same once a vector stands beside the file: bounds may be those of rows that went."""
     return {**stats, "numRecords": records, "tightBounds": False}
 

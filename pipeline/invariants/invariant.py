@@ -136,7 +136,7 @@ def find_invariant(name: str) -> type[Invariant]:
     return cast("type[Invariant]", plugins.find(invariants, "INVARIANT", name))
 
 
-def numbered(values: pa.Table) -> npt.NDArray[np.int64]:
+def number_values(values: pa.Table) -> npt.NDArray[np.int64]:
     """A number for each row, from 0 on, the same where all values are; none of them is null."""
     numbers = np.zeros(len(values), np.int64)
     for column in values.columns:

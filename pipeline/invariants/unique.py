@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import ConfigError
-from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask, numbered
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask, number_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _doubled(values: pa.Table, intended: IntendedRows) -> Mask:
         return found
     own = values.take(pa.array(rows))
     _, first, of, times = np.unique(
-        numbered(own), return_index=True, return_inverse=True, return_counts=True
+        number_values(own), return_index=True, return_inverse=True, return_counts=True
     )
     guilty = (times > 1) | intended.standing(own.take(pa.array(first)))
     found[rows] = guilty[of]

@@ -51,7 +51,7 @@ from pipeline.model import (
     TopicPartition,
     both,
 )
-from pipeline.parallel import Answer, SideBySide
+from pipeline.parallel import Answer, DeadlinePool
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
@@ -445,8 +445,8 @@ class Upstream:
 
     feeds: Sequence[Feed]
     transport: Transport
-    before: SideBySide[_Before]
-    after: SideBySide[Head | None]
+    before: DeadlinePool[_Before]
+    after: DeadlinePool[Head | None]
     _silent: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
@@ -458,8 +458,8 @@ class Upstream:
         return cls(
             feeds,
             transport,
-            SideBySide(clock, never, PATIENCE),
-            SideBySide(clock, never, PATIENCE / 2),
+            DeadlinePool(clock, never, PATIENCE),
+            DeadlinePool(clock, never, PATIENCE / 2),
         )
 
     def list(self, w: Mapping[str, PartitionEnd]) -> Listing:
@@ -506,7 +506,7 @@ class Upstream:
         return None if feed is None else feed.names
 
     def _answered(
-        self, when: str, asking: SideBySide[T], questions: Mapping[str, Callable[[], T]]
+        self, when: str, asking: DeadlinePool[T], questions: Mapping[str, Callable[[], T]]
     ) -> dict[str, T]:
         """What is said in time; who says nothing is logged once, until he says something *then*.
 

@@ -33,7 +33,7 @@ from pipeline.landing.batch_stats import RunTally, Unrepeated, tally
 from pipeline.landing.epochs import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.settings import Router
-from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardised
+from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardise_batch
 from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, RecordReader
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
@@ -106,7 +106,7 @@ def shape(
     count = len(decoded)
     placed = _placed(decoded, raw)
     table, unique = routes.of(decoded["shard"])
-    decoded = standardised(decoded, table, routes.standards)
+    decoded = standardise_batch(decoded, table, routes.standards)
     row = pc.is_in(decoded["op"], _ROWS)
     beat = pc.fill_null(pc.and_(row, pc.equal(decoded["shard"], came.heartbeat)), False)
     op = decoded["op"]

@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, Protocol, cast
 from pydantic import Field, TypeAdapter
 
 from pipeline import plugins, sources
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan
+from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.clocks import ClockReading
 from pipeline.durations import with_durations
 from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
@@ -146,8 +146,12 @@ class TableQueries(Protocol):
         raise _unanswerable(shard)
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
+        self,
+        shard: Shard,
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[AggregatedColumn],
+    ) -> tuple[RangeAggregate, ...]:
         """Rows and sums of *fields* in each span of *column*, all in one snapshot.
 
         Raises:

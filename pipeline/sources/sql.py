@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from pipeline.aggregates import Moment, SpanTally, TalliedField, TimeSpan, tally
+from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
 from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Shard
 from pipeline.settings import SourceSettings
@@ -144,7 +144,7 @@ class SqlSource(ABC):
         """The shard's table in a statement."""
 
     @abstractmethod
-    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[TalliedField]) -> str:
+    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
         """A statement with two placeholders for moments; ``n`` are rows, ``s0``, ``s1`` sums."""
 
     @abstractmethod
@@ -198,16 +198,20 @@ class SqlSource(ABC):
         return tuple(int(row["id"]) for row in found)
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
+        self,
+        shard: Shard,
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[AggregatedColumn],
+    ) -> tuple[RangeAggregate, ...]:
         summed = self.aggregate_sql(shard, column, fields)
-        found, deadline = list[SpanTally](), self.limits.deadline()
+        found, deadline = list[RangeAggregate](), self.limits.deadline()
         with self.session.within_limits(), self.session.snapshot() as ask:
             for span in spans:
                 self.session.check_deadline(deadline)
                 moments = tuple(map(self.to_argument, span))
                 self.refuse_large(ask, shard, summed, moments, scans=True)
-                found.append(tally(ask(summed, *moments)[0], tuple(fields)))
+                found.append(parse_aggregate(ask(summed, *moments)[0], tuple(fields)))
         return tuple(found)
 
     def to_argument(self, moment: Moment) -> Moment:

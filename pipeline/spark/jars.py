@@ -80,18 +80,18 @@ class Jar:
         return group, artifact, version, packaging, classifier
 
 
-def spark() -> tuple[Path, ...]:
+def spark_jars() -> tuple[Path, ...]:
     """Jars that Spark needs beside pyspark's own, for `spark.jars`."""
-    return files(SPARK)
+    return jar_files(SPARK)
 
 
-def files(folder: str) -> tuple[Path, ...]:
+def jar_files(folder: str) -> tuple[Path, ...]:
     """Locked files of *folder*, in the order of the lock.
 
     Raises:
         ConfigError: if one of them has not been fetched.
     """
-    paths = tuple(JARS / jar.folder / jar.file for jar in locked() if jar.folder == folder)
+    paths = tuple(JARS / jar.folder / jar.file for jar in locked_jars() if jar.folder == folder)
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
         command = "make setup" if installed.is_checkout() else "sluice jars"
@@ -100,10 +100,10 @@ def files(folder: str) -> tuple[Path, ...]:
     return paths
 
 
-def lacking() -> list[str]:
+def missing_jars() -> list[str]:
     """What Spark cannot start without and this machine does not have, each as ``what; fix``."""
     lacks = []
-    for need in (_recent_java, spark):
+    for need in (_recent_java, spark_jars):
         try:
             need()
         except ConfigError as error:
@@ -111,13 +111,13 @@ def lacking() -> list[str]:
     return lacks
 
 
-def locked(lock: Path = LOCK) -> tuple[Jar, ...]:
+def locked_jars(lock: Path = LOCK) -> tuple[Jar, ...]:
     """Jars named by the lock file, in its order."""
     lines = (line.split() for line in lock.read_text(encoding="utf-8").splitlines())
     return tuple(Jar(*words) for words in lines if words and not words[0].startswith("#"))
 
 
-def fetch(
+def fetch_jars(
     folders: Iterable[str] = (),
     *,
     home: Path = JARS,
@@ -135,7 +135,7 @@ def fetch(
         UnreachableError: if a file cannot be had, or is not the one that was locked.
     """
     settings, chosen = _settings(repository), set(folders)
-    jars = [jar for jar in locked(lock) if not chosen or jar.folder in chosen]
+    jars = [jar for jar in locked_jars(lock) if not chosen or jar.folder in chosen]
     wanted = [jar for jar in jars if _sha256(home / jar.folder / jar.file) != jar.sha256]
     for jar in jars:
         (home / jar.folder).mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def fetch(
     return len(wanted)
 
 
-def java() -> str:
+def find_java() -> str:
     """Path of the `java` to run: that of JAVA_HOME, else the first on the PATH.
 
     Raises:
@@ -160,7 +160,7 @@ def java() -> str:
 
 
 def _recent_java() -> None:
-    path = java()
+    path = find_java()
     try:
         done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -238,7 +238,7 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
     )
     done = subprocess.run(
         [
-            *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(find_java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-jar", str(_ivy()), "-ivy", str(scratch / "ivy.xml")),
             *("-settings", str(scratch / "settings.xml")),
             *("-cache", str(scratch / "cache")),
@@ -290,7 +290,7 @@ def _print(line: str) -> None:
 
 if __name__ == "__main__":
     try:
-        count = fetch(sys.argv[1:], report=_print)
+        count = fetch_jars(sys.argv[1:], report=_print)
     except SluiceError as error:
         sys.exit(str(error))
-    sys.stdout.write(f"{count} jars fetched, {len(locked())} locked\n")
+    sys.stdout.write(f"{count} jars fetched, {len(locked_jars())} locked\n")

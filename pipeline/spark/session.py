@@ -34,7 +34,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.parallel import spread
+from pipeline.parallel import spark_map
 from pipeline.reports import SparkWork
 from pipeline.settings import PipelineSettings, may_be_spark_secret
 
@@ -85,7 +85,7 @@ def open_session(
     builder = SparkSession.builder.appName(name).master(settings.master)
     options = {
         **_SETTINGS,
-        **(_ALONE if alone(settings.master) else {}),
+        **(_ALONE if is_one_process(settings.master) else {}),
         "spark.driver.memory": settings.driver_memory,
         "spark.jars": ",".join(str(jar) for jar in jars),
         f"spark.executorEnv.{PRELOADED}": ",".join(sorted(set(plug_ins))),
@@ -127,7 +127,7 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
     SparkContext(gateway=gateway, conf=SparkConf().setAll(list(every.items())))
 
 
-def alone(master: str) -> bool:
+def is_one_process(master: str) -> bool:
     """Whether all of Spark is in this machine's one process."""
     return master.partition("[")[0] == "local"
 
@@ -145,7 +145,7 @@ class JobCounts:
     ) -> Iterator[None]:
         """Describe the job that runs inside as *work* and *what*, and count it if it ends well."""
         began = time.monotonic()
-        with described(session, f"{work} {what}, {rows} rows read"):
+        with describe_jobs(session, f"{work} {what}, {rows} rows read"):
             yield
         done = SparkWork(1, tasks, rows, time.monotonic() - began)
         with self._lock:
@@ -159,7 +159,7 @@ class JobCounts:
 
 
 @contextmanager
-def described(session: SparkSession, text: str) -> Iterator[None]:
+def describe_jobs(session: SparkSession, text: str) -> Iterator[None]:
     """Show *text* in the Spark UI for every job run inside the block, in this thread."""
     context = session.sparkContext
     context.setJobDescription(text)
@@ -185,7 +185,7 @@ class WorkerEnvironment:
     versions: Mapping[str, str]
 
 
-def require_alike(session: SparkSession, master: str) -> None:
+def require_same_environment(session: SparkSession, master: str) -> None:
     """Return only if every worker that takes a task runs what this process runs.
 
     As many are asked as the cluster has cores for us.
@@ -194,14 +194,14 @@ def require_alike(session: SparkSession, master: str) -> None:
         ConfigError: one runs something else.
         UnreachableError: nobody took a task, or none could be run there.
     """
-    if alone(master):
+    if is_one_process(master):
         return
     pool = ThreadPoolExecutor(1, thread_name_prefix="workers")
     pieces: list[object] = [None] * max(2, session.sparkContext.defaultParallelism)
-    asked = pool.submit(spread, session, environment, pieces)
+    asked = pool.submit(spark_map, session, read_environment, pieces)
     pool.shutdown(wait=False)
     try:
-        agree(environment(None), asked.result(WITHIN.total_seconds()))
+        require_agreement(read_environment(None), asked.result(WITHIN.total_seconds()))
     except TimeoutError as error:
         driver = session.conf.get("spark.driver.host")
         said = NOBODY.format(within=WITHIN, driver=driver)
@@ -209,7 +209,7 @@ def require_alike(session: SparkSession, master: str) -> None:
         raise UnreachableError(f"{master}: {said}") from error
 
 
-def agree(here: WorkerEnvironment, there: Sequence[WorkerEnvironment]) -> None:
+def require_agreement(here: WorkerEnvironment, there: Sequence[WorkerEnvironment]) -> None:
     """Return only if all run the same.
 
     Raises:
@@ -224,7 +224,7 @@ def agree(here: WorkerEnvironment, there: Sequence[WorkerEnvironment]) -> None:
                 )
 
 
-def environment(_: Any) -> WorkerEnvironment:
+def read_environment(_: Any) -> WorkerEnvironment:
     """What this process runs."""
     found = {"Python": platform.python_version(), "Sluice": _digest()}
     return WorkerEnvironment(

@@ -90,7 +90,7 @@ class IdMapping:
             FormatError: there is none, and it is to be held then; or the file cannot be read, which
                 is to stop no other table.
         """
-        told = told_by(self.file, self.source, self.standard, self.type)
+        told = read_mapping(self.file, self.source, self.standard, self.type)
         if isinstance(told.why, ConfigError):
             raise FormatError(str(told.why))
         found = told.pairs.get(text)
@@ -113,7 +113,7 @@ class MappingFile:
 _known: dict[tuple[str, str, str], MappingFile] = {}  # by file and columns
 
 
-def told_by(file: str, source: str, standard: str, kind: StandardType) -> MappingFile:
+def read_mapping(file: str, source: str, standard: str, kind: StandardType) -> MappingFile:
     """What *file* says by now; read once for each time that it was written."""
     asked = (file, source, standard)
     with _lock:

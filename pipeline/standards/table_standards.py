@@ -238,7 +238,7 @@ class Standards:
     @cached_property
     def hides(self) -> bool:
         """Whether some are there for what nobody may see."""
-        return any(hides(rule.standards) for rule in self.rules)
+        return any(hides_values(rule.standards) for rule in self.rules)
 
     def of(self, table: str | None) -> TableStandards | None:
         """Those of *table*; None if all of its columns stay as they are, or it is no table."""
@@ -271,14 +271,14 @@ class Standards:
         standards = {column.casefold(): one for column, _, one in reversed(named)}
         names = {column.casefold(): name for column, name, _ in reversed(named)}
         own = frozenset(c for c, _, _ in _named(one for one in rules if one.tables == table))
-        clear = next((rule.clear for rule in rules if hides(rule.standards)), ALL)
+        clear = next((rule.clear for rule in rules if hides_values(rule.standards)), ALL)
         return TableStandards(rules[0].key, standards, names, own, clear)
 
 
 NO_STANDARDS = Standards()
 
 
-def hides(standards: Iterable[tuple[str, Standard]]) -> bool:
+def hides_values(standards: Iterable[tuple[str, Standard]]) -> bool:
     """Whether one of the named *standards* does."""
     return any(one.hides for _, one in standards)
 
@@ -301,7 +301,9 @@ _WRITTEN = ("op", "key_values", "before", "after", "changed", "left_out", "error
 WITHHELD = "its bytes are not kept, for the table has standards"
 
 
-def standardised(decoded: pa.RecordBatch, tables: pa.Array, standards: Standards) -> pa.RecordBatch:
+def standardise_batch(
+    decoded: pa.RecordBatch, tables: pa.Array, standards: Standards
+) -> pa.RecordBatch:
     """``DECODED`` as it may be written to the change log.
 
     In: ``DECODED``, and the table of each row, null for none.  Out: ``DECODED``, as many rows, in
@@ -451,15 +453,15 @@ class StandardDialect:
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """As the source's, of its own columns."""
-        return self.own.compare(plain(old), plain(new))
+        return self.own.compare(source_schema(old), source_schema(new))
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
         """As the source's, of its own columns."""
-        return self.own.remembered(plain(known), plain(new))
+        return self.own.remembered(source_schema(known), source_schema(new))
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
         """As the source's, of its own columns."""
-        return self.own.merge([plain(one) for one in schemas])
+        return self.own.merge([source_schema(one) for one in schemas])
 
     def lake_type(self, column: Column) -> str:
         """That of the standard's answers."""
@@ -509,14 +511,14 @@ class StandardDialect:
         """
         if not isinstance(column, StandardColumn):
             return self.own.default(column)
-        return answered(self.own.default(column.sent), column)
+        return answer_value(self.own.default(column.sent), column)
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
         """As the source's, of its own columns."""
-        return self.own.differences(plain(schema), [source_column(one) for one in server])
+        return self.own.differences(source_schema(schema), [source_column(one) for one in server])
 
 
-def written(column: Column, standard: Standard | None) -> Column:
+def written_column(column: Column, standard: Standard | None) -> Column:
     """The column as a mirror has it, by its *standard* if it has one."""
     return column if standard is None else StandardColumn(column, standard)
 
@@ -526,7 +528,7 @@ def source_column(column: Column) -> Column:
     return column.sent if isinstance(column, StandardColumn) else column
 
 
-def plain(schema: TableSchema) -> TableSchema:
+def source_schema(schema: TableSchema) -> TableSchema:
     """The columns as their source has them."""
     columns = tuple(source_column(one) for one in schema.columns)
     return replace(schema, columns=columns)
@@ -545,7 +547,7 @@ def default_of(column: Column) -> pa.Scalar:
         raise HeldError("standards", f"{detail}; take a new base") from error
 
 
-def answered(value: pa.Scalar, column: StandardColumn) -> pa.Scalar:
+def answer_value(value: pa.Scalar, column: StandardColumn) -> pa.Scalar:
     """What stands for a *value* of the source's own type; null for null.
 
     Raises:

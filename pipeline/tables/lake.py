@@ -18,7 +18,7 @@ from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app
 from pipeline.changelog.transactions import LogMemory
 from pipeline.checkpoint import Mark
-from pipeline.delta.reader import open_table, translated
+from pipeline.delta.reader import open_table, translate_errors
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
 from pipeline.image import Image
@@ -55,7 +55,7 @@ class Lake:
         Raises:
             HeldError: ``mark_lost`` if a batch is numbered but its mark is not there.
         """
-        with self._turn, translated(self.settings.changes):
+        with self._turn, translate_errors(self.settings.changes):
             return self._log.mark()
 
     def applied(self, table: str) -> MirrorPosition | None:
@@ -146,7 +146,7 @@ class Lake:
     def _newest(self, table: str) -> MirrorSnapshot | None:
         """A mirror as it stands now, also where another table has come into its folder."""
         turn = self._turns.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
-        with turn, translated(self.settings.mirror(table)):
+        with turn, translate_errors(self.settings.mirror(table)):
             try:
                 return self._mirrors.look(table)
             except HeldError as error:

@@ -43,7 +43,7 @@ from pipeline.formats.format import OPTIONAL, RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.model import PartitionEnd, Shard, ShardId, Table, TopicPartition
 from pipeline.readings import LogKey
-from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardised
+from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardise_batch
 
 MOST = 256 * 2**20  # bytes of keys and values in one read
 POLL = timedelta(milliseconds=20)  # a span that ends in a hole has no record to wake up for
@@ -235,7 +235,7 @@ def _key(
         table.name if name and Shard(origin.source, name) in table.shards else None
         for name in told["shard"].to_pylist()
     ]
-    changes = standardised(told, pa.array(whose, pa.string()), origin.standards).to_pylist()
+    changes = standardise_batch(told, pa.array(whose, pa.string()), origin.standards).to_pylist()
     message = changes[-1] if changes else {"error": "nothing"}
     if message["error"] is not None or None in (message["shard"], message["key_values"]):
         return None

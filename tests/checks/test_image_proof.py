@@ -7,7 +7,7 @@ import pytest
 
 from checks.certificate import Evidence
 from checks.proof import doubted, image_evidence, imageless
-from pipeline.image import Image, LateChanges, digest
+from pipeline.image import Image, LateChanges, shards_digest
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Missing, Order, Shard
 from tests.checks.samples import CUT, NOW, TABLE, fence, mark, samples
@@ -23,7 +23,7 @@ IMAGE = Image(
     {"shop": Order(1, 1, 10_000)},
     NOW,
     NOW + SECOND,
-    shards=digest(TABLE.shards),
+    shards=shards_digest(TABLE.shards),
 )
 
 
@@ -83,8 +83,8 @@ def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
 @pytest.mark.parametrize(
     ("shards", "codes"),
     [
-        pytest.param(digest(TABLE.shards), [], id="those that it is of"),
-        pytest.param(digest(TABLE.shards[:1]), ["image_unbased"], id="one of them is new"),
+        pytest.param(shards_digest(TABLE.shards), [], id="those that it is of"),
+        pytest.param(shards_digest(TABLE.shards[:1]), ["image_unbased"], id="one of them is new"),
     ],
 )
 def test_bases_after_the_cut_are_of_shards_that_had_one_before(

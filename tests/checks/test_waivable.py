@@ -5,7 +5,7 @@ import pytest
 
 from checks.blocks import is_closed_for_good, told_of, waivable
 from monitor.observe.system_checks import given_up_id
-from pipeline.apply.foreign_commits import waiver
+from pipeline.apply.foreign_commits import waiver_id
 from pipeline.checkpoint import Quarantine
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "waive.md"
@@ -38,7 +38,7 @@ def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> N
         "my-shop.shop.users:0:1042@8",  # topics may have names that no table has
         "account:0:1042@8",
         "invalid:shop.users:5-9@5f3a90c1",
-        waiver("shop.users", 0),
+        waiver_id("shop.users", 0),
         given_up_id("slack", 3),
         "schema:shop.users@1774785600",
         "unbalanced:shop.users@-3",

@@ -20,15 +20,15 @@ from checks.run import Check, run_probe
 from checks.world import (
     ChangedRow,
     KeyTimes,
+    LastChange,
     LogKey,
     LogReader,
     Range,
     ShardBase,
     TableQueries,
-    Touch,
     Transaction,
 )
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
+from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.json_text import canonical
 from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
@@ -288,10 +288,14 @@ class FakeSource(TableQueries):
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
+        self,
+        shard: Shard,
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[AggregatedColumn],
+    ) -> tuple[RangeAggregate, ...]:
         rows = [{column: None, **self.world.values.get(one, {})} for one in self._rows(shard)]
-        return tuple(added_up(rows, column, span, fields) for span in spans)
+        return tuple(add_up(rows, column, span, fields) for span in spans)
 
 
 @dataclass
@@ -325,12 +329,12 @@ class FakeMirror:
         shards: Sequence[Shard],
         column: str,
         spans: Sequence[TimeSpan],
-        fields: Sequence[TalliedField],
-    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        fields: Sequence[AggregatedColumn],
+    ) -> dict[Shard, tuple[RangeAggregate, ...]]:
         found = {}
         for shard in shards:
             rows = [{column: None, **self.values.get(one, {})} for one in self._rows(shard)]
-            found[shard] = tuple(added_up(rows, column, span, fields) for span in spans)
+            found[shard] = tuple(add_up(rows, column, span, fields) for span in spans)
         return found
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
@@ -368,15 +372,15 @@ class FakeLog(LogReader):
             begin = end
         return events
 
-    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
-        newest: dict[tuple[Shard, str], Touch] = {}
-        emptied: dict[Shard | None, Touch] = {}
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
+        newest: dict[tuple[Shard, str], LastChange] = {}
+        emptied: dict[Shard | None, LastChange] = {}
         for batch, event in self._landed():
             if event.op == Op.TRUNCATE:
-                emptied[event.shard] = Touch(Op.TRUNCATE, batch)
+                emptied[event.shard] = LastChange(Op.TRUNCATE, batch)
                 newest = {key: touch for key, touch in newest.items() if key[0] != event.shard}
             elif event.shard:
-                newest[event.shard, self._key(event.shard, event.id)] = Touch(event.op, batch)
+                newest[event.shard, self._key(event.shard, event.id)] = LastChange(event.op, batch)
         return tuple(newest.get((k.shard, k.key), emptied.get(k.shard)) for k in keys)
 
     def touched(

@@ -82,7 +82,7 @@ def test_f183_only_what_is_not_unpacked_yet_is_unpacked_and_told(
 ) -> None:
     archives = {"mysql": (Path("mysql-1.jar"),), "connect": (Path("a-1.tar.gz"),)}
     unpacked: list[str] = []
-    monkeypatch.setattr(jars, "files", archives.__getitem__)
+    monkeypatch.setattr(jars, "jar_files", archives.__getitem__)
     monkeypatch.setattr(unpack, "UNPACKED", tmp_path)
     monkeypatch.setattr(unpack, "mysql", lambda: unpacked.append("mysql"))
     monkeypatch.setattr(unpack, "plugins", lambda: unpacked.append("plugins"))

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.parquet_versions import ROWS, VERSIONS, ParquetVersions, PinnedRows
-from pipeline.apply.merge_job import run
+from pipeline.apply.merge_job import run_group
 from pipeline.apply.mirror import CommitStamp
-from pipeline.apply.table_format import Chores
+from pipeline.apply.table_format import MaintenanceWork
 from pipeline.build import open_table_format
 from pipeline.errors import HeldError, LostRaceError, ProofError
 from pipeline.model import Op, Order, Shard, Table, TopicPartition
@@ -184,7 +184,7 @@ def test_turns_are_sent_to_where_tasks_run_and_back(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.apply.merge_job.HERE", 0)
-    lake.passes.ours.spread = lambda groups: [_copied(run(_copied(one))) for one in groups]
+    lake.passes.ours.spread = lambda groups: [_copied(run_group(_copied(one))) for one in groups]
 
     assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}
 
@@ -238,7 +238,10 @@ def test_files_go_once_no_kept_version_has_them(lake: HandLake) -> None:
         os.utime(path, (0, 0))
 
     stamp = CommitStamp("main", lake.now)
-    assert lake.table_format.kept(newest, Chores(stamp, ("id",), timedelta(hours=36))) == newest
+    assert (
+        lake.table_format.kept(newest, MaintenanceWork(stamp, ("id",), timedelta(hours=36)))
+        == newest
+    )
 
     assert len(list(folder.iterdir())) == 3
     assert reader(lake).sample(1) == [{"id": 1, "name": "v3"}]

@@ -7,7 +7,7 @@ import pytest
 
 from monitor.clients import Schemas
 from pipeline.changelog.reader import LogReader
-from pipeline.delta.reader import PinnedTable, open_table
+from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Shard
 from tests.pipeline.lakes import change, write_changes
 from tests.pipeline.reading import readings
@@ -68,7 +68,7 @@ def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     schemas = none_seen()
     write_changes(tmp_path, 0, [told(10, "a")])
     assert names(schemas, reader(tmp_path)) == ["a"]
-    monkeypatch.delattr(PinnedTable, "select")
+    monkeypatch.delattr(SnapshotReader, "select")
 
     assert names(schemas, reader(tmp_path)) == ["a"]
 

@@ -11,7 +11,7 @@ from monitor.config.plans import CopyPlan
 from monitor.copying import CopyWork
 from monitor.observe.sampler import Sampling
 from pipeline.copies.copy import CopyPosition
-from pipeline.copies.sync import Copying
+from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Shard, Table
@@ -66,7 +66,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         made: Any = self.copying
-        copying: Copying = made
+        copying: CopySync = made
         self.work = CopyWork(
             CopyPlan("cache", ("a.*",), FileCopy("copy.json")),
             copying,

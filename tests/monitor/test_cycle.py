@@ -10,7 +10,7 @@ from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.verdicts import Rulings
-from pipeline.apply.foreign_commits import waiver
+from pipeline.apply.foreign_commits import waiver_id
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
 from pipeline.reports import Applied, Hold
@@ -116,17 +116,17 @@ def test_a_foreign_write_that_the_spark_process_has_found_too_is_told_once(rig: 
     rig.round()
     rig.round()
     rig.intrude(USERS)
-    found = Hold(waiver(USERS, 2), USERS, "foreign_write", "version 2 is not Sluice's")
+    found = Hold(waiver_id(USERS, 2), USERS, "foreign_write", "version 2 is not Sluice's")
     rig.standstills.applied([Applied(USERS, 1, 2, Account(), rig.now, timedelta(), found)], rig.now)
     rig.second()
     rig.cycle.watch()
 
     (incident,) = (one for one in rig.store.incidents.open() if one.cause.check == "foreign_write")
     assert incident.ruling.reason == "version 2 is not Sluice's"
-    assert incident.ruling.keys == (waiver(USERS, 2),)
+    assert incident.ruling.keys == (waiver_id(USERS, 2),)
     status, answer = rig.ask(USERS, cut="now")
     told = [each["id"] for each in answer["tables"][0]["reasons"]]
-    assert (status, told.count(waiver(USERS, 2))) == (409, 1)
+    assert (status, told.count(waiver_id(USERS, 2))) == (409, 1)
 
 
 def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from checks.model import Outcome
 from pipeline.clocks import cut
-from pipeline.image import DueCut, Image, fence_of, positions
+from pipeline.image import DueCut, Image, cut_positions, fence_of
 from pipeline.lags.samples import MirrorPosition
 from tests.monitor.rig import ORDERS, USERS, Rig
 
@@ -22,7 +22,7 @@ def made(rig: Rig, at: str) -> Image:
     fence = fence_of(rig.fences.of("shop"), instant)
     assert fence is not None
     assert mark is not None
-    where = positions(DueCut(instant, {"shop": fence}), ("shop",), mark)
+    where = cut_positions(DueCut(instant, {"shop": fence}), ("shop",), mark)
     assert where is not None
     standing = rig.lake.mirrors[USERS]
     image = Image(instant, standing.version, mark.batch, (fence,), where, rig.now, rig.now + WEEK)

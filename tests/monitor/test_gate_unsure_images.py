@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.image import digest
+from pipeline.image import shards_digest
 from pipeline.model import Order, Shard
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.test_gate_images import ask, made
@@ -30,7 +30,7 @@ def codes(answer: Mapping[str, Any]) -> list[str]:
 def test_a_base_after_the_cut_does_not_make_the_image_ready(
     published: Rig, field: str, shards: tuple[Shard, ...]
 ) -> None:
-    image = replace(made(published, "2026-03-28"), shards=digest(shards))
+    image = replace(made(published, "2026-03-28"), shards=shards_digest(shards))
     standing = published.lake.mirrors[USERS]
     published.lake.mirrors[USERS] = replace(standing, images=(image,))
     mark = published.lake.newest
@@ -46,7 +46,7 @@ def test_a_base_after_the_cut_does_not_make_the_image_ready(
 
 
 def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig) -> None:
-    image = replace(made(published, "2026-03-28"), shards=digest((SHARD,)))
+    image = replace(made(published, "2026-03-28"), shards=shards_digest((SHARD,)))
     standing = published.lake.mirrors[USERS]
     published.lake.mirrors[USERS] = replace(standing, images=(image,))
     mark = published.lake.newest

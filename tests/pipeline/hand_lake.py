@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.merge_job import run
-from pipeline.apply.merge_run import MergeRequest, Passes
+from pipeline.apply.merge_job import run_group
+from pipeline.apply.merge_run import MergeRequest, MergeRunner
 from pipeline.apply.mirror import images_of
 from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import CHANGES, Stamp, app, mark_row
 from pipeline.checkpoint import Epoch, Mark, MarkDelta
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.image import DueCut, Image
@@ -93,7 +93,7 @@ class HandLake:
     publish: tuple[PublishRule, ...] = ()
     archive: tuple[ArchiveRule, ...] = ()
     cuts: tuple[DueCut, ...] = ()
-    passes: Passes = field(init=False)
+    passes: MergeRunner = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the change log."""
@@ -120,10 +120,10 @@ class HandLake:
     def reopen(self) -> None:
         """Begin with an empty memory, as after a restart."""
         changes = ChangeLog(open_store(self.settings.changes), "main")
-        self.passes = Passes(
+        self.passes = MergeRunner(
             self.settings,
             changes,
-            lambda groups: [run(g) for g in groups],
+            lambda groups: [run_group(g) for g in groups],
             lambda: self.now,
             self.table_format,
         )
@@ -165,7 +165,9 @@ class HandLake:
         self.log.look()
         actions = [file.added(NOW) for file in files]
         txn = (app("main"), batch)
-        commit(self.log.store, self.log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
+        commit_actions(
+            self.log.store, self.log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn
+        )
         self.log.look()
         self.passes.highs.landed(batch, high)
 

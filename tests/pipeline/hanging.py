@@ -8,7 +8,7 @@ from time import sleep
 from typing import Any, NoReturn
 
 from pipeline.errors import UnreachableError
-from pipeline.parallel import SideBySide
+from pipeline.parallel import DeadlinePool
 
 
 @dataclass
@@ -18,9 +18,9 @@ class Hanging:
     released: threading.Event = field(default_factory=threading.Event)
     stuck: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    _askings: list[SideBySide[Any]] = field(default_factory=list)
+    _askings: list[DeadlinePool[Any]] = field(default_factory=list)
 
-    def watched(self, *askings: SideBySide[Any]) -> None:
+    def watched(self, *askings: DeadlinePool[Any]) -> None:
         """Let the time of *askings* pass while nobody is at it but those who hang."""
         for one in askings:
             self._askings.append(one)
@@ -41,13 +41,13 @@ class Hanging:
         for one in self._askings:
             answered(one, self.stuck)
 
-    def _elapsed(self, asking: SideBySide[Any]) -> float:
+    def _elapsed(self, asking: DeadlinePool[Any]) -> float:
         going = asking._open.keys()
         self.seconds += 4 if going and going <= {*self.stuck} else 0
         return self.seconds
 
 
-def answered(asking: SideBySide[Any], names: Collection[str]) -> None:
+def answered(asking: DeadlinePool[Any], names: Collection[str]) -> None:
     """Return when none of *names* has yet to answer."""
     while asking.open & {*names}:
         sleep(0)  # let them run

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.build import (
-    dialect,
     every_topic,
-    mistakes,
+    find_mistakes,
     open_collector,
+    open_dialect,
     open_format,
     open_transport,
 )
@@ -99,14 +99,14 @@ def test_a_source_that_names_no_kind_and_no_format_has_those_of_its_collector() 
     usual = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
     toy = replace(usual, collector=CollectorSettings("", "", kind="tests.toy.collector"))
 
-    assert (dialect(usual), type(open_format(usual))) == (MYSQL, DebeziumJson)
-    assert (dialect(toy), type(open_format(toy))) == (TOY, ToyFormat)
+    assert (open_dialect(usual), type(open_format(usual))) == (MYSQL, DebeziumJson)
+    assert (open_dialect(toy), type(open_format(toy))) == (TOY, ToyFormat)
 
 
 def test_a_collector_that_is_not_there_is_told_once() -> None:
     source = replace(SOURCE, format="", collector=CollectorSettings("", "", kind="conect"))
 
-    (told,) = mistakes(source, PIPELINE)
+    (told,) = find_mistakes(source, PIPELINE)
 
     assert told.startswith("collector.kind: no collector 'conect' in pipeline/collectors; known: ")
 
@@ -144,8 +144,8 @@ def test_a_collector_that_is_asked_nothing_gets_what_comes_of_the_log() -> None:
 def test_what_it_promises_must_be_said() -> None:
     unsaid = CollectorSettings(kind="heartbeats")
 
-    (told,) = mistakes(replace(CANAL, collector=unsaid), PIPELINE)
-    (kind,) = mistakes(replace(CANAL, kind=""), PIPELINE)
+    (told,) = find_mistakes(replace(CANAL, collector=unsaid), PIPELINE)
+    (kind,) = find_mistakes(replace(CANAL, kind=""), PIPELINE)
 
     assert told == "collector.options.promise: is required"
     assert kind == "kind: is required where its collector may read any"
@@ -181,7 +181,7 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -> None:
     source = replace(SOURCE, format="", collector=CollectorSettings("", "", kind=nameless))
 
-    (told,) = mistakes(source, PIPELINE)
+    (told,) = find_mistakes(source, PIPELINE)
 
     assert told.startswith(f"collector.kind: {__name__}.Nameless lacks acknowledged, address, ")
     assert told.endswith("usual_format, usual_kind; see docs/extending.md")
@@ -200,7 +200,7 @@ def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(
     source = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
     settings = {"kind": replace(source, kind=nameless), "format": replace(source, format=nameless)}
 
-    (told,) = mistakes(settings[place], PIPELINE)
+    (told,) = find_mistakes(settings[place], PIPELINE)
 
     assert told.startswith(f"{place}: {__name__}.Nameless lacks {lacks}")
 
@@ -213,13 +213,17 @@ def test_a_transport_that_lacks_something_is_refused_by_name(nameless: str) -> N
 def test_what_stands_in_the_folders_lacks_nothing_of_its_seam() -> None:
     usual = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
 
-    assert mistakes(usual, PIPELINE) == mistakes(replace(usual, kind="mariadb"), PIPELINE) == ()
+    assert (
+        find_mistakes(usual, PIPELINE)
+        == find_mistakes(replace(usual, kind="mariadb"), PIPELINE)
+        == ()
+    )
 
 
 @pytest.mark.parametrize("there", ["replica", "replica:", ":3306", "replica:x", "replica:70000"])
 def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> None:
     settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
 
-    found = mistakes(replace(settings, kind="mysql", options={"read_from": there}), PIPELINE)
+    found = find_mistakes(replace(settings, kind="mysql", options={"read_from": there}), PIPELINE)
 
     assert f"options.read_from: {there} is no host:port, such as replica-2:3306" in found

@@ -11,12 +11,12 @@ from pipeline.image import (
     DueCut,
     Image,
     LateChanges,
-    digest,
+    cut_positions,
     fence_of,
-    images_in,
-    lacking,
-    positions,
-    told_images,
+    find_missing,
+    images_property,
+    parse_images,
+    shards_digest,
 )
 from pipeline.model import Acknowledged, Fence, Head, Order, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
@@ -45,7 +45,7 @@ def mark(through: int, identity: str = "A") -> Mark:
 def test_the_cut_stands_where_the_log_ended_after_its_heartbeat() -> None:
     cut = DueCut(CUT, {"shop": beat(7, 0.4)})
 
-    assert positions(cut, ("shop",), mark(7)) == {"shop": Order(2, 3, 700)}
+    assert cut_positions(cut, ("shop",), mark(7)) == {"shop": Order(2, 3, 700)}
 
 
 def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_back() -> None:
@@ -53,8 +53,8 @@ def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_ba
     newest, due = mark(9), DueCut(CUT, {"shop": beat(7, 0)})
     back = replace(newest, epochs={"shop": replace(newest.epochs["shop"], heartbeat=7)})
 
-    assert positions(due, ("shop",), newest) is not None
-    assert positions(due, ("shop",), back) is None
+    assert cut_positions(due, ("shop",), newest) is not None
+    assert cut_positions(due, ("shop",), back) is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_ba
     ],
 )
 def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Mark) -> None:
-    assert positions(cut, ("shop",), landed) is None
+    assert cut_positions(cut, ("shop",), landed) is None
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_what_a_mirror_remembers_of_its_images_is_what_was_told() -> None:
     made = Image(CUT, 7, 12, (beat(7, 0),), {"shop": Order(2, 3, 700, 1)}, CUT, CUT + SECOND)
     later = Image(CUT + SECOND, 9, 14, (), {}, CUT, CUT + SECOND)
 
-    told = told_images((later, made))
+    told = images_property((later, made))
 
-    assert images_in(told[IMAGES]) == (made, later)
-    assert images_in(None) == ()
+    assert parse_images(told[IMAGES]) == (made, later)
+    assert parse_images(None) == ()
     assert made.keep == SECOND
     assert [made.held(CUT + SECOND), made.held(CUT + 2 * SECOND)] == [True, False]
 
@@ -122,8 +122,8 @@ def test_an_image_holds_what_stands_below_its_cut_and_what_was_added_later() -> 
 
 
 def test_the_shards_of_an_image_are_told_apart_in_any_order() -> None:
-    assert digest((A, B)) == digest((B, A)) == "1ae8c0626b634ace"
-    assert digest((A,)) != digest((B,))
+    assert shards_digest((A, B)) == shards_digest((B, A)) == "1ae8c0626b634ace"
+    assert shards_digest((A,)) != shards_digest((B,))
 
 
 PLACE = Order(1, 3, 700)
@@ -162,7 +162,7 @@ def test_what_the_mirror_may_lack_below_a_cut_is_told_by_its_bases(
         lost={str(shard): order for shard, order in lost.items()},
     )
 
-    found = lacking(ORDERS, {"shop": PLACE}, known, based)
+    found = find_missing(ORDERS, {"shop": PLACE}, known, based)
 
     assert found.startswith(says)
     assert bool(found) == bool(says)

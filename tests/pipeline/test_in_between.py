@@ -23,9 +23,9 @@ __all__ = ["services"]
 def cleans(beside: Beside) -> None:
     """A checkpoint, log cleaning and a full vacuum of both tables, by deltalake alone."""
     for uri in (beside.desk.settings.changes, beside.desk.settings.mirror(TABLE)):
-        maintenance.checkpoint(open_store(uri))
-        maintenance.clean(open_store(uri))
-        maintenance.vacuum(open_store(uri), timedelta(days=7))
+        maintenance.write_checkpoint(open_store(uri))
+        maintenance.clean_log(open_store(uri))
+        maintenance.vacuum_files(open_store(uri), timedelta(days=7))
 
 
 LONG = pytest.mark.long

@@ -27,7 +27,7 @@ def test_a_coordinate_names_its_file(coordinate: str, file: str) -> None:
 
 
 def test_every_locked_jar_has_its_folder_coordinate_and_hash() -> None:
-    locked = jars.locked()
+    locked = jars.locked_jars()
 
     assert {jar.folder for jar in locked} == {
         *("spark", "kafka", "connect", "mysql", "postgres", "mirror", "registry", "converter")
@@ -43,7 +43,7 @@ def test_what_is_there_is_not_fetched_and_what_is_no_longer_locked_goes(tmp_path
     (home / "spark" / "thing-1.0.jar").touch()
     (home / "spark" / "thing-0.9.jar").touch()
 
-    assert jars.fetch(home=home, lock=lock) == 0
+    assert jars.fetch_jars(home=home, lock=lock) == 0
     assert [path.name for path in (home / "spark").iterdir()] == ["thing-1.0.jar"]
 
 
@@ -54,7 +54,7 @@ def test_a_file_with_another_hash_is_refused_and_not_left(
     lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError, match=r"org\.x:thing:1\.0 has SHA-256 .* jars\.lock says"):
-        jars.fetch(home=tmp_path / "jars", lock=lock)
+        jars.fetch_jars(home=tmp_path / "jars", lock=lock)
 
     assert list((tmp_path / "jars" / "spark").iterdir()) == []
 
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_had_is_named(
     lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError, match=r"cannot fetch org\.x:thing:1\.0: no route to it"):
-        jars.fetch(home=tmp_path / "jars", lock=lock)
+        jars.fetch_jars(home=tmp_path / "jars", lock=lock)
 
 
 def test_f183_progress_is_reported_while_jars_are_fetched(
@@ -87,7 +87,7 @@ def test_f183_progress_is_reported_while_jars_are_fetched(
         with told.open("a") as stream:
             stream.write(f"{line}\n")
 
-    assert jars.fetch(home=home, lock=lock, report=report) == 1
+    assert jars.fetch_jars(home=home, lock=lock, report=report) == 1
 
     lines = told.read_text().splitlines()
     assert lines[0] == f"jars: fetched 0 of 1 into {home}"
@@ -99,12 +99,12 @@ def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(ConfigError, match="install a Java 17 runtime"):
-        jars.java()
+        jars.find_java()
 
 
 def test_a_folder_that_was_never_fetched_names_the_command() -> None:
     with pytest.raises(ConfigError, match="run `make setup`"):
-        jars.files("nothing")
+        jars.jar_files("nothing")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_f180_a_java_that_spark_does_not_run_on_is_named_with_the_fix(
 ) -> None:
     pretend_java(tmp_path, monkeypatch, script)
 
-    assert [lack.removeprefix(f"{tmp_path}/bin/") for lack in jars.lacking()] == lacks
+    assert [lack.removeprefix(f"{tmp_path}/bin/") for lack in jars.missing_jars()] == lacks
 
 
 def test_f180_java_and_jars_that_are_missing_are_both_named(
@@ -145,9 +145,9 @@ def test_f180_java_and_jars_that_are_missing_are_both_named(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(jars, "JARS", tmp_path / "jars")
-    count = sum(jar.folder == jars.SPARK for jar in jars.locked())
+    count = sum(jar.folder == jars.SPARK for jar in jars.locked_jars())
 
-    assert jars.lacking() == [
+    assert jars.missing_jars() == [
         f"no Java found in JAVA_HOME, {tmp_path}; install a Java 17 runtime, or set JAVA_HOME",
         f"{count} jars are not in {tmp_path}/jars/spark; run `make setup`",
     ]
@@ -161,7 +161,7 @@ def test_f180_jars_are_fetched_from_the_repository_that_is_named(tmp_path: Path)
     home = tmp_path / "jars"
 
     repository = (tmp_path / "maven").as_uri()
-    assert jars.fetch(home=home, lock=lock, repository=repository) == 1
+    assert jars.fetch_jars(home=home, lock=lock, repository=repository) == 1
     assert (home / "spark" / "thing-1.0.jar").read_bytes() == content
 
 
@@ -170,12 +170,12 @@ def test_f180_a_repository_that_has_no_such_jar_is_told(tmp_path: Path) -> None:
     lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError, match=r"cannot fetch org\.x:thing:1\.0"):
-        jars.fetch(home=tmp_path / "jars", lock=lock, repository=(tmp_path / "maven").as_uri())
+        jars.fetch_jars(home=tmp_path / "jars", lock=lock, repository=(tmp_path / "maven").as_uri())
 
 
 def test_f180_a_repository_that_is_no_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'maven' is no URL of a Maven repository; write https"):
-        jars.fetch(home=tmp_path, repository="maven")
+        jars.fetch_jars(home=tmp_path, repository="maven")
 
 
 def test_f180_the_environment_names_the_folder_of_jars(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_a_repository_with_a_login_is_told_without_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        jars.fetch(home=tmp_path, repository="ftp://bob:hunter2@nexus/repo")
+        jars.fetch_jars(home=tmp_path, repository="ftp://bob:hunter2@nexus/repo")
 
     assert str(refused.value).startswith("'ftp://(hidden)@nexus/repo' is no URL")
 
@@ -217,7 +217,7 @@ def test_what_ivy_says_is_told_without_the_login(tmp_path: Path) -> None:
     lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError) as failed:
-        jars.fetch(
+        jars.fetch_jars(
             home=tmp_path / "jars", lock=lock, repository="http://bob:hunter2@127.0.0.1:9/maven"
         )
 

@@ -12,9 +12,9 @@ import pytest
 
 from demo.processes import wait_until
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.maintenance import Upkeep
-from pipeline.apply.merge_job import Group, TurnOutcome, run
-from pipeline.apply.merge_run import MergeRequest, Passes
+from pipeline.apply.maintenance import LakeMaintenance
+from pipeline.apply.merge_job import JobGroup, MergeOutcome, run_group
+from pipeline.apply.merge_run import MergeRequest, MergeRunner
 from pipeline.backfill.runner import Rereading
 from pipeline.changelog import maintenance, scan
 from pipeline.delta.reader import open_table
@@ -43,11 +43,11 @@ class Beside:
     def __post_init__(self) -> None:
         settings, log = self.desk.settings, self.desk.log
         mirrors = DeltaMirrors(None)
-        passes = Passes(settings, log(), here, self.clock, mirrors)
+        passes = MergeRunner(settings, log(), here, self.clock, mirrors)
         urgent = None
         if self.divided:
-            urgent = Passes(settings, log(), here, self.clock, mirrors, passes.mirrors)
-        upkeep = Upkeep(settings, log(), passes.mirrors, self.clock)
+            urgent = MergeRunner(settings, log(), here, self.clock, mirrors, passes.mirrors)
+        upkeep = LakeMaintenance(settings, log(), passes.mirrors, self.clock)
         rules = (TableRule(r"db\.t", "db.t", tier=0),) if self.divided else ()
         catalog, known = Catalog(Router(rules), readings("a", "b")), log()
         if known.look() is not None:
@@ -80,8 +80,8 @@ class Beside:
         return {row["id"]: row["name"] for row in rows}
 
 
-def here(groups: Sequence[Group]) -> list[Mapping[str, TurnOutcome]]:
-    return [run(group) for group in groups]
+def here(groups: Sequence[JobGroup]) -> list[Mapping[str, MergeOutcome]]:
+    return [run_group(group) for group in groups]
 
 
 def nobody(settings: SourceSettings) -> RowReader:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.apply.mirror import LIFE
 from pipeline.delta import entries
-from pipeline.delta.log import load
+from pipeline.delta.log import load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from tests.pipeline.landing.desk import Desk
@@ -103,7 +103,7 @@ def test_a_mirror_remembers_the_life_of_the_batch_it_applied_last(life: Life) ->
     one.land(0, 2)
     one.apply()
 
-    snapshot = load(open_store(one.desk.settings.mirror(TABLE)))
+    snapshot = load_snapshot(open_store(one.desk.settings.mirror(TABLE)))
 
     assert snapshot is not None
     assert [int(snapshot.metadata.configuration[LIFE])] == list(one.lane.mark.lives.values())

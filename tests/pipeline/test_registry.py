@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
-from pipeline.parallel import outcome, result
+from pipeline.parallel import load_result, run_piece
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.formats.batches import batch
@@ -99,7 +99,7 @@ def test_what_is_no_answer_of_a_registry_is_said(
         client(answers).schemas([1])
 
     assert why in str(e.value)
-    again = result(outcome(pickle.dumps((str, e.value))))
+    again = load_result(run_piece(pickle.dumps((str, e.value))))
     assert (e.value.source, again) == ("shop", str(e.value))
 
 

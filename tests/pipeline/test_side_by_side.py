@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
-from pipeline.parallel import Answer, SideBySide
+from pipeline.parallel import Answer, DeadlinePool
 from tests.monitor.rig import NOON
 from tests.pipeline.hanging import answered
 
@@ -31,7 +31,7 @@ class Hall:
     expected: set[str] = field(default_factory=set)
     called: threading.Event = field(default_factory=threading.Event)
     seconds: float = 0.0
-    tested: SideBySide[str] = field(init=False)
+    tested: DeadlinePool[str] = field(init=False)
 
     def hang(self, *names: str) -> None:
         """From now on they do not answer, until released."""
@@ -43,14 +43,14 @@ class Hall:
             self.gates.pop(name).set()
         answered(self.tested, names)
 
-    def asking(self, **settings: Any) -> SideBySide[str]:
+    def asking(self, **settings: Any) -> DeadlinePool[str]:
         """What is tested."""
-        made = SideBySide[str](lambda: self.now, 30 * SECOND, 3 * SECOND, **settings)
+        made = DeadlinePool[str](lambda: self.now, 30 * SECOND, 3 * SECOND, **settings)
         made.elapsed = lambda: self._elapsed(made)
         self.tested = made
         return made
 
-    def ask(self, asking: SideBySide[str], *names: str) -> dict[str, object]:
+    def ask(self, asking: DeadlinePool[str], *names: str) -> dict[str, object]:
         """Ask all of them; who answers gives his own name and how often he was asked before."""
         self.seconds += 1
         self.expected = set(names)
@@ -70,7 +70,7 @@ class Hall:
 
         return answer
 
-    def _elapsed(self, asking: SideBySide[str]) -> float:
+    def _elapsed(self, asking: DeadlinePool[str]) -> float:
         """Time stands still until only those that hang have yet to answer."""
         busy = self.expected - self.gates.keys()
         waiting = {one for one in busy if one not in self.asked} | (asking._open.keys() & busy)

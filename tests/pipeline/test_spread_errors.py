@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from pipeline.errors import ConfigError, HeldError, SluiceError, UnreachableError
-from pipeline.parallel import outcome, result, why
+from pipeline.parallel import failure_text, load_result, run_piece
 
 
 def fail(error: SluiceError) -> None:
@@ -20,14 +20,14 @@ def fail(error: SluiceError) -> None:
 )
 def test_an_error_of_ours_comes_back_as_it_was_raised(error: SluiceError) -> None:
     with pytest.raises(type(error)) as caught:
-        result(outcome(pickle.dumps((fail, error))))
+        load_result(run_piece(pickle.dumps((fail, error))))
 
     assert str(caught.value) == str(error)
     assert vars(caught.value) == vars(error)
 
 
 def test_what_is_done_comes_back_as_it_is() -> None:
-    assert result(outcome(pickle.dumps((sorted, [2, 1])))) == [1, 2]
+    assert load_result(run_piece(pickle.dumps((sorted, [2, 1])))) == [1, 2]
 
 
 GONE = "An error occurred while calling o7.getResult.\n: org.apache.spark.SparkException: Exception"
@@ -65,4 +65,4 @@ PYTHONPATH was:
 def test_of_sparks_long_text_that_line_is_told_that_says_what_happened(
     text: str, said: str
 ) -> None:
-    assert why(text) == said
+    assert failure_text(text) == said

@@ -7,7 +7,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.parallel import spread
+from pipeline.parallel import spark_map
 from pipeline.spark.session import NICENESS, PRELOADED
 
 pytestmark = pytest.mark.spark
@@ -20,7 +20,7 @@ def imported(name: str) -> bool:
 def test_workers_begin_with_the_plug_ins_that_the_session_was_told(spark: SparkSession) -> None:
     names = ["examples.json_lines", "pipeline.landing.task", "examples.line_file"]
 
-    assert spread(spark, imported, names) == [True, True, False]
+    assert spark_map(spark, imported, names) == [True, True, False]
 
 
 def test_a_plug_in_whose_import_fails_stops_no_worker() -> None:

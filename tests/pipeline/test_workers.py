@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.spark.session import agree, environment
+from pipeline.spark.session import read_environment, require_agreement
 
-HERE = environment(None)
+HERE = read_environment(None)
 
 
 def test_workers_that_run_the_same_elsewhere_are_fine() -> None:
-    agree(HERE, [replace(HERE, host="w1"), replace(HERE, host="w2")])
+    require_agreement(HERE, [replace(HERE, host="w1"), replace(HERE, host="w2")])
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_one_that_runs_another_is_refused_by_name(name: str, said: str) -> None:
     other = replace(HERE, host="w1", versions=dict(HERE.versions) | {name: "2.7"})
 
     with pytest.raises(ConfigError) as refused:
-        agree(HERE, [HERE, other])
+        require_agreement(HERE, [HERE, other])
 
     assert said in str(refused.value)
     assert "spark.pyspark.python" in str(refused.value)
@@ -36,4 +36,4 @@ def test_a_library_that_a_worker_does_not_tell_of_is_another() -> None:
     older = replace(HERE, host="w1", versions={"Python": HERE.versions["Python"]})
 
     with pytest.raises(ConfigError, match="worker w1 runs Sluice none"):
-        agree(HERE, [older])
+        require_agreement(HERE, [older])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.image_export import ImageWriting
+from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import UnreachableError
@@ -121,7 +121,7 @@ def test_s08_a_clone_is_read_as_long_as_it_was_promised(tmp_path: Path) -> None:
     """It leans on files that its mirror has left long ago."""
     made = image_of_yesterday(tmp_path, "clone")
     mirrors = Mirrors(made.settings, DeltaMirrors(None))
-    (written,) = ImageWriting(made.settings, mirrors, lambda: made.now).run(
+    (written,) = ImageWriter(made.settings, mirrors, lambda: made.now).run(
         LandedState(made.mark, made.catalog)
     )
     clone = tmp_path / "clones" / "db" / "t" / f"{IMAGED}.r0"

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from monitor.store.history import terms
-from pipeline.apply.account import Counted, MainAndError, balance, main_and_error, unexplained
+from pipeline.apply.account import (
+    ChangeCounts,
+    MainAndError,
+    balance_account,
+    find_unexplained,
+    main_and_error,
+)
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -15,8 +21,8 @@ def test_s18_a_row_in_neither_table_is_found() -> None:
     arrived, in_main, in_error = 10, 8, 1
 
     assert in_main + in_error < arrived, "the seed does not look"
-    account = balance(Counted(10, 9, 9, 9, 0, 0, 1), applied=in_main, noop=0)
-    hold = unexplained("shop.orders", 7, account)
+    account = balance_account(ChangeCounts(10, 9, 9, 9, 0, 0, 1), applied=in_main, noop=0)
+    hold = find_unexplained("shop.orders", 7, account)
     assert hold is not None
     assert "1 of 10" in hold.detail
 

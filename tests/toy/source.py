@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
+from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard, ShardId
@@ -80,10 +80,14 @@ class ToySource:
         return tuple(sum(low <= one < high for one in ids) for low, high in ranges)
 
     def tallies(
-        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
-    ) -> tuple[SpanTally, ...]:
+        self,
+        shard: Shard,
+        column: str,
+        spans: Sequence[TimeSpan],
+        fields: Sequence[AggregatedColumn],
+    ) -> tuple[RangeAggregate, ...]:
         rows = list(self._database().rows(shard.name).values())
-        return tuple(added_up(rows, column, span, fields) for span in spans)
+        return tuple(add_up(rows, column, span, fields) for span in spans)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         low, high = span

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from pipeline.aggregates import (
     DIGITS,
+    AggregatedColumn,
+    AggregatedTypes,
     Moment,
-    TalliedField,
-    TalliedKinds,
 )
 from pipeline.errors import ConfigError
 from pipeline.finding import Finding
@@ -57,7 +57,7 @@ from pipeline.sources.source import (
 )
 from pipeline.sources.sql import Ask, SqlSource
 
-KINDS = TalliedKinds(
+KINDS = AggregatedTypes(
     times=frozenset({"DATE", "DATETIME", "TIMESTAMP"}),
     numbers=frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "YEAR"}),
     texts=frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM"}),
@@ -66,7 +66,7 @@ DATED = frozenset({"DATE", "DATETIME"})
 
 
 def aggregate_sql(
-    columns: Sequence[MySqlColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
+    columns: Sequence[MySqlColumn], shard: Shard, column: str, fields: Sequence[AggregatedColumn]
 ) -> str:
     """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
 
@@ -127,7 +127,7 @@ class MySqlSource(SqlSource):
     def qualify(self, shard: Shard) -> str:
         return f"{quote_name(shard.database)}.{quote_name(shard.relation)}"
 
-    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[TalliedField]) -> str:
+    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
         columns = cast("Sequence[MySqlColumn]", self.columns(shard))
         return aggregate_sql(columns, shard, column, fields)
 

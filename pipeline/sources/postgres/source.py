@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from pipeline.aggregates import DIGITS, TalliedField, TalliedKinds
+from pipeline.aggregates import DIGITS, AggregatedColumn, AggregatedTypes
 from pipeline.finding import Finding
 from pipeline.model import Capture, Head, Shard, ShardId
 from pipeline.schema.model import Dialect
@@ -55,7 +55,7 @@ from pipeline.sources.source import (
 )
 from pipeline.sources.sql import Ask, SqlSource
 
-KINDS = TalliedKinds(
+KINDS = AggregatedTypes(
     times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),
     numbers=frozenset({"INT2", "INT4", "INT8", "OID", "NUMERIC"}),
     texts=frozenset({"VARCHAR", "TEXT", "NAME", "ENUM", "UUID"}),
@@ -63,7 +63,7 @@ KINDS = TalliedKinds(
 
 
 def aggregate_sql(
-    columns: Sequence[PostgresColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
+    columns: Sequence[PostgresColumn], shard: Shard, column: str, fields: Sequence[AggregatedColumn]
 ) -> str:
     """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
 
@@ -169,7 +169,7 @@ class PostgresSource(SqlSource):
         table = ShardId.parse(shard.name)
         return f"{quote_name(table.database)}.{quote_name(table.relation)}"
 
-    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[TalliedField]) -> str:
+    def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
         return aggregate_sql(self.columns(shard), shard, column, fields)
 
     def refuse_large(

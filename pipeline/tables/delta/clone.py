@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.apply.merge import TurnTask
+from pipeline.apply.merge import MergeTask
 from pipeline.delta import deletion_vectors
-from pipeline.delta.actions import milliseconds
-from pipeline.delta.commit import copied
-from pipeline.delta.log import ActiveFile, Metadata, Snapshot, advanced
+from pipeline.delta.actions import to_milliseconds
+from pipeline.delta.commit import create_clone
+from pipeline.delta.log import ActiveFile, Metadata, Snapshot, advance_snapshot
 from pipeline.delta.protocol import fields_in_files
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError
 from pipeline.tables.delta.files import Footers
-from pipeline.tables.delta.merge import turn
+from pipeline.tables.delta.merge import run_merge
 
 _OWN = "sluice."  # properties that make a table a mirror
 
-Correct = Callable[[Snapshot], TurnTask[Snapshot]]
+Correct = Callable[[Snapshot], MergeTask[Snapshot]]
 
 
-def clone(
+def clone_version(
     base: Snapshot, mirror: Store, into: Store, at: datetime, correct: Correct | None = None
 ) -> int:
     """Make a table that begins as *base* is after the turn of *correct*; how many more rows it has.
@@ -44,11 +44,11 @@ def clone(
     after, more = base, 0
     if correct is not None:
         task = _as_then(correct(base), base)
-        written = turn(task, footers=Footers(), into=into)
-        after = advanced(base, written.work, entry="")
+        written = run_merge(task, footers=Footers(), into=into)
+        after = advance_snapshot(base, written.work, entry="")
         counts = written.counts
         more = counts.inserted - counts.deleted - counts.floored
-    address = addressed(mirror.uri)
+    address = to_address(mirror.uri)
     files = [_abroad(file, address, base) for file in after.files.values()]
     described = replace(
         after,
@@ -56,7 +56,7 @@ def clone(
         files={str(file.action["path"]): file for file in files},
     )
     told = {"source": address, "sourceVersion": str(base.version)}
-    copied(into, described, clock=at, parameters=told)
+    create_clone(into, described, clock=at, parameters=told)
     return more
 
 
@@ -70,7 +70,7 @@ def _require_files(base: Snapshot, mirror: Store) -> None:
         raise HeldError("missing_file", f"{base.uri}: {detail}, such as {gone[0]}")
 
 
-def _as_then(task: TurnTask[Snapshot], base: Snapshot) -> TurnTask[Snapshot]:
+def _as_then(task: MergeTask[Snapshot], base: Snapshot) -> MergeTask[Snapshot]:
     """The turn without columns that came later; a change that has one is refused by its name."""
     known = {field["name"] for field in fields_in_files(base.metadata)}
     columns = tuple(one for one in task.columns if one.name in known)
@@ -78,7 +78,7 @@ def _as_then(task: TurnTask[Snapshot], base: Snapshot) -> TurnTask[Snapshot]:
     return replace(task, columns=columns, fills=fills)
 
 
-def addressed(uri: str) -> str:
+def to_address(uri: str) -> str:
     """The address of a folder as a log must name it.
 
     A bucket of S3 by the name that all but Hadoop know; for Hadoop's own (``s3a``) it is a setting.
@@ -108,7 +108,7 @@ def _vector_abroad(vector: Mapping[str, Any], address: str, base: Snapshot) -> M
 def _another(metadata: Metadata, at: datetime) -> Metadata:
     """The same columns, of a table that is no mirror."""
     kept = {name: one for name, one in metadata.configuration.items() if not _is_ours(name)}
-    told = {"id": str(uuid.uuid4()), "configuration": kept, "createdTime": milliseconds(at)}
+    told = {"id": str(uuid.uuid4()), "configuration": kept, "createdTime": to_milliseconds(at)}
     return Metadata.of({**metadata.action, **told})
 
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from pipeline.apply.row_metadata import (
-    NOBODY,
+    NO_ORIGINS,
     OP,
     RANK,
     SHARD,
@@ -31,7 +31,7 @@ from pipeline.apply.row_metadata import (
     Adoption,
     Integers,
     Mask,
-    Owned,
+    RowOrigins,
 )
 from pipeline.delta import deletion_vectors
 from pipeline.delta.log import ActiveFile, Metadata
@@ -77,7 +77,7 @@ class Layout:
         return _renamed(rows.select(known), pa.schema([fields[name] for name in known]))
 
 
-def leaves(schema: pa.Schema) -> dict[Path, int]:
+def leaf_paths(schema: pa.Schema) -> dict[Path, int]:
     """Number of each column of a Parquet file, as its format counts them; *schema* is the file's.
 
     What is inside lists and maps is counted, and has no path.
@@ -252,14 +252,14 @@ class DataFile:
 
 
 @contextmanager
-def opened(store: Store, file: ActiveFile, footers: Footers) -> Iterator[DataFile]:
+def open_file(store: Store, file: ActiveFile, footers: Footers) -> Iterator[DataFile]:
     """Open *file* for reading.
 
     Raises:
         HeldError: ``file_damaged``, ``vector_damaged``, ``file_format``.
     """
     footer = footers.of(store, file)
-    gone = deletion_vectors.read(store, file.vector) if file.vector else BitMap64()
+    gone = deletion_vectors.read_vector(store, file.vector) if file.vector else BitMap64()
     with _readable(file.path):
         source = store.source(file.path)
     with source:
@@ -272,7 +272,7 @@ def _read(store: Store, name: str) -> Footer:
         metadata = pq.read_metadata(source)
         schema = metadata.schema.to_arrow_schema()
     footer_fits(metadata, name)
-    return Footer(metadata, schema, leaves(schema))
+    return Footer(metadata, schema, leaf_paths(schema))
 
 
 def _at(rows: pa.Table, path: Path) -> pa.ChunkedArray:
@@ -309,22 +309,22 @@ class MirrorFiles:
         told = (OP,) if self.keeps else ()
         self._paths = tuple(self.layout.path(path) for path in (SOURCE, SHARD, *RANK, *told))
 
-    def owned(self, data: DataFile, group: int, rows: Integers) -> Owned:
+    def owned(self, data: DataFile, group: int, rows: Integers) -> RowOrigins:
         """Provenance of *rows* of a row group; columns that are constant in it are not read."""
         if not len(rows):
-            return NOBODY
+            return NO_ORIGINS
         paths = self._paths
         only = [data.footer.bounds(group, path).only for path in paths]
         unknown = [path for path, value in zip(paths, only, strict=True) if value is None]
         read = dict(zip(unknown, data.columns(group, unknown) if unknown else (), strict=True))
         source, shard, *rank = (
-            taken(read[path], rows) if value is None else pa.repeat(_scalar(value), len(rows))
+            take_rows(read[path], rows) if value is None else pa.repeat(_scalar(value), len(rows))
             for path, value in zip(paths, only, strict=True)
         )
         op = rank.pop() if self.keeps else None
         return self.adoption.owned(source.cast(pa.string()), shard.cast(pa.string()), rank, op)
 
-    def owners(self, rows: pa.Table) -> Owned:
+    def owners(self, rows: pa.Table) -> RowOrigins:
         """Provenance of whole *rows*, under the table's names."""
         return self.adoption.owners(rows)
 
@@ -342,7 +342,7 @@ class MirrorFiles:
         return int(self.footers.of(self.store, file).metadata.num_rows)
 
 
-def taken(column: pa.ChunkedArray, rows: Integers) -> pa.Array:
+def take_rows(column: pa.ChunkedArray, rows: Integers) -> pa.Array:
     """Values of a column at *rows*, in their order."""
     return column.take(pa.array(rows)).combine_chunks()
 
@@ -351,15 +351,15 @@ def _scalar(value: int | bytes) -> int | str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def bitmap(positions: Integers) -> BitMap64:
+def to_bitmap(positions: Integers) -> BitMap64:
     """The *positions* as a set; in any order, each once or more."""
     return BitMap64(array("Q", np.sort(positions).astype(np.uint64).tobytes()))
 
 
-def among(known: BitMap64, positions: Integers) -> Mask:
+def is_among(known: BitMap64, positions: Integers) -> Mask:
     """Which of *positions* are *known*; in any order."""
     if not known or not len(positions):
         return np.zeros(len(positions), np.bool_)
-    both = known & bitmap(positions)
+    both = known & to_bitmap(positions)
     found: Mask = np.isin(positions, np.frombuffer(both.to_array(), np.uint64).astype(np.int64))
     return found

@@ -22,9 +22,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from pipeline.apply.decide import Floors, Found, below
+from pipeline.apply.decide import Floors, Found, is_below
 from pipeline.apply.invariants import Occurrences
-from pipeline.apply.row_metadata import NOBODY, RANK, SHARD, SOURCE, Integers, Mask, Owned, joined
+from pipeline.apply.row_metadata import (
+    NO_ORIGINS,
+    RANK,
+    SHARD,
+    SOURCE,
+    Integers,
+    Mask,
+    RowOrigins,
+    join_origins,
+)
 from pipeline.delta.log import ActiveFile
 from pipeline.errors import HeldError
 from pipeline.model import Order
@@ -35,10 +44,10 @@ from pipeline.tables.delta.files import (
     Layout,
     MirrorFiles,
     Path,
-    among,
-    bitmap,
-    opened,
-    taken,
+    is_among,
+    open_file,
+    take_rows,
+    to_bitmap,
 )
 
 Window = tuple[int, int]  # of sorted values: from, to (not included)
@@ -150,7 +159,7 @@ class WantedKeys:
         return rows[equal], found[equal]
 
 
-def wanted(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> WantedKeys:
+def prepare_keys(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> WantedKeys:
     """Prepare to find the keys that *columns* hold, row by row, together.
 
     The column with the most different values is looked at first; those of *last* after all others.
@@ -176,7 +185,7 @@ def wanted(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> Wa
     return WantedKeys(tuple(paths), tuple(parts[path][0] for path in paths), tuple(pairs), first)
 
 
-def bounded(own: pa.DataType, theirs: pa.DataType | None) -> bool:
+def bounded_type(own: pa.DataType, theirs: pa.DataType | None) -> bool:
     """Whether a file's bounds of a column speak of the wanted values, and in their units.
 
     *theirs* is the type the file keeps the column in, None if it has none.
@@ -287,7 +296,7 @@ def _unscaled(raw: Raw) -> int:
     return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
 
 
-def find(keys: pa.Table, mirror: MirrorFiles, *, owners: Owned | None = None) -> Found:
+def find_rows(keys: pa.Table, mirror: MirrorFiles, *, owners: RowOrigins | None = None) -> Found:
     """Look up *keys*, each once, among the rows of *mirror* that are not deleted.
 
     In: the key's columns under the mirror's names, in the mirror's types.  With *owners* a row is
@@ -306,14 +315,14 @@ def find(keys: pa.Table, mirror: MirrorFiles, *, owners: Owned | None = None) ->
     own = (mirror.layout.path(SOURCE), mirror.layout.path(SHARD)) if owners is not None else ()
     if owners is not None:
         columns |= dict(zip(own, (owners.source, owners.shard), strict=True))
-    search = _Search(mirror, wanted(columns, last=own), own)
+    search = _Search(mirror, prepare_keys(columns, last=own), own)
     for number, file in enumerate(mirror.files):
         if search.apart(file):
             continue
         windows = search.windows(mirror.footers.of(mirror.store, file))
         if not windows:
             continue
-        with opened(mirror.store, file, mirror.footers) as data:
+        with open_file(mirror.store, file, mirror.footers) as data:
             for group, first in data.groups:
                 if group in windows:
                     hits = search.hits(data, group, windows[group], first=first)
@@ -321,7 +330,7 @@ def find(keys: pa.Table, mirror: MirrorFiles, *, owners: Owned | None = None) ->
     return finding.found()
 
 
-def occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
+def find_occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
     """Every row of *mirror* that is not deleted and holds one of *values*, each once, none null.
 
     Unlike keys, values may stand in many rows, and NULL in others.
@@ -330,15 +339,15 @@ def occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
         HeldError: ``key_kind``, or a file cannot be read.
     """
     columns = {mirror.layout.path((n,)): values[n].combine_chunks() for n in values.column_names}
-    search = _Search(mirror, wanted(columns), ())
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), NOBODY)]
+    search = _Search(mirror, prepare_keys(columns), ())
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), NO_ORIGINS)]
     for number, file in enumerate(mirror.files):
         windows = (
             {} if search.apart(file) else search.windows(mirror.footers.of(mirror.store, file))
         )
         if not windows:
             continue
-        with opened(mirror.store, file, mirror.footers) as data:
+        with open_file(mirror.store, file, mirror.footers) as data:
             for group, first in data.groups:
                 if group in windows:
                     rows, keys = search.places(data, group, windows[group], first=first)
@@ -349,7 +358,7 @@ def occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
         of=np.concatenate([part[0] for part in parts]),
         file=np.concatenate([part[1] for part in parts]),
         position=np.concatenate([part[2] for part in parts]),
-        owned=joined([part[3] for part in parts]),
+        owned=join_origins([part[3] for part in parts]),
     )
 
 
@@ -359,7 +368,7 @@ class _Hits:
 
     rows: Integers
     keys: Integers
-    owned: Owned
+    owned: RowOrigins
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -402,7 +411,7 @@ class _Search:
             ):
                 bounds = footer.bounds(group, path)
                 nulls |= bounds.nulls != 0 and path not in self.own
-                known = bounded(values.type, kind)
+                known = bounded_type(values.type, kind)
                 if known and bounds.least is not None and bounds.most is not None:
                     windows.append(values.window(bounds.least, bounds.most))
                 else:
@@ -419,7 +428,7 @@ class _Search:
         for number, path in enumerate(others, start=1):
             if not len(rows) and data.footer.bounds(group, path).nulls == 0:
                 break
-            kept, keys = self.sought.narrow(number, keys, taken(look.column(path), rows))
+            kept, keys = self.sought.narrow(number, keys, take_rows(look.column(path), rows))
             rows = rows[kept]
         return self._owned(_Hits(rows, keys, self.mirror.owned(data, group, rows)))
 
@@ -432,7 +441,7 @@ class _Search:
         column = data.columns(group, [leading])[0]
         rows, keys = look.among(column, self.sought.columns[0], window)
         for number, path in enumerate(others, start=1):
-            rest = taken(data.columns(group, [path])[0], rows)
+            rest = take_rows(data.columns(group, [path])[0], rows)
             kept, keys = self.sought.narrow(number, keys, rest)
             rows = rows[kept]
         return rows, keys
@@ -466,7 +475,7 @@ class _Look:
         column = self.data.columns(self.group, [path])[0]
         if column.null_count:
             empty = np.flatnonzero(pc.is_null(column).to_numpy())
-            if not among(self.data.gone, self.first + empty).all():
+            if not is_among(self.data.gone, self.first + empty).all():
                 detail = f"{self.data.name}: a row has NULL in the key column {'.'.join(path)}"
                 raise HeldError("null_key", f"{detail}; name another `key:`, or rebuild the mirror")
         return column
@@ -486,7 +495,7 @@ class _Look:
             keys.append(found)
             before += len(chunk)
         place, key = np.concatenate(rows), np.concatenate(keys)
-        alive = ~among(self.data.gone, self.first + place)
+        alive = ~is_among(self.data.gone, self.first + place)
         return place[alive], key[alive]
 
 
@@ -497,7 +506,7 @@ class _FoundKeys:
         self._keys = keys
         self._file = np.full(len(keys), -1, np.int32)
         self._position = np.zeros(len(keys), np.int64)
-        self._parts: list[tuple[Integers, Owned]] = []
+        self._parts: list[tuple[Integers, RowOrigins]] = []
 
     def take(self, file: int, first: int, rows: Integers, hits: _Hits) -> None:
         """Note that the keys of *rows* stand at *hits*."""
@@ -526,7 +535,7 @@ class _FoundKeys:
         for rows, owned in self._parts:
             rank[:, rows] = owned.rank
             adopted[rows], archived[rows] = owned.adopted, owned.archived
-        return Found(self._file, self._position, Owned(source, shard, rank, adopted, archived))
+        return Found(self._file, self._position, RowOrigins(source, shard, rank, adopted, archived))
 
 
 def _type(schema: pa.Schema, path: Path) -> pa.DataType | None:
@@ -540,7 +549,7 @@ def _type(schema: pa.Schema, path: Path) -> pa.DataType | None:
     return kind
 
 
-def values(mirror: MirrorFiles, found: Found, names: Sequence[str]) -> pa.Table:
+def read_values(mirror: MirrorFiles, found: Found, names: Sequence[str]) -> pa.Table:
     """Columns *names* of the rows *found*, all somewhere, in their order; null where none is.
 
     Raises:
@@ -550,20 +559,20 @@ def values(mirror: MirrorFiles, found: Found, names: Sequence[str]) -> pa.Table:
     parts, places = [], []
     for number in np.unique(found.file).tolist():
         here = np.flatnonzero(found.file == number)
-        with opened(mirror.store, mirror.files[number], mirror.footers) as data:
+        with open_file(mirror.store, mirror.files[number], mirror.footers) as data:
             for group, first in data.groups:
                 end = first + data.footer.metadata.row_group(group).num_rows
                 inside = here[(found.position[here] >= first) & (found.position[here] < end)]
                 if len(inside):
                     rows = found.position[inside] - first
-                    columns = [taken(column, rows) for column in data.columns(group, paths)]
+                    columns = [take_rows(column, rows) for column in data.columns(group, paths)]
                     parts.append(pa.table(columns, list(names)))
                     places.append(inside)
     order = np.argsort(np.concatenate(places))
     return pa.concat_tables(parts, promote_options="default").take(pa.array(order))
 
 
-def gone_below(mirror: MirrorFiles, floors: Floors) -> dict[int, BitMap64]:
+def rows_below_floor(mirror: MirrorFiles, floors: Floors) -> dict[int, BitMap64]:
     """Positions of rows below the *floors*, by the number of their file; only rows not yet gone.
 
     Raises:
@@ -571,15 +580,15 @@ def gone_below(mirror: MirrorFiles, floors: Floors) -> dict[int, BitMap64]:
             or a file cannot be read.
     """
     found: dict[int, BitMap64] = {}
-    for number in holding(mirror, floors):
-        with opened(mirror.store, mirror.files[number], mirror.footers) as data:
+    for number in files_below_floor(mirror, floors):
+        with open_file(mirror.store, mirror.files[number], mirror.footers) as data:
             gone = _gone(mirror, data, floors)
         if gone:
             found[number] = gone
     return found
 
 
-def holding(mirror: MirrorFiles, floors: Floors) -> list[int]:
+def files_below_floor(mirror: MirrorFiles, floors: Floors) -> list[int]:
     """Numbers of the files that may have rows below the *floors*, as their footers tell."""
     found = []
     for number, file in enumerate(mirror.files) if floors else ():
@@ -598,14 +607,14 @@ def _gone(mirror: MirrorFiles, data: DataFile, floors: Floors) -> BitMap64:
         if judged and not mirror.keeps:
             gone |= BitMap64(range(first, first + size))
         elif judged is not False:
-            alive = np.flatnonzero(~among(data.gone, np.arange(first, first + size)))
+            alive = np.flatnonzero(~is_among(data.gone, np.arange(first, first + size)))
             rows = mirror.owned(data, group, alive)
             if rows.shard.null_count:
                 detail = (
                     f"{data.name}: a row does not tell of which shard it is, and one was emptied"
                 )
                 raise HeldError("no_shard", f"{detail}; rebuild the mirror")
-            gone |= bitmap(first + alive[below(rows, floors) & ~rows.archived])
+            gone |= to_bitmap(first + alive[is_below(rows, floors) & ~rows.archived])
     return gone - data.gone
 
 

@@ -26,9 +26,9 @@ from pipeline.delta.protocol import partition_keys
 from pipeline.delta.store import Store
 from pipeline.delta.types import to_arrow
 from pipeline.errors import HeldError, ProofError
-from pipeline.tables.delta.files import Footers, Layout, among, opened
-from pipeline.tables.delta.merge import commit
-from pipeline.tables.delta.rewrite import fitting
+from pipeline.tables.delta.files import Footers, Layout, is_among, open_file
+from pipeline.tables.delta.merge import read_commit
+from pipeline.tables.delta.rewrite import fit_columns
 
 
 @dataclass(eq=False)
@@ -66,14 +66,16 @@ class MirrorRows:
             ProofError: one of them is no longer in the log.
         """
         for version in range(since + 1, self.snapshot.version + 1):
-            name = entries.name(version)
+            name = entries.entry_name(version)
             try:
                 content = self.store.read(name)
             except FileNotFoundError as error:
                 msg = f"{self.snapshot.uri}: its log does not tell version {version} any more"
                 raise ProofError(msg) from error
-            actions = entries.parse(self.snapshot.uri, name, content)
-            told = commit(version, content.decode().splitlines(), entry=entries.digest(content))
+            actions = entries.parse_entry(self.snapshot.uri, name, content)
+            told = read_commit(
+                version, content.decode().splitlines(), entry=entries.entry_digest(content)
+            )
             came, went = self._moved(actions, (*key, SLUICE))
             yield RowChanges(told, came, went)
 
@@ -92,7 +94,7 @@ class MirrorRows:
         return tuple(came), tuple(went)
 
     def _gone(self, file: ActiveFile) -> BitMap64:
-        return deletion_vectors.read(self.store, file.vector) if file.vector else BitMap64()
+        return deletion_vectors.read_vector(self.store, file.vector) if file.vector else BitMap64()
 
     def _alive(self, file: ActiveFile, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         return self._at(file, None, names)
@@ -105,15 +107,15 @@ class MirrorRows:
         if names is not None:
             schema = pa.schema([one for one in schema if one.name in names])
         physical = {self._layout.path((name,))[0] for name in schema.names}
-        with opened(self.store, file, self.footers) as data:
+        with open_file(self.store, file, self.footers) as data:
             for group, first in data.groups:
                 count = data.footer.metadata.row_group(group).num_rows
                 here = np.arange(first, first + count)
-                wanted = ~among(data.gone, here) if places is None else among(places, here)
+                wanted = ~is_among(data.gone, here) if places is None else is_among(places, here)
                 if wanted.any():
                     rows = self._with_partition(data.rows(group, physical), file)
                     # another writer's texts may be views, which no filter takes
-                    yield fitting(rows, schema, data.name).filter(pa.array(wanted))
+                    yield fit_columns(rows, schema, data.name).filter(pa.array(wanted))
 
     def _with_partition(self, rows: pa.Table, file: ActiveFile) -> pa.Table:
         """Rows as *file* has them, under the table's names, with what its name in the log says."""

@@ -27,26 +27,33 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.apply.decide import Found, Verdicts, leaves, stands
+from pipeline.apply.decide import Found, Verdicts, removes_row, writes_row
 from pipeline.apply.invariants import Occurrences, Search
-from pipeline.apply.merge import Counts, TurnTask, Written, account_of, counts_of, decided
+from pipeline.apply.merge import (
+    MergeResult,
+    MergeTask,
+    RowCounts,
+    account_for,
+    count_rows,
+    plan_merge,
+)
 from pipeline.apply.mirror import Commit, FileState, keeps_archived
-from pipeline.apply.row_metadata import Adoption, Owned
+from pipeline.apply.row_metadata import Adoption, RowOrigins
 from pipeline.delta import actions, deletion_vectors
 from pipeline.delta.deletion_vectors import VectorFile
 from pipeline.delta.entries import Action
-from pipeline.delta.log import Metadata, Snapshot, advanced, shape_of
-from pipeline.delta.protocol import column_types, fitted, padded, refuse
-from pipeline.delta.statistics import of
+from pipeline.delta.log import Metadata, Snapshot, advance_snapshot, shape_of
+from pipeline.delta.protocol import column_types, fit_rows, padded_columns, require_writable
+from pipeline.delta.statistics import collect_statistics
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError
-from pipeline.tables.delta.files import Footers, Layout, MirrorFiles, bitmap
-from pipeline.tables.delta.find import find, gone_below, occurrences, values
+from pipeline.tables.delta.files import Footers, Layout, MirrorFiles, to_bitmap
+from pipeline.tables.delta.find import find_occurrences, find_rows, read_values, rows_below_floor
 
 INSERTED, DELETED = "numTargetRowsInserted", "numTargetRowsDeleted"
 
 
-def commit(version: int, lines: Iterable[str], *, entry: str = "") -> Commit:
+def read_commit(version: int, lines: Iterable[str], *, entry: str = "") -> Commit:
     """Read the actions of one file of the log, one JSON object in a line."""
     info: Mapping[str, Any] = {}
     files: dict[str, list[Action]] = {"add": [], "remove": [], "cdc": []}
@@ -85,7 +92,9 @@ def _number(told: object) -> int:
 
 
 def _state(file: Action) -> FileState:
-    return unquote(str(file.get("path", ""))), deletion_vectors.identity(file.get("deletionVector"))
+    return unquote(str(file.get("path", ""))), deletion_vectors.vector_identity(
+        file.get("deletionVector")
+    )
 
 
 def _note(text: str | None) -> Any:
@@ -112,7 +121,7 @@ class Target:
     compression: str = "snappy"
 
 
-def write(rows: pa.Table, target: Target, *, data_change: bool = True) -> Action:
+def write_rows(rows: pa.Table, target: Target, *, data_change: bool = True) -> Action:
     """Write *rows* sorted by key to one new file; its ``add``.
 
     In: at least one row of the table's columns, under its names, in any order.
@@ -125,18 +134,18 @@ def write(rows: pa.Table, target: Target, *, data_change: bool = True) -> Action
     with target.store.sink(name) as output:
         writer: pq.ParquetWriter | None = None
         for group in _sorted(rows, target.key):
-            group_fitted = fitted(group, target.metadata)
+            group_fitted = fit_rows(group, target.metadata)
             if writer is None:
                 writer = _writer(output, group_fitted, target.compression)
             writer.write_table(group_fitted, row_group_size=GROUP_ROWS)
         if writer is not None:
             writer.close()
         size = output.tell()
-    stats = of(rows, target.metadata)
-    return actions.added(name, size=size, at=target.at, stats=stats, data_change=data_change)
+    stats = collect_statistics(rows, target.metadata)
+    return actions.add_file(name, size=size, at=target.at, stats=stats, data_change=data_change)
 
 
-def without(
+def remove_rows(
     mirror: MirrorFiles, gone: Mapping[int, BitMap64], vector_file: VectorFile, at: datetime
 ) -> Iterator[Action]:
     """Let files of *mirror* (by number) lose rows that they still had; their actions.
@@ -146,11 +155,11 @@ def without(
     for number, positions in gone.items():
         file = mirror.files[number]
         records = int(mirror.footers.of(mirror.store, file).metadata.num_rows)
-        old = deletion_vectors.read(mirror.store, file.vector) if file.vector else BitMap64()
+        old = deletion_vectors.read_vector(mirror.store, file.vector) if file.vector else BitMap64()
         all_gone = old | positions
-        yield actions.removed(file, at=at)
+        yield actions.remove_file(file, at=at)
         if len(all_gone) < records:
-            yield actions.marked(file, vector_file.add(all_gone), records=records)
+            yield actions.add_vector(file, vector_file.add(all_gone), records=records)
 
 
 def _sorted(rows: pa.Table, key: Sequence[str]) -> Iterator[pa.Table]:
@@ -216,9 +225,9 @@ def _is_number(kind: pa.DataType) -> bool:
 _footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
 
 
-def turn(
-    task: TurnTask[Snapshot], *, footers: Footers = _footers, into: Store | None = None
-) -> Written[tuple[Action, ...]]:
+def run_merge(
+    task: MergeTask[Snapshot], *, footers: Footers = _footers, into: Store | None = None
+) -> MergeResult[tuple[Action, ...]]:
     """Work out and write one turn; *footers* are kept from turn to turn.
 
     What it leaves lies *into* another folder than the mirror's, where one is given.
@@ -227,25 +236,25 @@ def turn(
         HeldError: the table must stand still; the reason says why.
     """
     mirror = _mirror(footers, task.snapshot, task.adoption)
-    made = decided(
+    made = plan_merge(
         task,
         partial(_find, task.snapshot, mirror),
         partial(_searching, footers),
-        partial(values, mirror),
+        partial(read_values, mirror),
     )
-    gone = gone_below(mirror, made.raised)
+    gone = rows_below_floor(mirror, made.raised)
     floored = sum(len(positions) for positions in gone.values())
     _add_replaced(gone, made.verdicts, made.found)
-    rows = made.rows.filter(pa.array(stands(made.verdicts)))
+    rows = made.rows.filter(pa.array(writes_row(made.verdicts)))
     actions = _write(task, mirror, rows, gone, into or mirror.store)
-    counts = counts_of(made.verdicts, floored)
+    counts = count_rows(made.verdicts, floored)
     _confirm(task, mirror, counts, actions)
-    account = account_of(task, made, counts)
-    return Written(task.snapshot.version, actions, counts, account, made.floors)
+    account = account_for(task, made, counts)
+    return MergeResult(task.snapshot.version, actions, counts, account, made.floors)
 
 
 def _mirror(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorFiles:
-    refuse(snapshot)
+    require_writable(snapshot)
     if snapshot.metadata.partition_columns:
         detail = f"{snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
         raise HeldError("protocol", detail)
@@ -259,40 +268,42 @@ def _mirror(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorF
     )
 
 
-def keys_in(snapshot: Snapshot, keys: pa.Table) -> pa.Table:
+def cast_keys(snapshot: Snapshot, keys: pa.Table) -> pa.Table:
     """The *keys* in the mirror's types.
 
     Raises:
         HeldError: ``key_kind``.
     """
-    if odd := sorted(padded(snapshot) & set(keys.column_names)):
+    if odd := sorted(padded_columns(snapshot) & set(keys.column_names)):
         detail = f"key column {odd[0]} is CHAR(n), which Spark pads when it reads"
         raise HeldError("key_kind", f"{detail}; make it STRING")
     return keys.cast(column_types(snapshot, keys.column_names))
 
 
-def _find(snapshot: Snapshot, mirror: MirrorFiles, keys: pa.Table, owners: Owned | None) -> Found:
-    return find(keys_in(snapshot, keys), mirror, owners=owners)
+def _find(
+    snapshot: Snapshot, mirror: MirrorFiles, keys: pa.Table, owners: RowOrigins | None
+) -> Found:
+    return find_rows(cast_keys(snapshot, keys), mirror, owners=owners)
 
 
 def _searching(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> Search:
     def search(values: pa.Table) -> Occurrences:
-        return occurrences(keys_in(snapshot, values), _mirror(footers, snapshot, adoption))
+        return find_occurrences(cast_keys(snapshot, values), _mirror(footers, snapshot, adoption))
 
     return search
 
 
 def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -> None:
     """Add the positions of rows that were updated or deleted to those that are *gone*."""
-    leave = leaves(verdicts)
+    leave = removes_row(verdicts)
     file, position = found.file[leave], found.position[leave]
     for number in np.unique(file).tolist():
-        positions = bitmap(position[file == number])
+        positions = to_bitmap(position[file == number])
         gone[number] = gone.get(number, BitMap64()) | positions
 
 
 def _write(
-    task: TurnTask[Snapshot],
+    task: MergeTask[Snapshot],
     mirror: MirrorFiles,
     rows: pa.Table,
     gone: Mapping[int, BitMap64],
@@ -300,22 +311,22 @@ def _write(
 ) -> tuple[Action, ...]:
     vector_file = VectorFile()
     target = Target(into, task.snapshot.metadata, task.table.key, task.at)
-    actions = list(without(mirror, gone, vector_file, task.at))
+    actions = list(remove_rows(mirror, gone, vector_file, task.at))
     if len(rows):
-        actions.append(write(rows, target))
+        actions.append(write_rows(rows, target))
     vector_file.save(into)
     return tuple(actions)
 
 
 def _confirm(
-    task: TurnTask[Snapshot], mirror: MirrorFiles, counts: Counts, actions: Sequence[Action]
+    task: MergeTask[Snapshot], mirror: MirrorFiles, counts: RowCounts, actions: Sequence[Action]
 ) -> None:
     """Compare *counts* with the log's own before and after the turn.
 
     Raises:
         HeldError: ``account``, rows were lost or doubled.
     """
-    following = advanced(task.snapshot, actions, entry="")
+    following = advance_snapshot(task.snapshot, actions, entry="")
     new = [file for path, file in following.files.items() if path not in task.snapshot.files]
     made = sum(mirror.records(file) for file in new)
     before = mirror.count()
@@ -331,7 +342,7 @@ def _confirm(
         raise HeldError("account", detail)
 
 
-def metrics(counts: Counts) -> dict[str, int]:
+def commit_metrics(counts: RowCounts) -> dict[str, int]:
     """The rows that a turn changes, under Delta's names."""
     return {
         INSERTED: counts.inserted,

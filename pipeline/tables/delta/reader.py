@@ -15,15 +15,22 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
-from pipeline.aggregates import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
+from pipeline.aggregates import (
+    DIGITS,
+    AggregatedColumn,
+    Moment,
+    RangeAggregate,
+    TimeSpan,
+    parse_aggregate,
+)
 from pipeline.apply.mirror import ARCHIVED
-from pipeline.delta.reader import PinnedTable, literal, name
+from pipeline.delta.reader import SnapshotReader, quote_literal, quote_name
 from pipeline.errors import ProofError
 from pipeline.model import Op, Shard, Table
 from pipeline.readings import LogKey
 
 META = "_sluice"
-OWNER = (f"{name(META)}['source']", f"{name(META)}['shard']")
+OWNER = (f"{quote_name(META)}['source']", f"{quote_name(META)}['shard']")
 INTEGERS = ("byte", "short", "integer", "long")
 TIMES = {
     "date": "Date32",
@@ -62,7 +69,7 @@ class Answers:
 class MirrorReader:
     """One mirror at one version; ``app`` is the transaction id that numbers applied batches."""
 
-    pinned: PinnedTable
+    pinned: SnapshotReader
     table: Table
     app: str
     _answers: Answers = field(default_factory=Answers)
@@ -97,7 +104,9 @@ class MirrorReader:
         tops = sorted((int(high) for _, high in self.pinned.bounds(column)), reverse=True)
         wanted = FILES_FIRST
         while wanted < len(tops):
-            found = self._highest(shard, column, f" AND {name(column)} >= {literal(tops[wanted])}")
+            found = self._highest(
+                shard, column, f" AND {quote_name(column)} >= {quote_literal(tops[wanted])}"
+            )
             if found is not None:
                 return found
             wanted *= 8
@@ -125,15 +134,17 @@ class MirrorReader:
         shards: Sequence[Shard],
         column: str,
         spans: Sequence[TimeSpan],
-        fields: Sequence[TalliedField],
-    ) -> dict[Shard, tuple[SpanTally, ...]]:
+        fields: Sequence[AggregatedColumn],
+    ) -> dict[Shard, tuple[RangeAggregate, ...]]:
         """Of each shard rows and sums of *fields* in each span of *column*, read once for all."""
         if not spans:
             return dict.fromkeys(shards, ())
         kinds = self.pinned.columns()
         kind = kinds.get(column, "nothing")
         values = [_added(one, kinds.get(one.name, "nothing")) for one in fields]
-        inside = [_between(name(column), *(_moment(one, kind) for one in span)) for span in spans]
+        inside = [
+            _between(quote_name(column), *(_moment(one, kind) for one in span)) for span in spans
+        ]
         owner = () if len(self.table.shards) == 1 else OWNER
         names = (f"{one} AS o{number}" for number, one in enumerate(owner))
         asked = ", ".join([*_sums(inside, values), *names])
@@ -147,7 +158,7 @@ class MirrorReader:
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
         found = self.pinned.select(
-            f"SELECT {name(column)} AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
+            f"SELECT {quote_name(column)} AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
             f" AND {_inside(column, span)} ORDER BY id LIMIT {int(limit)}"
         )
         return tuple(int(row["id"]) for row in found)
@@ -174,18 +185,18 @@ class MirrorReader:
 
     def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
         """At most *limit* rows of the newest slice that has left rows, without ``_sluice``."""
-        columns = [name(column) for column in self.pinned.columns() if column != META]
+        columns = [quote_name(column) for column in self.pinned.columns() if column != META]
         asked = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608
         batches = [int(high) for _, high in self.pinned.bounds(f"{META}.batch")]
         where = f" WHERE {self._kept}"
-        newest = f"{where} AND {name(META)}['batch'] >= {max(batches)}" if batches else where
+        newest = f"{where} AND {quote_name(META)}['batch'] >= {max(batches)}" if batches else where
         bound = f" LIMIT {int(limit)}"
         return self.pinned.select(asked + newest + bound) or self.pinned.select(
             asked + where + bound
         )
 
     def _highest(self, shard: Shard, column: str, condition: str) -> int | None:
-        asked = f"SELECT max({name(column)}) AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
+        asked = f"SELECT max({quote_name(column)}) AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
         found = self.pinned.select(asked + condition)[0]["id"]
         return None if found is None else int(found)
 
@@ -194,13 +205,15 @@ class MirrorReader:
         """Which rows are no archived ones; all, where the mirror never had any."""
         if ARCHIVED not in self.pinned.table.metadata().configuration:
             return "true"
-        return f"coalesce({name(META)}['op'], '') <> '{Op.DELETE}'"
+        return f"coalesce({quote_name(META)}['op'], '') <> '{Op.DELETE}'"
 
     def _of(self, shard: Shard) -> str:
         if len(self.table.shards) == 1:
             return self._kept
         source, relation = OWNER
-        own = f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
+        own = (
+            f"{source} = {quote_literal(shard.source)} AND {relation} = {quote_literal(shard.name)}"
+        )
         return f"{own} AND {self._kept}"
 
     def _values(self, key: LogKey) -> tuple[str, ...]:
@@ -215,7 +228,7 @@ class MirrorReader:
         """Those of *rows* that are there."""
         types = self.pinned.columns()
         columns = [(column, types.get(column, "nothing")) for column in self.table.key]
-        asked = ", ".join(f"{name(column)} AS k{i}" for i, (column, _) in enumerate(columns))
+        asked = ", ".join(f"{quote_name(column)} AS k{i}" for i, (column, _) in enumerate(columns))
         each = [
             " AND ".join(
                 _equals(*column, value) for column, value in zip(columns, row, strict=True)
@@ -229,7 +242,7 @@ class MirrorReader:
 
 
 def _inside(column: str, span: Range) -> str:
-    return _between(name(column), *map(literal, span))
+    return _between(quote_name(column), *map(quote_literal, span))
 
 
 def _between(column: str, first: str, until: str) -> str:
@@ -245,13 +258,13 @@ def _sums(inside: Sequence[str], values: Sequence[str]) -> Iterator[str]:
 
 
 def _tallies(
-    row: Mapping[str, Any] | None, spans: int, fields: tuple[TalliedField, ...]
-) -> tuple[SpanTally, ...]:
+    row: Mapping[str, Any] | None, spans: int, fields: tuple[AggregatedColumn, ...]
+) -> tuple[RangeAggregate, ...]:
     """Read the answer of one shard; None where it has no row in any span."""
     none: dict[str, Any] = {}
     told = row or none
     return tuple(
-        tally(
+        parse_aggregate(
             {
                 "n": told.get(f"n{span}", 0),
                 **{f"s{n}": told.get(f"s{span}_{n}") for n in range(len(fields))},
@@ -268,33 +281,33 @@ def _moment(moment: Moment, kind: str) -> str:
         raise ProofError(f"a column of type {kind} holds no dates or times")
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return f"arrow_cast({literal(moment.isoformat())}, {literal(TIMES[kind])})"
+    return f"arrow_cast({quote_literal(moment.isoformat())}, {quote_literal(TIMES[kind])})"
 
 
-def _added(field: TalliedField, kind: str) -> str:
+def _added(field: AggregatedColumn, kind: str) -> str:
     """What is added up of a field: exact numbers, or the digest of a text."""
     if field.text and kind == "string":
         digits = (
-            f"(strpos('0123456789abcdef', substr(md5({name(field.name)}), {at}, 1)) - 1)"
+            f"(strpos('0123456789abcdef', substr(md5({quote_name(field.name)}), {at}, 1)) - 1)"
             f" * {16 ** (DIGITS - at)}"
             for at in range(1, DIGITS + 1)
         )
         return f"CAST({' + '.join(digits)} AS decimal(38,0))"
     if not field.text and kind in INTEGERS:
-        return f"CAST({name(field.name)} AS decimal(38,0))"
+        return f"CAST({quote_name(field.name)} AS decimal(38,0))"
     if not field.text and kind.startswith("decimal("):
         scale = kind.removesuffix(")").partition(",")[2]
-        return f"CAST({name(field.name)} AS decimal(38,{int(scale)}))"
+        return f"CAST({quote_name(field.name)} AS decimal(38,{int(scale)}))"
     raise ProofError(f"{field.name} is of type {kind} in the mirror, which is not added up so")
 
 
 def _equals(column: str, kind: str, text: str) -> str:
     """Condition on one key column; only of types whose text is the same in every system."""
     if kind in INTEGERS:
-        return f"{name(column)} = {int(text)}"
+        return f"{quote_name(column)} = {int(text)}"
     if kind == "string":
-        return f"{name(column)} = {literal(text)}"
+        return f"{quote_name(column)} = {quote_literal(text)}"
     if kind.startswith("decimal(") and kind.endswith(",0)"):
-        return f"{name(column)} = CAST({literal(text)} AS {kind})"
+        return f"{quote_name(column)} = CAST({quote_literal(text)} AS {kind})"
     msg = f"key column {column} is of type {kind}, which systems write differently"
     raise ProofError(msg)

@@ -20,13 +20,13 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from pipeline.apply.decide import Fill, filled
-from pipeline.apply.mirror import CommitStamp, following, note
+from pipeline.apply.decide import Fill, fill_defaults
+from pipeline.apply.mirror import CommitStamp, commit_note, following_note
 from pipeline.apply.row_metadata import Adoption
-from pipeline.apply.schema_evolution import Growth, Shape, growth, lake_schema
+from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema, find_delta, lake_schema
 from pipeline.delta import actions
-from pipeline.delta.actions import altered
-from pipeline.delta.commit import commit, create
+from pipeline.delta.actions import alter_metadata
+from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.entries import Action
 from pipeline.delta.log import ActiveFile, Metadata, Snapshot
 from pipeline.delta.protocol import column_types
@@ -34,8 +34,8 @@ from pipeline.delta.store import Store
 from pipeline.delta.types import to_arrow
 from pipeline.errors import HeldError
 from pipeline.model import Table
-from pipeline.tables.delta.files import DataFile, Layout, MirrorFiles, among, opened
-from pipeline.tables.delta.merge import Target, write
+from pipeline.tables.delta.files import DataFile, Layout, MirrorFiles, is_among, open_file
+from pipeline.tables.delta.merge import Target, write_rows
 
 _WINDOW = 512 << 20  # bytes in memory; what is sorted together, and about four of a file's
 
@@ -53,7 +53,7 @@ class Rewritten:
         return sum(self.files)
 
 
-def rewrite(
+def rewrite_files(
     mirror: MirrorFiles,
     target: Target,
     *,
@@ -74,8 +74,10 @@ def rewrite(
     files: list[int] = []
     for part in _windows(_rows(mirror, target, fills), window):
         files.append(len(part))
-        made.append(write(part, target, data_change=data_change))
-    went = [actions.removed(file, at=target.at, data_change=data_change) for file in mirror.files]
+        made.append(write_rows(part, target, data_change=data_change))
+    went = [
+        actions.remove_file(file, at=target.at, data_change=data_change) for file in mirror.files
+    ]
     if sum(files) != (wanted := mirror.count()):
         detail = f"{sum(files)} rows were written anew from files that have {wanted}; report this"
         raise HeldError("account", detail)
@@ -85,21 +87,21 @@ def rewrite(
 def _rows(mirror: MirrorFiles, target: Target, fills: Sequence[Fill]) -> Iterator[pa.Table]:
     schema = to_arrow(target.metadata.schema_string)
     for file in mirror.files:
-        with opened(mirror.store, file, mirror.footers) as data:
+        with open_file(mirror.store, file, mirror.footers) as data:
             for group, first in data.groups:
-                rows = fitting(mirror.layout.of_files(data.rows(group)), schema, data.name)
+                rows = fit_columns(mirror.layout.of_files(data.rows(group)), schema, data.name)
                 rows = _alive(rows, data, first)
-                yield filled(rows, mirror.owners(rows), fills)
+                yield fill_defaults(rows, mirror.owners(rows), fills)
 
 
 def _alive(rows: pa.Table, data: DataFile, first: int) -> pa.Table:
     """Those of a row group that have not gone; views of texts no filter takes."""
     if not data.gone:
         return rows
-    return rows.filter(pa.array(~among(data.gone, np.arange(first, first + len(rows)))))
+    return rows.filter(pa.array(~is_among(data.gone, np.arange(first, first + len(rows)))))
 
 
-def fitting(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+def fit_columns(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
     """The rows of file *name* with all columns of *schema*; those that it lacks are null.
 
     Raises:
@@ -140,43 +142,45 @@ PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval":
 REWRITES = "sluice: columns"
 
 
-def begun(store: Store, shape: Shape, stamp: CommitStamp) -> Snapshot:
+def create_mirror(store: Store, shape: TargetSchema, stamp: CommitStamp) -> Snapshot:
     """Create the mirror, empty."""
-    return create(
+    return create_table(
         store,
         lake_schema(shape.schema.columns),
         clock=stamp.at,
         configuration={**PROPERTIES, **shape.texts},
-        note=note(-1, -1, stamp.lane),
+        note=commit_note(-1, -1, stamp.lane),
     )
 
 
-def lacking(snapshot: Snapshot, shape: Shape) -> Growth | None:
-    """What the mirror lacks; see :func:`pipeline.apply.schema_evolution.growth`."""
-    return growth(snapshot, partial(column_types, snapshot), shape)
+def find_schema_delta(snapshot: Snapshot, shape: TargetSchema) -> SchemaDelta | None:
+    """What the mirror lacks; see :func:`pipeline.apply.schema_evolution.find_delta`."""
+    return find_delta(snapshot, partial(column_types, snapshot), shape)
 
 
-def followed(store: Store, snapshot: Snapshot, shape: Shape, stamp: CommitStamp) -> Snapshot:
+def follow_schema(
+    store: Store, snapshot: Snapshot, shape: TargetSchema, stamp: CommitStamp
+) -> Snapshot:
     """The mirror with the columns of today; the same snapshot where they are.
 
     Raises:
         HeldError: a change cannot be followed; names it and the statement that solves it.
         LostRaceError: somebody else committed meanwhile.
     """
-    step = lacking(snapshot, shape)
-    actions = altered(snapshot, step.schema, step.remembered) if step is not None else ()
+    step = find_schema_delta(snapshot, shape)
+    actions = alter_metadata(snapshot, step.schema, step.remembered) if step is not None else ()
     if step is None or not actions:
         return snapshot
     more: Sequence[Action] = ()
     if step.rewrites:
         more = _rewritten(store, snapshot, shape.table, actions, fills=step.fills, clock=stamp.at)
-    return commit(
+    return commit_actions(
         store,
         snapshot,
         (*actions, *more),
         operation=REWRITES,
         clock=stamp.at,
-        note=following(snapshot, -1, stamp.lane),
+        note=following_note(snapshot, -1, stamp.lane),
     )
 
 
@@ -197,7 +201,7 @@ def _rewritten(
         adoption=Adoption.of(table),
     )
     target = Target(store, Metadata.of(described), table.key, clock)
-    return rewrite(mirror, target, fills=fills).actions
+    return rewrite_files(mirror, target, fills=fills).actions
 
 
 TOGETHER = 10  # files of about one size that are worth joining
@@ -209,7 +213,7 @@ OPENING = 3_000  # rows of five columns; measured: 0.3 to 0.7 ms a file, 0.2 us 
 AT_ONCE = 2_000_000  # rows that are written anew in one turn
 
 
-def worn(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile, ...]:
+def files_to_compact(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile, ...]:
     """Files of a mirror that are to be written anew together; none if it reads well enough.
 
     *whole*: rows from which on a file is as large as one that is written anew becomes, where that

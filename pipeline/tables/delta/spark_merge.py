@@ -2,7 +2,7 @@
 
 Spark looks up the keys and commits. The same functions as for Sluice's own writer decide each
 change, and MERGE does what was decided for each row. The counts in the Delta log show whether
-it did; see `pipeline.apply.account.miscounted`. Each merge has a Spark session of its own: the
+it did; see `pipeline.apply.account.find_miscount`. Each merge has a Spark session of its own: the
 settings that number and name a commit would be used by any commit in a shared session.
 
 Spark refuses what cannot be matched exactly, as Sluice's own lookup does. A lookup collects at
@@ -27,33 +27,49 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pipeline.apply.decide import Fill, Floors, Found, RowVerdict, filled
-from pipeline.apply.merge import Decided, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.merge_job import MirrorJob, floors_first, told_turn
-from pipeline.apply.mirror import LIFE, CommitStamp, following, life_of, told_floors, told_life
-from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, Owned, same
-from pipeline.apply.schema_evolution import Growth, Shape
+from pipeline.apply.decide import Fill, Floors, Found, RowVerdict, fill_defaults
+from pipeline.apply.merge import (
+    MergePlan,
+    MergeResult,
+    MergeTask,
+    account_for,
+    count_rows,
+    plan_merge,
+)
+from pipeline.apply.merge_job import MergeJob, describe_merge, early_floors
+from pipeline.apply.mirror import (
+    LIFE,
+    CommitStamp,
+    floors_property,
+    following_note,
+    incarnation_of,
+    incarnation_property,
+)
+from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, RowOrigins, is_same
+from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema
 from pipeline.changelog.table import app
 from pipeline.delta import protocol
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
-from pipeline.spark.session import described
+from pipeline.spark.session import describe_jobs
 from pipeline.tables.delta.files import Path
-from pipeline.tables.delta.find import wanted
-from pipeline.tables.delta.merge import keys_in, metrics
-from pipeline.tables.delta.rewrite import lacking
+from pipeline.tables.delta.find import prepare_keys
+from pipeline.tables.delta.merge import cast_keys, commit_metrics
+from pipeline.tables.delta.rewrite import find_schema_delta
 
 INSERT, UPDATE, DELETE = 0, 1, 2  # what a row of ``changes`` does
 
 
-def merge(target: str, names: Mapping[str, str], on: Sequence[str], gone: str | None) -> str:
+def merge_statement(
+    target: str, names: Mapping[str, str], on: Sequence[str], gone: str | None
+) -> str:
     """Bring ``changes`` (*names* of the table's columns in it, and ``act``) to *target*.
 
     *on* finds the row that a change speaks of; rows of the mirror that are *gone* go.  What a
     MERGE matches is no matter of an insert: the row in its place may be going.
     """
-    set_ = ", ".join(f"t.{quoted(name)} = s.{own}" for name, own in names.items())
+    set_ = ", ".join(f"t.{quote_name(name)} = s.{own}" for name, own in names.items())
     values = ", ".join(f"s.{own}" for own in names.values())
     return f"""
         MERGE INTO {target} t USING changes s
@@ -61,22 +77,25 @@ def merge(target: str, names: Mapping[str, str], on: Sequence[str], gone: str | 
         WHEN MATCHED AND s.act = {UPDATE} THEN UPDATE SET {set_}
         WHEN MATCHED AND s.act = {DELETE} THEN DELETE
         WHEN NOT MATCHED AND s.act = {INSERT} THEN
-            INSERT ({", ".join(map(quoted, names))}) VALUES ({values})
+            INSERT ({", ".join(map(quote_name, names))}) VALUES ({values})
         {f"WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE" if gone else ""}"""  # noqa: S608
 
 
-def owner(adoption: Adoption) -> tuple[str, str]:
+def owner_sql(adoption: Adoption) -> tuple[str, str]:
     """Source and shard of a row of the mirror, in SQL."""
-    source, shard = (f"t.{path_of(path)}" for path in (SOURCE, SHARD))
+    source, shard = (f"t.{column_sql(path)}" for path in (SOURCE, SHARD))
     if (own := adoption.shard) is None:
         return source, shard
-    return f"coalesce({source}, {text(own.source)})", f"coalesce({shard}, {text(own.name)})"
+    return (
+        f"coalesce({source}, {quote_text(own.source)})",
+        f"coalesce({shard}, {quote_text(own.name)})",
+    )
 
 
-def below(floors: Floors, adoption: Adoption) -> str:
+def below_sql(floors: Floors, adoption: Adoption) -> str:
     """Whether a row stands below the floor of its shard, in SQL; one without an order does."""
-    source, shard = owner(adoption)
-    order = [f"t.{path_of(path)}" for path in RANK[:-1]]
+    source, shard = owner_sql(adoption)
+    order = [f"t.{column_sql(path)}" for path in RANK[:-1]]
     least = adoption.order
     parts = []
     for own, top in floors.items():
@@ -85,33 +104,33 @@ def below(floors: Floors, adoption: Adoption) -> str:
         older = f"coalesce(struct({', '.join(order)}) < struct({place}), {unknown})"
         missing = " OR ".join(f"{part} IS NULL" for part in order)
         parts.append(
-            f"({source} = {text(own.source)} AND {shard} = {text(own.name)} "
+            f"({source} = {quote_text(own.source)} AND {shard} = {quote_text(own.name)} "
             f"AND if({missing}, {unknown}, {older}))"
         )
     return f"({' OR '.join(parts)})"
 
 
-def table(uri: str) -> str:
+def table_sql(uri: str) -> str:
     """The table in a folder."""
-    return f"delta.{quoted(uri)}"
+    return f"delta.{quote_name(uri)}"
 
 
-def path_of(path: Sequence[str]) -> str:
+def column_sql(path: Sequence[str]) -> str:
     """A column inside a struct."""
-    return ".".join(quoted(name) for name in path)
+    return ".".join(quote_name(name) for name in path)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def text(value: str) -> str:
+def quote_text(value: str) -> str:
     """A text literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def kind_of(kind: pa.DataType) -> str:
+def sql_type(kind: pa.DataType) -> str:
     """A type in Spark's words."""
     if pa.types.is_timestamp(kind) and kind.tz is None:
         return "timestamp_ntz"
@@ -132,7 +151,7 @@ class KeyLookup:
     snapshot: Snapshot
     adoption: Adoption
 
-    def find(self, keys: pa.Table, owners: Owned | None) -> Found:
+    def find(self, keys: pa.Table, owners: RowOrigins | None) -> Found:
         """As ``find`` in :mod:`pipeline.tables.delta.find`; of files only 0 for "there" is told.
 
         Collects as many rows as there are keys, times the table's shards at most.
@@ -143,16 +162,18 @@ class KeyLookup:
         if owners is not None:
             sought |= {SOURCE: owners.source, SHARD: owners.shard}
         if len(keys):
-            wanted(sought, last=(SOURCE, SHARD))  # refuses what is not matched exactly
+            prepare_keys(sought, last=(SOURCE, SHARD))  # refuses what is not matched exactly
         numbered = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
         numbered = numbered.append_column("n", pa.array(range(len(keys)), pa.int64()))
-        on = " AND ".join(f"t.{quoted(name)} = s.k{i}" for i, name in enumerate(keys.column_names))
-        told = ", ".join(
-            f"t.{path_of(path)} AS m{i}" for i, path in enumerate((SOURCE, SHARD, *RANK))
+        on = " AND ".join(
+            f"t.{quote_name(name)} = s.k{i}" for i, name in enumerate(keys.column_names)
         )
-        with translated(self.snapshot.uri):
+        told = ", ".join(
+            f"t.{column_sql(path)} AS m{i}" for i, path in enumerate((SOURCE, SHARD, *RANK))
+        )
+        with translate_errors(self.snapshot.uri):
             self._view()
-            view(self.session, numbered, "sought")
+            create_view(self.session, numbered, "sought")
             query = f"SELECT s.n, {told} FROM mirror t JOIN sought s ON {on}"  # noqa: S608
             hits = self.session.sql(query).toArrow()
         return self._found(hits, keys, owners)
@@ -165,10 +186,10 @@ class KeyLookup:
         """
         if not floors:
             return 0
-        with translated(self.snapshot.uri):
+        with translate_errors(self.snapshot.uri):
             self._view()
-            query = f"""SELECT count_if({below(floors, self.adoption)}) AS gone,
-                count_if({owner(self.adoption)[1]} IS NULL) AS nobodys FROM mirror t"""  # noqa: S608
+            query = f"""SELECT count_if({below_sql(floors, self.adoption)}) AS gone,
+                count_if({owner_sql(self.adoption)[1]} IS NULL) AS nobodys FROM mirror t"""  # noqa: S608
             found = self.session.sql(query).collect()[0]
         if found["nobodys"]:
             raise _no_shard(self.snapshot.uri)
@@ -178,7 +199,7 @@ class KeyLookup:
         reader = self.session.read.format("delta").option("versionAsOf", self.snapshot.version)
         reader.load(self.snapshot.uri).createOrReplaceTempView("mirror")
 
-    def _found(self, hits: pa.Table, keys: pa.Table, owners: Owned | None) -> Found:
+    def _found(self, hits: pa.Table, keys: pa.Table, owners: RowOrigins | None) -> Found:
         source, shard, *rank = (hits[f"m{i}"].combine_chunks() for i in range(len(RANK) + 2))
         at = hits["n"].to_numpy().astype(np.int64)
         theirs = self.adoption.owned(source, shard, rank, None)
@@ -186,7 +207,9 @@ class KeyLookup:
             if theirs.shard.null_count:
                 raise _no_shard(self.snapshot.uri)
             ours = owners.take(at)
-            own = np.flatnonzero(same(theirs.source, ours.source) & same(theirs.shard, ours.shard))
+            own = np.flatnonzero(
+                is_same(theirs.source, ours.source) & is_same(theirs.shard, ours.shard)
+            )
             at, theirs = at[own], theirs.take(own)
         if len(twice := np.flatnonzero(np.bincount(at, minlength=len(keys)) > 1)):
             told = keys.slice(int(twice[0]), 1).to_pylist()[0]
@@ -201,11 +224,11 @@ class KeyLookup:
         adopted = np.zeros(len(keys), np.bool_)
         adopted[there] = theirs.adopted[place[there]]
         parts = theirs.source.take(none), theirs.shard.take(none)
-        owned = Owned(*parts, rank_, adopted, np.zeros(len(keys), np.bool_))
+        owned = RowOrigins(*parts, rank_, adopted, np.zeros(len(keys), np.bool_))
         return Found(np.where(there, 0, -1).astype(np.int32), place, owned)
 
 
-def view(session: SparkSession, rows: pa.Table, name: str) -> None:
+def create_view(session: SparkSession, rows: pa.Table, name: str) -> None:
     """Let *rows* be a view; PySpark makes none of an Arrow table without rows."""
     none = [pa.nulls(1, field.type) for field in rows.schema]
     frame = session.createDataFrame(
@@ -215,7 +238,7 @@ def view(session: SparkSession, rows: pa.Table, name: str) -> None:
 
 
 @contextmanager
-def translated(uri: str) -> Iterator[None]:
+def translate_errors(uri: str) -> Iterator[None]:
     """Say as one of our errors what Spark refuses, without a value of a row."""
     try:
         yield
@@ -266,14 +289,14 @@ class SparkMerge:
 
     session: SparkSession
 
-    def followed(self, snapshot: Snapshot, shape: Shape, stamp: CommitStamp) -> Snapshot:
+    def followed(self, snapshot: Snapshot, shape: TargetSchema, stamp: CommitStamp) -> Snapshot:
         """The mirror with the columns of today, by as many commits as Spark needs for it.
 
         Raises:
             HeldError: a change cannot be followed, or Spark refuses it.
             LostRaceError: somebody else committed meanwhile.
         """
-        step = lacking(snapshot, shape)
+        step = find_schema_delta(snapshot, shape)
         if step is None:
             return snapshot
         own = self._own(snapshot, stamp)
@@ -284,22 +307,22 @@ class SparkMerge:
             snapshot = own.widen(snapshot, step.schema)
         return own.tell(snapshot, step.remembered)
 
-    def turn(self, task: TurnTask[Snapshot]) -> Written[Decided]:
+    def turn(self, task: MergeTask[Snapshot]) -> MergeResult[MergePlan]:
         """Work a turn out; nothing is written before it is committed.
 
         Raises:
             HeldError: the table must stand still; the reason says why.
         """
         look = KeyLookup(self.session.newSession(), task.snapshot, task.adoption)
-        with described(self.session, f"look up {task.table.name}"):
-            made = decided(task, partial(_find, look))
+        with describe_jobs(self.session, f"look up {task.table.name}"):
+            made = plan_merge(task, partial(_find, look))
             floored = look.below(made.raised)
-        counts = counts_of(made.verdicts, floored)
-        account = account_of(task, made, counts)
-        return Written(task.snapshot.version, made, counts, account, made.floors)
+        counts = count_rows(made.verdicts, floored)
+        account = account_for(task, made, counts)
+        return MergeResult(task.snapshot.version, made, counts, account, made.floors)
 
     def commit(
-        self, job: MirrorJob[Snapshot], written: Written[Decided], stamp: CommitStamp
+        self, job: MergeJob[Snapshot], written: MergeResult[MergePlan], stamp: CommitStamp
     ) -> Snapshot:
         """MERGE what was decided, as one commit that bears the applied batch.
 
@@ -310,14 +333,17 @@ class SparkMerge:
         """
         snapshot, until, made = job.task.snapshot, job.wanted.until, written.work
         own, life, numbered = self._own(snapshot, stamp), stamp.life, app(stamp.lane)
-        if first := floors_first(job, written):
-            snapshot = own.tell(snapshot, told_floors(first))
-        if life_of(snapshot) not in (None, life):  # it speaks of the applied batch, old or new
+        if first := early_floors(job, written):
+            snapshot = own.tell(snapshot, floors_property(first))
+        if incarnation_of(snapshot) not in (
+            None,
+            life,
+        ):  # it speaks of the applied batch, old or new
             snapshot = own.forget(snapshot, LIFE)
         adoption = job.task.adoption
-        with described(self.session, f"MERGE of {job.name} up to batch {until}"):
+        with describe_jobs(self.session, f"MERGE of {job.name} up to batch {until}"):
             statement = own.merge(snapshot, job, made, adoption)
-            told = {**told_turn(job, written), "counts": metrics(written.counts)}
+            told = {**describe_merge(job, written), "counts": commit_metrics(written.counts)}
             own.session.conf.set(_APP, numbered)
             own.session.conf.set(_NUMBER, str(until))
             snapshot = own.run(snapshot, statement, batch=until, told=told)
@@ -325,8 +351,8 @@ class SparkMerge:
             raise UnreachableError(
                 f"{snapshot.uri}: Spark's MERGE up to batch {until} left no commit"
             )
-        floors = told_floors(written.floors) if written.floors else {}
-        return own.tell(snapshot, {**floors, **told_life(life)})
+        floors = floors_property(written.floors) if written.floors else {}
+        return own.tell(snapshot, {**floors, **incarnation_property(life)})
 
     def compacted(self, snapshot: Snapshot, stamp: CommitStamp) -> Snapshot:
         """The mirror with its small and worn files joined; the same where Spark finds none.
@@ -338,8 +364,8 @@ class SparkMerge:
         own = self._own(snapshot, stamp)
         for name, size in _FILE_SIZES.items():
             own.session.conf.set(f"spark.databricks.delta.optimize.{name}", size)
-        with described(self.session, f"compact {snapshot.uri}"):
-            return own.run(snapshot, f"OPTIMIZE {table(snapshot.uri)}")
+        with describe_jobs(self.session, f"compact {snapshot.uri}"):
+            return own.run(snapshot, f"OPTIMIZE {table_sql(snapshot.uri)}")
 
     def _own(self, snapshot: Snapshot, stamp: CommitStamp) -> "_Own":
         return _Own(self.session.newSession(), open_store(snapshot.uri), stamp.lane)
@@ -359,13 +385,18 @@ class _Own:
         new = {name: value for name, value in properties.items() if known.get(name) != value}
         if not new:
             return snapshot
-        pairs = ", ".join(f"{text(name)} = {text(value)}" for name, value in new.items())
-        return self.run(snapshot, f"ALTER TABLE {table(snapshot.uri)} SET TBLPROPERTIES ({pairs})")
+        pairs = ", ".join(
+            f"{quote_text(name)} = {quote_text(value)}" for name, value in new.items()
+        )
+        return self.run(
+            snapshot, f"ALTER TABLE {table_sql(snapshot.uri)} SET TBLPROPERTIES ({pairs})"
+        )
 
     def forget(self, snapshot: Snapshot, name: str) -> Snapshot:
         """Take one property away."""
         return self.run(
-            snapshot, f"ALTER TABLE {table(snapshot.uri)} UNSET TBLPROPERTIES ({text(name)})"
+            snapshot,
+            f"ALTER TABLE {table_sql(snapshot.uri)} UNSET TBLPROPERTIES ({quote_text(name)})",
         )
 
     def widen(self, snapshot: Snapshot, schema: pa.Schema) -> Snapshot:
@@ -374,10 +405,10 @@ class _Own:
         new = [field for field in schema if field.name not in there]
         if not new:
             return snapshot
-        told = ", ".join(f"{quoted(field.name)} {kind_of(field.type)}" for field in new)
-        return self.run(snapshot, f"ALTER TABLE {table(snapshot.uri)} ADD COLUMNS ({told})")
+        told = ", ".join(f"{quote_name(field.name)} {sql_type(field.type)}" for field in new)
+        return self.run(snapshot, f"ALTER TABLE {table_sql(snapshot.uri)} ADD COLUMNS ({told})")
 
-    def rewrite(self, snapshot: Snapshot, step: Growth, adoption: Adoption) -> Snapshot:
+    def rewrite(self, snapshot: Snapshot, step: SchemaDelta, adoption: Adoption) -> Snapshot:
         """Write all rows anew, with the columns and types of *step* and its defaults.
 
         Raises:
@@ -385,25 +416,25 @@ class _Own:
         """
         self.session.conf.set("spark.sql.ansi.enabled", "true")  # or it would become NULL
         there = protocol.column_names(snapshot)
-        kept = [quoted(name) for name in there if name not in step.schema.names]
+        kept = [quote_name(name) for name in there if name not in step.schema.names]
         cast = [
-            f"CAST({quoted(f.name) if f.name in there else 'NULL'} AS {kind_of(f.type)}) "
-            f"AS {quoted(f.name)}"
+            f"CAST({quote_name(f.name) if f.name in there else 'NULL'} AS {sql_type(f.type)}) "
+            f"AS {quote_name(f.name)}"
             for f in step.schema
         ]
-        with translated(snapshot.uri):
+        with translate_errors(snapshot.uri):
             reader = self.session.read.format("delta").option("versionAsOf", snapshot.version)
             rows = reader.load(snapshot.uri).selectExpr(*cast, *kept)
             if step.fills:
                 rows = rows.mapInArrow(_filling(step.fills, adoption), rows.schema)
         self._name(snapshot, -1, {})
-        with translated(snapshot.uri):
+        with translate_errors(snapshot.uri):
             writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
             writer.partitionBy(*snapshot.metadata.partition_columns).save(snapshot.uri)
         return self._after(snapshot)
 
     def merge(
-        self, snapshot: Snapshot, job: MirrorJob[Snapshot], made: Decided, adoption: Adoption
+        self, snapshot: Snapshot, job: MergeJob[Snapshot], made: MergePlan, adoption: Adoption
     ) -> str:
         """The statement; its rows stand in the view ``changes``."""
         coded = np.full(len(RowVerdict), -1, np.int64)
@@ -414,15 +445,15 @@ class _Own:
         names = {name: f"c{i}" for i, name in enumerate(rows.column_names)}
         source = rows.rename_columns(list(names.values()))
         source = source.append_column("act", pa.array(acts[acts >= 0]))
-        with translated(snapshot.uri):
-            view(self.session, source, "changes")
-        on = [f"t.{quoted(name)} = s.{names[name]}" for name in job.task.table.key]
+        with translate_errors(snapshot.uri):
+            create_view(self.session, source, "changes")
+        on = [f"t.{quote_name(name)} = s.{names[name]}" for name in job.task.table.key]
         if not job.task.table.unique_across_shards:
             meta = names[SOURCE[0]]
-            pairs = zip(owner(adoption), (SOURCE, SHARD), strict=True)
+            pairs = zip(owner_sql(adoption), (SOURCE, SHARD), strict=True)
             on += [f"{ours} = s.{meta}.{path[-1]}" for ours, path in pairs]
-        gone = below(made.raised, adoption) if made.raised else None
-        return merge(table(snapshot.uri), names, on, gone)
+        gone = below_sql(made.raised, adoption) if made.raised else None
+        return merge_statement(table_sql(snapshot.uri), names, on, gone)
 
     def run(
         self,
@@ -434,35 +465,35 @@ class _Own:
     ) -> Snapshot:
         """One commit, which says that it is ours and follows *snapshot*."""
         self._name(snapshot, batch, told or {})
-        with translated(snapshot.uri):
+        with translate_errors(snapshot.uri):
             self.session.sql(statement)
         return self._after(snapshot)
 
     def _name(self, snapshot: Snapshot, batch: int, told: Mapping[str, object]) -> None:
-        seen = load(self.store, snapshot)
+        seen = load_snapshot(self.store, snapshot)
         if seen is None or seen.version != snapshot.version:
             raise LostRaceError(f"{snapshot.uri}: another commit follows {snapshot.version}")
-        said = following(snapshot, batch, self.lane, **told)
+        said = following_note(snapshot, batch, self.lane, **told)
         self.session.conf.set(_NOTE, json.dumps(said, sort_keys=True))
 
     def _after(self, snapshot: Snapshot) -> Snapshot:
         for name in (_APP, _NUMBER, _NOTE):
             self.session.conf.unset(name)
-        made = load(self.store, snapshot)
+        made = load_snapshot(self.store, snapshot)
         if made is None:
             raise HeldError("table_replaced", f"{snapshot.uri} is gone; restore it")
         return made
 
 
-def _find(look: KeyLookup, keys: pa.Table, owners: Owned | None) -> Found:
-    return look.find(keys_in(look.snapshot, keys), owners)
+def _find(look: KeyLookup, keys: pa.Table, owners: RowOrigins | None) -> Found:
+    return look.find(cast_keys(look.snapshot, keys), owners)
 
 
 def _features(snapshot: Snapshot, schema: pa.Schema) -> dict[str, str]:
     """Properties that switch on what the names and types of *schema* ask for."""
     mapped = protocol.mapping_needed(schema)
     found = {protocol.MODE: "name"} if mapped and protocol.MODE not in _known(snapshot) else {}
-    asked = protocol.ours(schema, {})["protocol"].get("readerFeatures", ())
+    asked = protocol.our_protocol(schema, {})["protocol"].get("readerFeatures", ())
     listed = snapshot.protocol.get("readerFeatures") or ()
     return found | {f"delta.feature.{name}": "supported" for name in asked if name not in listed}
 
@@ -477,6 +508,6 @@ def _filling(fills: Sequence[Fill], adoption: Adoption):  # type: ignore[no-unty
     def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
-            yield from filled(rows, adoption.owners(rows), fills).to_batches()
+            yield from fill_defaults(rows, adoption.owners(rows), fills).to_batches()
 
     return fill

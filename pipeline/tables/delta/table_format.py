@@ -18,30 +18,30 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import structlog
 
-from pipeline.apply.merge import Decided, Turn, Written
-from pipeline.apply.merge_job import MirrorJob, turn_commit
-from pipeline.apply.mirror import Commit, CommitStamp, RowChanges, RowPart, following
+from pipeline.apply.merge import MergeFunction, MergePlan, MergeResult
+from pipeline.apply.merge_job import MergeJob, describe_commit
+from pipeline.apply.mirror import Commit, CommitStamp, RowChanges, RowPart, following_note
 from pipeline.apply.row_metadata import SLUICE
-from pipeline.apply.schema_evolution import Shape
-from pipeline.apply.table_format import Chores, TableFormat
+from pipeline.apply.schema_evolution import TargetSchema
+from pipeline.apply.table_format import MaintenanceWork, TableFormat
 from pipeline.changelog.table import app
 from pipeline.delta import entries, maintenance
 from pipeline.delta.actions import with_properties
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot, load, load_at
-from pipeline.delta.protocol import VECTORS, refuse, unwritable, writes_vectors
+from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot, load_version
+from pipeline.delta.protocol import VECTORS, require_writable, why_unwritable, writes_vectors
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import UnreachableError
 from pipeline.model import Table
 from pipeline.tables.delta import merge as commits
 from pipeline.tables.delta import rewrite as growth
-from pipeline.tables.delta.clone import Correct, clone
+from pipeline.tables.delta.clone import Correct, clone_version
 from pipeline.tables.delta.files import Footers, Layout, MirrorFiles
 from pipeline.tables.delta.history import MirrorRows
-from pipeline.tables.delta.merge import Target, metrics, turn
+from pipeline.tables.delta.merge import Target, commit_metrics, run_merge
 from pipeline.tables.delta.reader import MirrorReader
-from pipeline.tables.delta.rewrite import LARGE, rewrite, worn
+from pipeline.tables.delta.rewrite import LARGE, files_to_compact, rewrite_files
 
 COMPACTS = "OPTIMIZE"
 _KEPT = "delta.deletedFileRetentionDuration"
@@ -49,7 +49,7 @@ _HISTORY = timedelta(days=30)  # Delta's own default for its log
 
 
 @dataclass(eq=False)
-class MirrorUpkeep:
+class MirrorMaintenance:
     """Compact, checkpoint and clean mirrors that we write ourselves, by their addresses."""
 
     _checkpointed: dict[str, int] = field(default_factory=dict)
@@ -57,50 +57,54 @@ class MirrorUpkeep:
 
     def worn(self, snapshot: Snapshot) -> tuple[ActiveFile, ...]:
         """The files that are to be written anew; none if it reads well enough."""
-        return worn(snapshot.files.values(), self._whole.get(snapshot.uri, LARGE))
+        return files_to_compact(snapshot.files.values(), self._whole.get(snapshot.uri, LARGE))
 
     def overdue(self, snapshot: Snapshot) -> bool:
         """Whether its log wants a checkpoint."""
-        return maintenance.overdue(snapshot, self._checkpointed.get(snapshot.uri, -1))
+        return maintenance.is_checkpoint_due(snapshot, self._checkpointed.get(snapshot.uri, -1))
 
-    def kept(self, store: Store, snapshot: Snapshot, chores: Chores) -> Snapshot:
+    def kept(self, store: Store, snapshot: Snapshot, chores: MaintenanceWork) -> Snapshot:
         """Do what is due.
 
         Raises:
             LostRaceError: somebody else committed meanwhile.
             HeldError: ``protocol``, it is none that we write; or a file cannot be read.
         """
-        refuse(snapshot)
+        require_writable(snapshot)
         if files := self.worn(snapshot):
             snapshot = self._compacted(store, snapshot, files, chores)
         if self.overdue(snapshot):
-            maintenance.checkpoint(store)
+            maintenance.write_checkpoint(store)
             self._checkpointed[snapshot.uri] = snapshot.version
         if chores.keep is not None:
             snapshot = _remembering(store, snapshot, chores.keep, chores.stamp)
             since = chores.stamp.at - chores.keep
-            maintenance.vacuum(store, chores.keep)
+            maintenance.vacuum_files(store, chores.keep)
             maintenance.sweep_vectors(store, snapshot, since)
-            maintenance.sweep(store, since)
-            maintenance.clean(store)
+            maintenance.sweep_files(store, since)
+            maintenance.clean_log(store)
         return snapshot
 
     def _compacted(
-        self, store: Store, snapshot: Snapshot, files: tuple[ActiveFile, ...], chores: Chores
+        self,
+        store: Store,
+        snapshot: Snapshot,
+        files: tuple[ActiveFile, ...],
+        chores: MaintenanceWork,
     ) -> Snapshot:
         mirror = MirrorFiles(store=store, files=files, layout=Layout.of(snapshot.metadata))
         stamp = chores.stamp
         target = Target(store, snapshot.metadata, chores.key, stamp.at, compression="zstd")
-        made = rewrite(mirror, target, data_change=False)
+        made = rewrite_files(mirror, target, data_change=False)
         if len(made.files) > 1:  # those before the last have all that is held in memory at once
             self._whole[snapshot.uri] = min(made.files[:-1]) // 2
-        return commit(
+        return commit_actions(
             store,
             snapshot,
             made.actions,
             operation=COMPACTS,
             clock=stamp.at,
-            note=following(snapshot, -1, stamp.lane),
+            note=following_note(snapshot, -1, stamp.lane),
         )
 
 
@@ -114,8 +118,8 @@ def _remembering(store: Store, snapshot: Snapshot, kept: timedelta, stamp: Commi
     actions = with_properties(snapshot, wanted)
     if not actions:
         return snapshot
-    told = following(snapshot, -1, stamp.lane)
-    return commit(
+    told = following_note(snapshot, -1, stamp.lane)
+    return commit_actions(
         store, snapshot, actions, operation="SET TBLPROPERTIES", clock=stamp.at, note=told
     )
 
@@ -125,13 +129,13 @@ if TYPE_CHECKING:
 
     from pipeline.tables.delta.spark_merge import SparkMerge
 
-Work = tuple[Action, ...] | Decided
+Work = tuple[Action, ...] | MergePlan
 log = structlog.get_logger(__name__)
 
 
 def why_spark(snapshot: Snapshot) -> str | None:
     """What makes the table one that Sluice does not write itself; None if nothing does."""
-    if (what := unwritable(snapshot)) is not None:
+    if (what := why_unwritable(snapshot)) is not None:
         return what
     if snapshot.metadata.partition_columns:
         return f"it is partitioned by {', '.join(snapshot.metadata.partition_columns)}"
@@ -148,7 +152,7 @@ class DeltaMirrors:
     session: "SparkSession | None"
     spark: "SparkMerge | None" = field(init=False)
     why: Callable[[Snapshot], str | None] = field(init=False)
-    _upkeep: MirrorUpkeep = field(default_factory=MirrorUpkeep, init=False)
+    _upkeep: MirrorMaintenance = field(default_factory=MirrorMaintenance, init=False)
     _stores: dict[str, Store] = field(default_factory=dict, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _left: dict[str, int] = field(default_factory=dict, init=False)  # versions, by Spark
@@ -160,7 +164,7 @@ class DeltaMirrors:
 
     def look(self, uri: str, known: Snapshot | None) -> Snapshot | None:
         """By the log."""
-        return load(self.store(uri), known)
+        return load_snapshot(self.store(uri), known)
 
     def count(self, snapshot: Snapshot) -> int:
         """By the log, or by the footers of files of which it does not tell."""
@@ -175,11 +179,11 @@ class DeltaMirrors:
         store = self.store(uri)
         for version in range(until, -1, -1):
             try:
-                content = store.read(entries.name(version))
+                content = store.read(entries.entry_name(version))
             except FileNotFoundError:
                 return
             lines = content.decode().splitlines()
-            yield commits.commit(version, lines, entry=entries.digest(content))
+            yield commits.read_commit(version, lines, entry=entries.entry_digest(content))
 
     def reader(self, uri: str, table: Table, lane: str) -> MirrorReader | None:
         """By the query engine of `deltalake`."""
@@ -203,7 +207,7 @@ class DeltaMirrors:
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
         """A file each, by its log."""
         store = self.store(uri)
-        return MirrorRows(store, load_at(store, version)).contents()
+        return MirrorRows(store, load_version(store, version)).contents()
 
     def changes(self, snapshot: Snapshot, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
         """By the log; see :mod:`pipeline.tables.delta.history`."""
@@ -214,40 +218,40 @@ class DeltaMirrors:
     ) -> int:
         """By a log that names the mirror's files; see :mod:`pipeline.tables.delta.clone`."""
         store, into = self.store(uri), open_store(where)
-        base = load_at(store, version)
+        base = load_version(store, version)
         into.make_folder(entries.FOLDER)
-        return self.count(base) + clone(base, store, into, at, correct)
+        return self.count(base) + clone_version(base, store, into, at, correct)
 
     def shaped(
-        self, uri: str, known: Snapshot | None, shape: Shape, stamp: CommitStamp
+        self, uri: str, known: Snapshot | None, shape: TargetSchema, stamp: CommitStamp
     ) -> Snapshot:
         """In one commit, with the files whose rows change; as many as Spark needs."""
         if known is None:
-            return growth.begun(self.store(uri), shape, stamp)
+            return growth.create_mirror(self.store(uri), shape, stamp)
         if (spark := self._engine(known)) is not None:
             return spark.followed(known, shape, stamp)
-        return growth.followed(self.store(uri), known, shape, stamp)
+        return growth.follow_schema(self.store(uri), known, shape, stamp)
 
-    def worker(self) -> Turn:
+    def worker(self) -> MergeFunction:
         """Leaves files, and remembers footers from turn to turn."""
-        return turn
+        return run_merge
 
-    def engine(self, snapshot: Snapshot) -> Turn | None:
+    def engine(self, snapshot: Snapshot) -> MergeFunction | None:
         """Spark's MERGE."""
         spark = self._engine(snapshot)
         return None if spark is None else spark.turn
 
     def commit(
-        self, job: MirrorJob[Snapshot], written: Written[Work], stamp: CommitStamp
+        self, job: MergeJob[Snapshot], written: MergeResult[Work], stamp: CommitStamp
     ) -> Snapshot:
         """Put if absent, or by Spark; the applied batch, its life and the floors go with it."""
-        if isinstance(written.work, Decided):
+        if isinstance(written.work, MergePlan):
             if self.spark is None:
                 raise ValueError("a turn that Spark has worked out is not ours to commit")
-            return self.spark.commit(job, cast("Written[Decided]", written), stamp)
-        snapshot, told = job.task.snapshot, turn_commit(job, written, stamp)
+            return self.spark.commit(job, cast("MergeResult[MergePlan]", written), stamp)
+        snapshot, told = job.task.snapshot, describe_commit(job, written, stamp)
         more = with_properties(snapshot, told.remembered) if told.remembered else ()
-        return commit(
+        return commit_actions(
             self.store(snapshot.uri),
             snapshot,
             (*more, *written.work),
@@ -255,7 +259,7 @@ class DeltaMirrors:
             clock=stamp.at,
             note=told.note,
             txn=(told.application, told.batch),
-            metrics=metrics(written.counts),
+            metrics=commit_metrics(written.counts),
         )
 
     def worn(self, snapshot: Snapshot) -> bool:
@@ -265,7 +269,7 @@ class DeltaMirrors:
         left = self._left.get(snapshot.uri) == snapshot.version  # Spark's own idea of it is another
         return not left and bool(self._upkeep.worn(snapshot))
 
-    def kept(self, snapshot: Snapshot, chores: Chores) -> Snapshot:
+    def kept(self, snapshot: Snapshot, chores: MaintenanceWork) -> Snapshot:
         """Here, or by Spark's OPTIMIZE, which cleans and checkpoints its tables itself."""
         if (spark := self._engine(snapshot)) is None:
             return self._upkeep.kept(self.store(snapshot.uri), snapshot, chores)

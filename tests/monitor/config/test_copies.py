@@ -11,7 +11,7 @@ import pytest
 
 from monitor.config.file import load, schema
 from monitor.config.plans import CopyPlan
-from pipeline.copies.copy import known
+from pipeline.copies.copy import known_copies
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_invariants import LEAST
@@ -147,5 +147,5 @@ def test_a_route_may_name_a_copy_that_there_is(tmp_path: Path) -> None:
 def test_the_schema_for_editors_knows_every_kind() -> None:
     told = json.dumps(schema()["properties"]["copies"])
 
-    assert all(json.dumps(kind) in told for kind in known())
+    assert all(json.dumps(kind) in told for kind in known_copies())
     assert '"env"' in told

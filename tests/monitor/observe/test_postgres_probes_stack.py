@@ -27,7 +27,7 @@ from monitor.observe.heartbeats import FenceBook
 from monitor.observe.probing import RoundWorld
 from monitor.observe.sampler import Sampling
 from monitor.store.history import CheckMemory
-from pipeline.build import open_source, open_table_format, open_transport, readings
+from pipeline.build import open_source, open_table_format, open_transport, schema_readings
 from pipeline.checkpoint import Mark
 from pipeline.lags.samples import Sample
 from pipeline.model import Fence, Shard, Table
@@ -158,7 +158,7 @@ def probed(
     feed = p.lane.landing.feeds[0]
     origins = {name: KeyedTopics(name, own.topic_pattern, feed.format)}
     lake = Lake(settings, open_table_format(settings))
-    client = LakeClient(lake, partial(open_transport, settings), origins, readings((own,)))
+    client = LakeClient(lake, partial(open_transport, settings), origins, schema_readings((own,)))
     with closing(open_source(own)) as asked:
         yield Probed(p, client, asked)
     client.close()

@@ -12,7 +12,7 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
-from pipeline.apply.foreign_commits import Intrusion, waiver
+from pipeline.apply.foreign_commits import Intrusion, waiver_id
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Mark
 from pipeline.collectors.collector import Collector, CollectorState
@@ -207,7 +207,7 @@ def test_a_foreign_commit_that_is_waived_is_told_no_more(bench: Bench) -> None:
     bench.commit("MERGE", ours=True)
     bench.commit("DELETE", ours=False)
     found = bench.look().intrusions
-    bench.waived = frozenset({waiver("shop.t", 1), waiver("shop.other", 2)})
+    bench.waived = frozenset({waiver_id("shop.t", 1), waiver_id("shop.other", 2)})
 
     assert found == {"shop.t": Intrusion(1, "DELETE", 0)}
     assert bench.look().intrusions == {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.mirrors import Mirrors
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.log import ActiveFile
@@ -38,7 +38,7 @@ class Keeping:
     def __post_init__(self) -> None:
         settings = self.lake.settings
         changes = ChangeLog(open_store(settings.changes), "main")
-        self.upkeep = Upkeep(
+        self.upkeep = LakeMaintenance(
             settings, changes, Mirrors(settings, DeltaMirrors(None)), lambda: self.now
         )
         self.run()

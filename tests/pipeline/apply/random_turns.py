@@ -18,7 +18,7 @@ from delta_kernel_rust_sharing_wrapper import PythonInterface, ScanBuilder, Tabl
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.row_metadata import SLUICE
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.reader import open_table
@@ -69,7 +69,9 @@ class RandomTurns:
         self.path = self.lake.settings.mirror("db.t")
         changes = ChangeLog(open_store(self.lake.settings.changes), "main")
         mirrors = self.lake.passes.mirrors
-        self.upkeep = Upkeep(self.lake.settings, changes, mirrors, lambda: datetime.now(UTC))
+        self.upkeep = LakeMaintenance(
+            self.lake.settings, changes, mirrors, lambda: datetime.now(UTC)
+        )
         self.vectors(3)
         kept = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
         told = ", ".join(f"'{name}' = 'interval 0 hours'" for name in kept)

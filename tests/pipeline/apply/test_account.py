@@ -5,14 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.account import Counted, balance, miscounted, unexplained
+from pipeline.apply.account import ChangeCounts, balance_account, find_miscount, find_unexplained
 from pipeline.apply.mirror import Commit
 
-COUNTED = Counted(read=20, rows=15, kept=8, distinct=12, ordered=1, tombstones=3, quarantined=1)
+COUNTED = ChangeCounts(
+    read=20, rows=15, kept=8, distinct=12, ordered=1, tombstones=3, quarantined=1
+)
 
 
 def test_every_change_read_is_in_exactly_one_term() -> None:
-    account = balance(COUNTED, applied=6, noop=1, again=1)
+    account = balance_account(COUNTED, applied=6, noop=1, again=1)
 
     assert account.residual == 0
     assert (account.applied, account.noop, account.superseded, account.redelivered) == (7, 1, 4, 4)
@@ -29,8 +31,8 @@ def test_every_change_read_is_in_exactly_one_term() -> None:
         pytest.param(replace(COUNTED, tombstones=2), 6, id="a tombstone went missing"),
     ],
 )
-def test_an_unexplained_change_holds_the_table(counted: Counted, applied: int) -> None:
-    hold = unexplained("db.t", 7, balance(counted, applied=applied, noop=1, again=1))
+def test_an_unexplained_change_holds_the_table(counted: ChangeCounts, applied: int) -> None:
+    hold = find_unexplained("db.t", 7, balance_account(counted, applied=applied, noop=1, again=1))
 
     assert hold is not None
     assert (hold.id, hold.subject, hold.reason) == ("account:db.t:7", "db.t", "account")
@@ -40,10 +42,10 @@ def test_an_unexplained_change_holds_the_table(counted: Counted, applied: int) -
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 def test_a_lost_row_is_found_wherever_it_was_lost(a: int, b: int, c: int, d: int) -> None:
     kept = a + b
-    counted = Counted(a + b + c + d, a + b + c, kept, a + b + c, 0, d, 0)
+    counted = ChangeCounts(a + b + c + d, a + b + c, kept, a + b + c, 0, d, 0)
 
-    assert balance(counted, applied=a, noop=b).residual == 0
-    assert balance(replace(counted, read=counted.read + 1), applied=a, noop=b).residual == 1
+    assert balance_account(counted, applied=a, noop=b).residual == 0
+    assert balance_account(replace(counted, read=counted.read + 1), applied=a, noop=b).residual == 1
 
 
 @pytest.mark.parametrize(
@@ -61,8 +63,8 @@ def test_a_merge_that_did_not_do_what_was_decided_holds_its_mirror(
     at = datetime(2026, 1, 1, tzinfo=UTC)
     commit = Commit(5, "MERGE", at, note={"sluice": own}, metrics=told)
 
-    hold = miscounted("db.t", commit)
+    hold = find_miscount("db.t", commit)
 
     assert (hold is not None) == held
     assert hold is None or hold.id == "account:db.t:7"
-    assert miscounted("db.t", replace(commit, note={"sluice": {"after": 4}})) is None
+    assert find_miscount("db.t", replace(commit, note={"sluice": {"after": 4}})) is None

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pipeline.aggregates import TalliedField, TimeSpan
+from pipeline.aggregates import AggregatedColumn, TimeSpan
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow
 from pipeline.model import Shard, Table
 from pipeline.sources.mysql.source import MySqlSource
@@ -57,7 +57,7 @@ def test_lake_is_source_and_archived(pipe: Callable[..., Pipe]) -> None:
     reader = p.lane.passes.table_format.reader(uri, table, p.lane.passes.settings.lane)
     assert reader is not None
     assert set(reader.ids(shard, "id", (0, 99_999), 999)) == source.keys()
-    fields = (TalliedField("id"), TalliedField("name", text=True))
+    fields = (AggregatedColumn("id"), AggregatedColumn("name", text=True))
     with closing(MySqlSource(p.source())) as server:
         there = server.tallies(shard, "day", DAYS, fields)
     assert [one.rows for one in there] == [6, 3, 10]

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
-from pipeline.apply.archive import meets
+from pipeline.apply.archive import meets_window
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.archive import ArchiveRule, ArchiveWindow, ArchiveWord, RegisteredWindow, rules_of
 from pipeline.invariants.unique import Unique
@@ -171,7 +171,10 @@ def test_a_day_bounds_every_column_that_tells_an_age(kind: pa.DataType) -> None:
     if getattr(kind, "tz", None):
         rows = pa.table({"at": pc.assume_timezone(rows["at"], "UTC")})
 
-    assert meets(rows, replace(WINDOW, column="at", before="2025-01-01")).tolist() == [True, False]
+    assert meets_window(rows, replace(WINDOW, column="at", before="2025-01-01")).tolist() == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.archive import last_words, told_of
+from pipeline.apply.archive import find_last_deletes, select_evidence
 from pipeline.archive import ArchiveMarker, ArchiveRules
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order
@@ -136,18 +136,18 @@ def test_only_deletes_that_an_archive_may_have_made_are_last_words() -> None:
     deleted, made = change(Op.DELETE, 20, 1), change(Op.CREATE, 21, 2)
     outlived = table(change(Op.CREATE, 10, 1, OLD), deleted, made)
 
-    found = last_words(MARKED, outlived, {"id"})
+    found = find_last_deletes(MARKED, outlived, {"id"})
 
     assert [(one["op"], json.loads(one["before"])) for one in found.to_pylist()] == [
         ("d", {"id": 1})
     ]
-    assert len(last_words(NO_RULES, outlived, {"id"})) == 0
+    assert len(find_last_deletes(NO_RULES, outlived, {"id"})) == 0
 
 
 def test_without_last_words_nothing_is_told_of_what_a_floor_outlived() -> None:
     outlived = table(change(Op.CREATE, 10, 1, OLD), change(Op.DELETE, 20, 1))
-    none = last_words(NO_RULES, outlived, {"id"})
+    none = find_last_deletes(NO_RULES, outlived, {"id"})
 
-    assert told_of(none, outlived, {"id"}).to_pylist() == []
-    own = told_of(outlived.slice(1), outlived, {"name"}).to_pylist()
+    assert select_evidence(none, outlived, {"id"}).to_pylist() == []
+    own = select_evidence(outlived.slice(1), outlived, {"name"}).to_pylist()
     assert [one["after"] for one in own] == [json.dumps({"name": OLD}).replace(" ", ""), None]

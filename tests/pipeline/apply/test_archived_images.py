@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.image_export import ImageWriting
+from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow, rules_of
@@ -39,7 +39,7 @@ def image(lake: HandLake) -> dict[int, Any]:
     """Its rows, once it is written, with what they are."""
     rules = rules_of("db.t", lake.archive)
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
-    ImageWriting(lake.settings, mirrors, lambda: lake.now, lambda _: rules).run(
+    ImageWriter(lake.settings, mirrors, lambda: lake.now, lambda _: rules).run(
         LandedState(lake.mark, lake.catalog)
     )
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")

@@ -12,17 +12,17 @@ import pytest
 
 from pipeline.apply.archive import (
     ArchiveEvidence,
-    ArchiveTurn,
-    archived,
-    during,
-    in_reach,
-    live,
-    meets,
-    with_partner,
+    ArchiveMerge,
+    apply_archive_rules,
+    has_live_op,
+    has_partner,
+    is_during,
+    is_in_reach,
+    meets_window,
 )
-from pipeline.apply.decide import Floors, Found, RowVerdict, decide
-from pipeline.apply.fold import fold
-from pipeline.apply.row_metadata import SLUICE, Mask, Owned
+from pipeline.apply.decide import Floors, Found, RowVerdict, decide_rows
+from pipeline.apply.fold import fold_changes
+from pipeline.apply.row_metadata import SLUICE, Mask, RowOrigins
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin
@@ -71,10 +71,10 @@ class Slice:
         """Id -> verdict, name, and the place that the row would have, of all that fold."""
         changes = table(*(map(unique, rows) if self.spanning else rows))
         changes = changes.drop_columns(["changed"]) if self.narrow else changes
-        folded = fold(changes)
+        folded = fold_changes(changes)
         found = self._found(folded.rows)
-        verdicts = decide(folded, found, {}, self.raised)
-        turn = ArchiveTurn(
+        verdicts = decide_rows(folded, found, {}, self.raised)
+        turn = ArchiveMerge(
             changes,
             folded,
             typed(folded.rows),
@@ -84,7 +84,7 @@ class Slice:
             self._whole,
             None if self.unread else self._peek,
         )
-        made, after = archived(evidence, turn, verdicts)
+        made, after = apply_archive_rules(evidence, turn, verdicts)
         told = zip(ids(folded.rows), after.tolist(), made.to_pylist(), strict=True)
         return {id_: (RowVerdict(one), row["name"], row[SLUICE]) for id_, one, row in told}
 
@@ -102,7 +102,7 @@ class Slice:
         every = ids(folded)
         rows = [self.mirror.get(one) for one in every]
         rank = [(1, 1, row.pos if row else 0, 0, int(Origin.LIVE)) for row in rows]
-        owners = Owned(
+        owners = RowOrigins(
             pa.array([row and row.of.source for row in rows], pa.string()),
             pa.array([row and row.of.name for row in rows], pa.string()),
             np.array(rank, np.int64).T,
@@ -428,11 +428,17 @@ def test_f113_a_window_begins_at_its_since_and_ends_before_its_until() -> None:
     moments = [NOW - HOUR - timedelta(seconds=1), NOW - HOUR, NOW, NOW + HOUR, None]
     rows = table(*(change(D, n, n, OLD, at=at) for n, at in enumerate(moments)))
 
-    assert during(rows, EVERY).tolist() == [False, True, True, False, False]
+    assert is_during(rows, EVERY).tolist() == [False, True, True, False, False]
     later = replace(EVERY, since=NOW + HOUR, until=NOW + 2 * HOUR)
-    assert in_reach(rows, ArchiveRules((later, EVERY))).tolist() == [False, True, True, True, False]
-    assert in_reach(rows, MARKED).all()
-    assert not in_reach(rows, ArchiveRules()).any()
+    assert is_in_reach(rows, ArchiveRules((later, EVERY))).tolist() == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert is_in_reach(rows, MARKED).all()
+    assert not is_in_reach(rows, ArchiveRules()).any()
 
 
 def test_f113_only_what_the_log_told_live_is_an_archives() -> None:
@@ -440,7 +446,7 @@ def test_f113_only_what_the_log_told_live_is_an_archives() -> None:
         change(D, 1, 1, OLD), change(U, 2, 2, OLD), change(D, 3, 3, OLD, origin=int(Origin.REPAIR))
     )
 
-    assert live(rows, D).tolist() == [True, False, False]
+    assert has_live_op(rows, D).tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -473,8 +479,8 @@ def test_f113_rows_below_the_bound_and_with_a_value_are_old(
 ) -> None:
     rows = pa.table({"x": column})
 
-    assert meets(rows, replace(WINDOW, column="x", before=before)).tolist() == below
-    assert meets(rows, EVERY).all()
+    assert meets_window(rows, replace(WINDOW, column="x", before=before)).tolist() == below
+    assert meets_window(rows, EVERY).all()
 
 
 @pytest.mark.parametrize(
@@ -493,7 +499,7 @@ def test_f113_a_window_that_cannot_be_held_against_rows_says_so(
     rows = pa.table({"id": [1], "x": moments, "day": [NOW.date()], SLUICE: [1]})
 
     with pytest.raises(HeldError) as held:
-        meets(rows, replace(WINDOW, column=column, before=before))
+        meets_window(rows, replace(WINDOW, column=column, before=before))
 
     assert held.value.reason == "archive"
     assert said in str(held.value)
@@ -508,5 +514,5 @@ def test_f113_a_partner_stands_at_the_very_place_and_in_the_same_shard() -> None
         change(C, 50, 9),
     )
 
-    assert with_partner(rows, others).tolist() == [False, True, False]
-    assert not with_partner(rows, others.slice(3)).any()
+    assert has_partner(rows, others).tolist() == [False, True, False]
+    assert not has_partner(rows, others.slice(3)).any()

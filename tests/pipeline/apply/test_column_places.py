@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.apply.fold import ColumnPlaces, told
+from pipeline.apply.fold import ColumnPlaces, encode_versions
 from pipeline.errors import HeldError
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.model import Op, Order
@@ -154,7 +154,7 @@ def test_any_slices_come_to_what_a_plain_model_says(
 def test_an_older_epochs_versions_are_below_all() -> None:
     own = (2, 5)
 
-    said = told(own, {"new": (2, 5), "late": (2, 3), "old": (1, 900)})
+    said = encode_versions(own, {"new": (2, 5), "late": (2, 3), "old": (1, 900)})
 
     stand = ColumnPlaces.of_row((*own[:1], 0, own[1], 0, 1), said)
     assert json.loads(said) == {"late": 3, "old": -1}

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
-from pipeline.apply.image_export import ImageWriting
+from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill_state import Reread
@@ -59,7 +59,7 @@ def another(lake: HandLake, days: int) -> None:
 def written(lake: HandLake) -> int:
     """How many were written by one run."""
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
-    ours = ImageWriting(lake.settings, mirrors, lambda: lake.now)
+    ours = ImageWriter(lake.settings, mirrors, lambda: lake.now)
     return len(ours.run(LandedState(lake.mark, lake.catalog)))
 
 
@@ -231,7 +231,7 @@ def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more
 def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Path) -> None:
     lake = imaged(tmp_path)
     late(lake, AGAIN)
-    ours = ImageWriting(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: lake.now)
+    ours = ImageWriter(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: lake.now)
     landed = LandedState(lake.mark, lake.catalog)
 
     with capture_logs() as logs:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.merge_run import MergeLine, MergeRequest, Passes, patient, urgent
+from pipeline.apply.merge_run import MergeQueue, MergeRequest, MergeRunner, is_other_tier, is_tier0
 from pipeline.model import Op, Order
 from pipeline.settings import PipelineSettings, TableRule
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
@@ -98,7 +98,7 @@ def test_a_tier_waits_as_the_highest_named_up_to_it(tier: int, minutes: int) -> 
 
 
 def test_each_table_is_merged_in_one_line(lake: HandLake) -> None:
-    other = Passes(
+    other = MergeRunner(
         lake.settings,
         lake.passes.jobs.changes,
         lake.passes.spread,
@@ -106,7 +106,7 @@ def test_each_table_is_merged_in_one_line(lake: HandLake) -> None:
         lake.table_format,
         lake.passes.mirrors,
     )
-    lines = [MergeLine("low", lake.passes, patient), MergeLine("hot", other, urgent)]
+    lines = [MergeQueue("low", lake.passes, is_other_tier), MergeQueue("hot", other, is_tier0)]
     change(lake, 20, "b")
     state = lake.state()
     lake.now += timedelta(hours=1)

@@ -9,14 +9,14 @@ from pipeline.apply.decide import (
     AppliedBefore,
     Found,
     RowVerdict,
-    decide,
-    doubtful,
-    highest,
-    outlived,
-    withdrawn,
+    decide_rows,
+    find_doubtful,
+    find_outlived,
+    highest_orders,
+    withdraw_inserts,
 )
-from pipeline.apply.fold import fold
-from pipeline.apply.row_metadata import Owned, ranked
+from pipeline.apply.fold import fold_changes
+from pipeline.apply.row_metadata import RowOrigins, rank_order
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin, Shard, TopicPartition
 from tests.pipeline.tables.delta.turns import CHANGES, FAR, A, B, change, order, table, unique
@@ -37,7 +37,7 @@ def stands(
         pa.array([None if adopted else name], pa.string()) for name in (of.source, of.name)
     )
     went = np.array([archived])
-    owner = Owned(source, shard, ranked(place, origin), np.array([adopted]), went)
+    owner = RowOrigins(source, shard, rank_order(place, origin), np.array([adopted]), went)
     return Found(np.zeros(1, np.int32), np.zeros(1, np.int64), owner)
 
 
@@ -53,9 +53,9 @@ def verdict(
     floors: Mapping[Shard, Order] | None = None,
     raised: Mapping[Shard, Order] | None = None,
 ) -> RowVerdict:
-    folded = fold(table(*map(unique, rows)))
-    floors = highest(floors or {}, raised or {})
-    (one,) = decide(folded, found, floors, raised or {}).tolist()
+    folded = fold_changes(table(*map(unique, rows)))
+    floors = highest_orders(floors or {}, raised or {})
+    (one,) = decide_rows(folded, found, floors, raised or {}).tolist()
     return RowVerdict(one)
 
 
@@ -242,20 +242,20 @@ HIGH = {TopicPartition("s.db.a", 0): order(10), TopicPartition("s.db.a", 1): ord
 def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(
     row: Row, known: AppliedBefore, expected: bool
 ) -> None:
-    folded = fold(table(row))
+    folded = fold_changes(table(row))
 
-    assert doubtful(folded, np.array([INSERT], np.int8), known).tolist() == [expected]
-    assert doubtful(folded, np.array([MOVE], np.int8), known).tolist() == [expected]
-    assert doubtful(folded, np.array([UPDATE], np.int8), known).tolist() == [False]
+    assert find_doubtful(folded, np.array([INSERT], np.int8), known).tolist() == [expected]
+    assert find_doubtful(folded, np.array([MOVE], np.int8), known).tolist() == [expected]
+    assert find_doubtful(folded, np.array([UPDATE], np.int8), known).tolist() == [False]
 
 
 def test_an_insert_is_measured_by_its_own_topics_partition_alone() -> None:
-    folded = fold(table(change(C, 15, 1), change(C, 15, 1, of=B)))
+    folded = fold_changes(table(change(C, 15, 1), change(C, 15, 1, of=B)))
     known = AppliedBefore(
         {TopicPartition("s.db.a", 0): order(10), TopicPartition("s.db.b", 0): order(20)}
     )
 
-    doubts = doubtful(folded, np.array([INSERT, INSERT], np.int8), known)
+    doubts = find_doubtful(folded, np.array([INSERT, INSERT], np.int8), known)
 
     assert folded.rows["shard"].to_pylist() == ["db.a", "db.b"]
     assert doubts.tolist() == [False, True]
@@ -275,9 +275,9 @@ def test_an_insert_is_measured_by_its_own_topics_partition_alone() -> None:
     ],
 )
 def test_a_delete_outlives_what_is_not_above_it(deletes: list[Row], expected: bool) -> None:
-    folded = fold(table(unique(change(C, 5, 1))))
+    folded = fold_changes(table(unique(change(C, 5, 1))))
 
-    gone = outlived(folded, pa.Table.from_pylist([unique(row) for row in deletes], CHANGES))
+    gone = find_outlived(folded, pa.Table.from_pylist([unique(row) for row in deletes], CHANGES))
 
     assert gone.tolist() == [expected]
 
@@ -286,7 +286,7 @@ def test_a_move_that_is_withdrawn_still_deletes_but_no_archived_row() -> None:
     verdicts = np.array([INSERT, MOVE, MOVE, UPDATE, MOVE], np.int8)
     archived = np.array([False, False, False, False, True])
 
-    taken_back = withdrawn(verdicts, np.array([True, True, False, False, True]), archived)
+    taken_back = withdraw_inserts(verdicts, np.array([True, True, False, False, True]), archived)
 
     assert taken_back.tolist() == [NOOP, DELETE, MOVE, UPDATE, NOOP]
     assert verdicts.tolist() == [INSERT, MOVE, MOVE, UPDATE, MOVE]

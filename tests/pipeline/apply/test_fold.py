@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.fold import Folded, fold
+from pipeline.apply.fold import Folded, fold_changes
 from pipeline.apply.row_metadata import ORDER
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin, Shard
@@ -23,7 +23,7 @@ def order(pos: int, *, log: int) -> Row:
 
 
 def folded(*rows: Row, spanning: bool = False) -> Folded:
-    return fold(table(*map(unique, rows) if spanning else rows))
+    return fold_changes(table(*map(unique, rows) if spanning else rows))
 
 
 def kept(found: Folded) -> list[tuple[str, str, int]]:
@@ -205,7 +205,7 @@ def test_f27_a_key_with_a_million_changes() -> None:
         }
     )
 
-    found = fold(pa.concat_tables([changes, changes.slice(0, 1_000)]))
+    found = fold_changes(pa.concat_tables([changes, changes.slice(0, 1_000)]))
 
     assert found.rows["after"].to_pylist() == [str(number - 1)]
     assert (found.total, found.distinct, len(found.conflicts)) == (1_001_000, number, 0)
@@ -248,7 +248,7 @@ def test_neither_order_nor_repetition_nor_folding_twice_matters(
 
     assert places(twice.rows) == places(once.rows)
     assert (twice.distinct, len(twice.conflicts)) == (once.distinct, len(once.conflicts))
-    assert places(fold(once.rows).rows) == places(once.rows)
+    assert places(fold_changes(once.rows).rows) == places(once.rows)
 
 
 def place(row: Mapping[str, Any]) -> tuple[Any, ...]:

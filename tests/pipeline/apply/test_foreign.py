@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.foreign_commits import BEFORE, Intrusion, Known, accepted, find, waiver
+from pipeline.apply.foreign_commits import (
+    BEFORE,
+    Intrusion,
+    KnownVersion,
+    accepted_versions,
+    find_intrusion,
+    waiver_id,
+)
 from pipeline.apply.mirror import Commit
 from pipeline.delta.log import shape_of
-from pipeline.tables.delta.merge import commit
+from pipeline.tables.delta.merge import read_commit
 
 State = dict[str, str | None]  # path -> vector
 SHARED = {"id": "t", "schemaString": "{}"}
@@ -64,7 +71,7 @@ class History:
         if word[0] in "cdur":
             more.append({"metaData": _described(columns, remark=word)})
         lines = [{"commitInfo": told}, *more, *_moves(before, after, changed)]
-        self.commits.append(commit(version, map(json.dumps, lines)))
+        self.commits.append(read_commit(version, map(json.dumps, lines)))
         self.files.append(after)
         self.columns.append(columns)
         self.numbered.append(word == "n" or (bool(self.numbered) and self.numbered[-1]))
@@ -118,28 +125,28 @@ def _moves(before: State, after: State, changed: bool) -> Iterator[dict[str, Any
     ],
 )
 def test_who_else_has_written(sheet: str, expected: Intrusion | None) -> None:
-    assert find(History().play(sheet).commits)[0] == expected
+    assert find_intrusion(History().play(sheet).commits)[0] == expected
 
 
 def test_a_restore_that_does_not_do_what_it_says_takes_nothing_back() -> None:
     history = History().play("s s f r1")
-    lying = commit(3, [json.dumps({"commitInfo": {"operation": "RESTORE"}})])
+    lying = read_commit(3, [json.dumps({"commitInfo": {"operation": "RESTORE"}})])
 
-    found, _ = find([*history.commits[:3], lying])
+    found, _ = find_intrusion([*history.commits[:3], lying])
 
     assert found == Intrusion(2, "f", 1)
 
 
 def test_a_waived_commit_is_taken_for_ours() -> None:
-    assert find(History().play("s f s").commits, accepted=frozenset({1}))[0] is None
+    assert find_intrusion(History().play("s f s").commits, accepted=frozenset({1}))[0] is None
 
 
 def test_what_is_known_goes_on_from_look_to_look() -> None:
     history = History().play("s c s s d")
-    _, known = find(history.commits[:4])
+    _, known = find_intrusion(history.commits[:4])
 
-    assert known == Known(3, shape_of(_described(2)))
-    assert find(history.commits[4:], known) == (Intrusion(4, "d", 3), known)
+    assert known == KnownVersion(3, shape_of(_described(2)))
+    assert find_intrusion(history.commits[4:], known) == (Intrusion(4, "d", 3), known)
 
 
 def test_whatever_foreign_commits_change_is_seen_and_nothing_else() -> None:
@@ -184,14 +191,14 @@ def _looked(commits: Sequence[Commit], draws: random.Random) -> Intrusion | None
     found, known, at = None, BEFORE, 0
     while at < len(commits):
         at = draws.randrange(at, len(commits)) + 1
-        found, known = find(commits[known.version + 1 : at], known)
+        found, known = find_intrusion(commits[known.version + 1 : at], known)
     return found
 
 
 @pytest.mark.parametrize(
     ("id_", "versions"),
     [
-        pytest.param(waiver("shop.t", 7), {7}, id="as it is told"),
+        pytest.param(waiver_id("shop.t", 7), {7}, id="as it is told"),
         pytest.param("foreign_write:shop.t:VERSION", set(), id="as the docs spell it"),
         pytest.param("foreign_write:shop.t:", set(), id="without a version"),
         pytest.param("foreign_write:shop.t:-7", set(), id="below the first version"),
@@ -201,4 +208,4 @@ def _looked(commits: Sequence[Commit], draws: random.Random) -> Intrusion | None
     ],
 )
 def test_f19_what_a_waiver_accepts(id_: str, versions: set[int]) -> None:
-    assert accepted("shop.t", frozenset({id_})) == versions
+    assert accepted_versions("shop.t", frozenset({id_})) == versions

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.mirror import FLOORS, Commit, following, note
+from pipeline.apply.mirror import FLOORS, Commit, commit_note, following_note
 from pipeline.delta import entries
-from pipeline.delta.actions import added, removed
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.actions import add_file, remove_file
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from tests.pipeline.hand_lake import NOW, HandLake, row
@@ -31,7 +31,7 @@ def lake(tmp_path: Path) -> HandLake:
 
 
 def now_of(lake: HandLake) -> Snapshot:
-    found = load(open_store(lake.settings.mirror("db.t")))
+    found = load_snapshot(open_store(lake.settings.mirror("db.t")))
     assert found is not None
     return found
 
@@ -41,14 +41,16 @@ def intrude(lake: HandLake, *actions: Action, operation: str = "WRITE", **told: 
     store = open_store(lake.settings.mirror("db.t"))
     version = now_of(lake).version + 1
     info = {"timestamp": 1, "operation": operation, **told}
-    store.put_new(entries.name(version), entries.content([{"commitInfo": info}, *actions]))
+    store.put_new(
+        entries.entry_name(version), entries.encode_entry([{"commitInfo": info}, *actions])
+    )
     return version
 
 
 def deleted(lake: HandLake) -> Action:
     """The removal of some rows."""
     first, *_ = now_of(lake).files.values()
-    return removed(first, at=NOW)
+    return remove_file(first, at=NOW)
 
 
 def described(lake: HandLake, **properties: str) -> Action:
@@ -159,7 +161,7 @@ def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_proce
     """Spark goes over another's commit where the two do not conflict."""
     seen = now_of(lake).version
     version = intrude(lake, deleted(lake), operation="DELETE")
-    own = note(seen, 1, "main", account={"read": 0, "applied": 0, "noop": 0})
+    own = commit_note(seen, 1, "main", account={"read": 0, "applied": 0, "noop": 0})
     intrude(lake, operation="MERGE", userMetadata=json.dumps(own))
     lake.reopen()
 
@@ -169,7 +171,7 @@ def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_proce
 def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: HandLake) -> None:
     """As from a backup: the foreign commit has the number of one of ours, which is gone."""
     mirror, newest = Path(lake.settings.mirror("db.t")), now_of(lake).version
-    (mirror / entries.name(newest)).unlink()
+    (mirror / entries.entry_name(newest)).unlink()
 
     assert intrude(lake, deleted(lake), operation="DELETE") == newest
 
@@ -182,7 +184,7 @@ def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: Hand
     table = DeltaTable(lake.settings.mirror("db.t"))
     table.create_checkpoint()
     for gone in range(version + 1):
-        (Path(lake.settings.mirror("db.t")) / entries.name(gone)).unlink()
+        (Path(lake.settings.mirror("db.t")) / entries.entry_name(gone)).unlink()
 
     assert hold_id(lake) == f"foreign_write:db.t:{version}"
     assert lake.apply(waived=[f"foreign_write:db.t:{version}"]).hold is None
@@ -196,8 +198,8 @@ def moved(lake: HandLake, *, lost: int) -> list[Action]:
     kept = pq.read_table(mirror / first.path)
     pq.write_table(kept.slice(lost), mirror / other)
     size, told = (mirror / other).stat().st_size, {"numRecords": len(kept) - lost}
-    came = added(other, size=size, at=NOW, stats=told, data_change=False)
-    return [removed(first, at=NOW, data_change=False), came]
+    came = add_file(other, size=size, at=NOW, stats=told, data_change=False)
+    return [remove_file(first, at=NOW, data_change=False), came]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -253,7 +255,7 @@ def cleaned(lake: HandLake, until: int) -> None:
     mirror = lake.settings.mirror("db.t")
     DeltaTable(mirror).create_checkpoint()
     for gone in range(until):
-        (Path(mirror) / entries.name(gone)).unlink()
+        (Path(mirror) / entries.entry_name(gone)).unlink()
 
 
 def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandLake) -> None:
@@ -275,7 +277,7 @@ def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandL
 def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: HandLake) -> None:
     """The newest commit is of upkeep, which looked before it wrote."""
     seen = now_of(lake).version
-    own = following(now_of(lake), -1, "main")
+    own = following_note(now_of(lake), -1, "main")
     newest = intrude(lake, operation="SET TBLPROPERTIES", userMetadata=json.dumps(own))
     assert newest == seen + 1
     cleaned(lake, newest)

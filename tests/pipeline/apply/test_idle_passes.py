@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.model import Op, ShardId
 from pipeline.reports import Gap, read_gap, tell_gap
@@ -29,9 +29,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def counted(store: Store, known: Snapshot | None = None) -> Snapshot | None:
         found[store.uri] += 1
-        return load(store, known)
+        return load_snapshot(store, known)
 
-    monkeypatch.setattr(table_format, "load", counted)
+    monkeypatch.setattr(table_format, "load_snapshot", counted)
     return found
 
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.apply.images import DueImages, HeldBack, doubts
-from pipeline.apply.mirror import Commit, note, told_floors
+from pipeline.apply.images import CutDelay, DueImages, find_doubts
+from pipeline.apply.mirror import Commit, commit_note, floors_property
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill_state import Reread
 from pipeline.changelog.table import app
 from pipeline.checkpoint import Epoch, Mark, Quarantine
-from pipeline.image import DueCut, Image, add_image, digest, told_images
+from pipeline.image import DueCut, Image, add_image, images_property, shards_digest
 from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
 from pipeline.reports import Gap, tell_gap
 from pipeline.settings import PipelineSettings, PublishRule
@@ -79,7 +79,7 @@ class FakeMirrors:
 
 def turn(version: int, at: datetime, **more: object) -> Commit:
     """A commit of ours that applied batches, unless *more* says otherwise."""
-    return Commit(version, "MERGE", at, note=note(version - 1, 3, "main", since=2, **more))
+    return Commit(version, "MERGE", at, note=commit_note(version - 1, 3, "main", since=2, **more))
 
 
 @dataclass(eq=False)
@@ -97,7 +97,7 @@ class Desk:
         self.images = DueImages(settings, mirrors, lambda: self.now)
         self.images.told([DueCut(CUT, {"s": FENCE}, "2026-01-01")])
 
-    def after(self, minutes: float, mark: Mark = WHOLE) -> Image | HeldBack | None:
+    def after(self, minutes: float, mark: Mark = WHOLE) -> Image | CutDelay | None:
         """What the next turn is to be, so long after the cut."""
         self.now = CUT + minutes * MINUTE
         return self.images.of(TABLE, mark, self.now)
@@ -129,7 +129,7 @@ def test_f113_the_image_of_a_cut_is_the_next_version_of_its_mirror(how: str, pin
         LATER,
         LATER + timedelta(days=1),
         "2026-01-01",
-        shards=digest(TABLE.shards),
+        shards=shards_digest(TABLE.shards),
         pinned=pinned,
     )
 
@@ -148,8 +148,8 @@ def test_f113_a_cut_concerns_a_table_once_it_has_passed_and_until_it_is_missed(d
 
 
 def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(desk: Desk) -> None:
-    assert desk.after(1, UNPROVEN) == HeldBack(CUT, LATER + 5 * MINUTE)
-    assert desk.after(6, UNPROVEN) == HeldBack(CUT, LATER + 5 * MINUTE)
+    assert desk.after(1, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
+    assert desk.after(6, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
     why = "what is below the cut was not proven to have landed in time"
     assert desk.missed(6.5, UNPROVEN) == why
     assert desk.missed(7) == ""  # it has gone on by then
@@ -173,7 +173,7 @@ def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(desk: De
 def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
     desk: Desk, mark: Mark, floors: dict[Shard, Order], why: str
 ) -> None:
-    desk.mirrors.mirror = Standing(remembered=told_floors(floors))
+    desk.mirrors.mirror = Standing(remembered=floors_property(floors))
 
     if not why:
         assert isinstance(desk.after(1, mark), Image)
@@ -188,9 +188,11 @@ def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
         pytest.param(None, "", id="none is there"),
         pytest.param(Standing(transactions={}), "", id="nothing was applied yet"),
         pytest.param(Standing(transactions={app("other"): 3}), "", id="by another lane only"),
-        pytest.param(Standing(remembered=told_images([image(CUT)])), "", id="it has one"),
+        pytest.param(Standing(remembered=images_property([image(CUT)])), "", id="it has one"),
         pytest.param(
-            Standing(remembered=told_images([image(CUT - MINUTE), image(LATER)])), "", id="of later"
+            Standing(remembered=images_property([image(CUT - MINUTE), image(LATER)])),
+            "",
+            id="of later",
         ),
     ],
 )
@@ -205,7 +207,7 @@ def test_f113_a_cut_that_is_settled_makes_no_image_and_no_warning(
 
 def test_f113_the_image_of_a_cut_before_does_not_stand_for_this_one(desk: Desk) -> None:
     desk.mirrors.mirror = Standing(
-        transactions={app("main"): 0}, remembered=told_images([image(CUT - MINUTE)])
+        transactions={app("main"): 0}, remembered=images_property([image(CUT - MINUTE)])
     )
 
     assert isinstance(desk.after(1), Image)
@@ -219,7 +221,7 @@ def test_f113_a_mirror_that_another_engine_writes_has_no_images(desk: Desk) -> N
     assert desk.missed(1) == ""
 
 
-COMPACTED = Commit(5, "OPTIMIZE", LATER, note=note(4, 3, "main"))
+COMPACTED = Commit(5, "OPTIMIZE", LATER, note=commit_note(4, 3, "main"))
 
 
 @pytest.mark.parametrize(
@@ -267,13 +269,13 @@ def test_f113_what_is_known_of_a_cut_is_forgotten_once_nobody_asks_for_its_image
     desk: Desk,
 ) -> None:
     cuts = desk.images.cuts
-    assert isinstance(desk.after(1, UNPROVEN), HeldBack)
+    assert isinstance(desk.after(1, UNPROVEN), CutDelay)
     desk.images.told(cuts)
-    assert desk.after(2, UNPROVEN) == HeldBack(CUT, LATER + 5 * MINUTE)
+    assert desk.after(2, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
     desk.images.told([])
     assert desk.after(3, UNPROVEN) is None
     desk.images.told(cuts)
-    assert desk.after(4, UNPROVEN) == HeldBack(CUT, CUT + 9 * MINUTE)
+    assert desk.after(4, UNPROVEN) == CutDelay(CUT, CUT + 9 * MINUTE)
 
     desk.images.miss("db.t", CUT, "why")
     desk.images.told(cuts)
@@ -305,12 +307,12 @@ def test_f113_an_image_that_is_refused_is_given_up_in_time(desk: Desk) -> None:
 
 
 def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(desk: Desk) -> None:
-    assert isinstance(desk.after(1, UNPROVEN), HeldBack)
+    assert isinstance(desk.after(1, UNPROVEN), CutDelay)
     desk.images.refused("db.t")
     assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
 
     assert isinstance(desk.after(1), Image)
-    assert isinstance(desk.after(1, UNPROVEN), HeldBack)  # it makes none now
+    assert isinstance(desk.after(1, UNPROVEN), CutDelay)  # it makes none now
     desk.images.refused("db.t")
     assert isinstance(desk.after(9), Image)
     desk.images.miss("db.t", CUT, "why")
@@ -390,7 +392,7 @@ def test_f113_an_image_is_made_of_what_is_known_to_be_whole(more: dict[str, Any]
         bases=more.get("bases", WHOLE.bases),
     )
 
-    found = doubts(TABLE, PLACES, mark, {})
+    found = find_doubts(TABLE, PLACES, mark, {})
 
     assert why in found
     assert bool(found) == bool(why)

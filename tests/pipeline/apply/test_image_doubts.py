@@ -12,7 +12,7 @@ import pytest
 from pipeline.apply import merge_plan
 from pipeline.backfill_state import Reread
 from pipeline.checkpoint import Mark, Quarantine
-from pipeline.image import DueCut, lacking
+from pipeline.image import DueCut, find_missing
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.reports import Gap, tell_gap
@@ -116,7 +116,7 @@ def test_bases_tell_what_a_mirror_may_lack(
     def at(places: Mapping[Any, int]) -> dict[Any, Order]:
         return {name: Order(1, 1, pos) for name, pos in places.items()}
 
-    found = lacking(
+    found = find_missing(
         Table("db.t", (SHARD,)),
         {"s": Order(1, 1, 50)},
         Mark("main", 3, bases=at(bases), lost=at(lost)),

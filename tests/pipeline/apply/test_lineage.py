@@ -5,7 +5,7 @@ import time
 import pytest
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.lineage import columns_of_before, links, links_of_tables
+from pipeline.apply.lineage import columns_of_before, find_links, links_of_tables
 from pipeline.model import Order, Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
@@ -68,14 +68,14 @@ def catalog() -> Catalog:
     ],
 )
 def test_a_name_of_either_side_finds_both(catalog: Catalog, asked: str, wanted: list[str]) -> None:
-    found = links(catalog, SHARDS, asked)
+    found = find_links(catalog, SHARDS, asked)
 
     assert [f"{one.shard}.{one.column}" for one in found] == wanted
 
 
 def test_the_standard_and_both_types_are_told(catalog: Catalog) -> None:
-    (phone,) = links(catalog, SHARDS, "shop_2.orders.phone")
-    (id_,) = links(catalog, SHARDS, "shop_2.orders.id")
+    (phone,) = find_links(catalog, SHARDS, "shop_2.orders.phone")
+    (id_,) = find_links(catalog, SHARDS, "shop_2.orders.id")
 
     assert (phone.type, phone.mirror_type, phone.standard) == ("BIGINT", "string", "hash")
     assert phone.hides
@@ -83,7 +83,7 @@ def test_the_standard_and_both_types_are_told(catalog: Catalog) -> None:
 
 
 def test_names_of_before_are_told_the_newest_first(catalog: Catalog) -> None:
-    one, _ = links(catalog, SHARDS, "shop.users")
+    one, _ = find_links(catalog, SHARDS, "shop.users")
 
     assert one.before == ("shop.customers", "shop.people")
     assert one.shard == Shard("a", "shop.users")
@@ -92,8 +92,8 @@ def test_names_of_before_are_told_the_newest_first(catalog: Catalog) -> None:
 def test_tables_are_told_apart_as_one_that_is_asked_for(catalog: Catalog) -> None:
     found = links_of_tables(catalog, SHARDS, ["shop.orders", "shop.users", "shop.fax"])
 
-    assert found["shop.orders"] == links(catalog, SHARDS, "shop.orders")
-    assert found["shop.users"] == links(catalog, SHARDS, "shop.users")
+    assert found["shop.orders"] == find_links(catalog, SHARDS, "shop.orders")
+    assert found["shop.users"] == find_links(catalog, SHARDS, "shop.users")
     assert found["shop.fax"] == ()
 
 
@@ -103,7 +103,7 @@ def test_thousands_of_tables_with_a_statement_each_are_no_matter_of_seconds() ->
     made.learn([("a", _made(name, at)) for at, name in enumerate(names)])
     began = time.monotonic()
 
-    found = links(made, {f"a/{name}": name for name in names}, "db.t7.phone")
+    found = find_links(made, {f"a/{name}": name for name in names}, "db.t7.phone")
 
     assert [one.table for one in found] == ["db.t7"]
     assert time.monotonic() - began < 2

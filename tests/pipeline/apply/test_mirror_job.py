@@ -10,15 +10,15 @@ import pytest
 
 from pipeline.apply import merge_job
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.merge import TurnTask, Written
-from pipeline.apply.merge_job import Group, MirrorJob, grouped, run
+from pipeline.apply.merge import MergeResult, MergeTask
+from pipeline.apply.merge_job import JobGroup, MergeJob, run_group, split_group
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.changelog.scan import Part, WantedBatches, parts, read
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op, Table
 from pipeline.reports import Refusal
-from pipeline.tables.delta.merge import turn
+from pipeline.tables.delta.merge import run_merge
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -41,10 +41,10 @@ def land(lake: HandLake, pos: int, key: int) -> None:
 def breaks(monkeypatch: pytest.MonkeyPatch, table: str, error: BaseException) -> None:
     """Let turns of *table* raise *error*."""
 
-    def broken(task: TurnTask[Any], **more: Any) -> Written[Any]:
+    def broken(task: MergeTask[Any], **more: Any) -> MergeResult[Any]:
         if task.table.name == table:
             raise error
-        return turn(task, **more)
+        return run_merge(task, **more)
 
     monkeypatch.setattr(DeltaMirrors, "worker", lambda _: broken)
 
@@ -137,16 +137,16 @@ def test_a_file_of_the_change_log_that_is_damaged_holds_those_who_need_it_and_no
     assert lake.rows("db.u") == {1: "a"}
 
 
-def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
+def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> JobGroup:
     """The group that the next pass would run."""
-    found: list[Group] = []
+    found: list[JobGroup] = []
 
-    def noted(group: Group) -> dict[str, Any]:
+    def noted(group: JobGroup) -> dict[str, Any]:
         found.append(group)
-        return {one.name: merge_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
+        return {one.name: merge_job.MergeOutcome(Refusal("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.apply.merge_job.run", noted)
+        patched.setattr("pipeline.apply.merge_job.run_group", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
         lake.passes.run(LandedState(lake.mark, lake.catalog), MergeRequest())
     return found[0]
@@ -155,12 +155,12 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
 def test_an_outcome_names_the_topics_that_the_changes_came_in(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcomes = run(jobs(lake, monkeypatch))
+    outcomes = run_group(jobs(lake, monkeypatch))
 
     assert {name: set(one.topics) for name, one in outcomes.items()} == {
         name: {f"s.{name}"} for name in TABLES
     }
-    assert all(isinstance(one.result, Written) for one in outcomes.values())
+    assert all(isinstance(one.result, MergeResult) for one in outcomes.values())
 
 
 def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
@@ -171,10 +171,10 @@ def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
     group = jobs(lake, monkeypatch)
     idle = [replace(one, wanted=replace(one.wanted, after=0, until=1)) for one in group.jobs]
 
-    outcomes = run(replace(group, jobs=tuple(idle)))
+    outcomes = run_group(replace(group, jobs=tuple(idle)))
 
     for one in outcomes.values():
-        assert isinstance(one.result, Written)
+        assert isinstance(one.result, MergeResult)
         assert (one.topics, one.result.account.read) == (frozenset(), 0)
 
 
@@ -208,19 +208,19 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
 def test_a_group_is_cut_into_neighbours(tables: int, count: int, sizes: list[int]) -> None:
     names = [f"t{n}" for n in range(tables)]
     made = tuple(_job(name) for name in reversed(names))
-    group = Group("changes", (), made, turn)
+    group = JobGroup("changes", (), made, run_merge)
 
-    found = grouped(group, count)
+    found = split_group(group, count)
 
     assert [len(one.jobs) for one in found] == sizes
     assert [one.name for part in found for one in part.jobs] == names
     assert {one.changes for one in found} <= {"changes"}
 
 
-def _job(name: str) -> MirrorJob[Any]:
+def _job(name: str) -> MergeJob[Any]:
     nothing: Any = None
-    task = TurnTask(Table(name, ()), nothing, (), nothing, nothing, nothing)
-    return MirrorJob(task, nothing)
+    task = MergeTask(Table(name, ()), nothing, (), nothing, nothing, nothing)
+    return MergeJob(task, nothing)
 
 
 @pytest.mark.parametrize(

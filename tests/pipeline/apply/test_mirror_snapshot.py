@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.apply import mirror
 from pipeline.apply.mirror import images_of
-from pipeline.image import Image, told_images
+from pipeline.image import Image, images_property
 
 NOW = datetime(2026, 3, 29, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ class Seen:
 
 def seen(uri: str, version: int) -> Any:
     image = Image(NOW, version, 1, (), {}, NOW, NOW + timedelta(days=7))
-    return Seen(uri, told_images([image]))
+    return Seen(uri, images_property([image]))
 
 
 def test_images_are_read_once_for_each_text() -> None:

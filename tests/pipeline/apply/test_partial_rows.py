@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply.fold import ColumnPlaces
-from pipeline.apply.partial_rows import Completed, completed, is_partial
-from pipeline.apply.row_metadata import ORDER, Owned
+from pipeline.apply.partial_rows import CompletedRow, complete_rows, is_partial
+from pipeline.apply.row_metadata import ORDER, RowOrigins
 from pipeline.errors import HeldError
 from pipeline.model import COLUMN_VERSIONS, Op
 
@@ -49,25 +49,27 @@ def late(row: Row, **versions: int) -> Row:
     return row | {"after": json.dumps(json.loads(row["after"]) | {COLUMN_VERSIONS: versions})}
 
 
-def mirror(pos: int | None, shard: str = "db.t", *, adopted: bool = False) -> tuple[Owned, Any]:
+def mirror(
+    pos: int | None, shard: str = "db.t", *, adopted: bool = False
+) -> tuple[RowOrigins, Any]:
     """The mirror's row of the key, at *pos*; none of that key if that is None."""
     rank = np.array([[1], [2], [pos or 0], [0], [0]], np.int64)
     owner = pa.array([None if adopted else shard], pa.string())
     source = pa.array([None if adopted else "s"], pa.string())
     flags = np.array([adopted]), np.zeros(1, np.bool_)
-    return Owned(source, owner, rank, *flags), np.array([pos is not None])
+    return RowOrigins(source, owner, rank, *flags), np.array([pos is not None])
 
 
 def of(
-    *changes: Row, there: tuple[Owned, Any] | None = None, names: frozenset[str] = NAMES
-) -> Completed:
+    *changes: Row, there: tuple[RowOrigins, Any] | None = None, names: frozenset[str] = NAMES
+) -> CompletedRow:
     """What is known of the first of *changes*, whose others may come in any order."""
     every = pa.Table.from_pylist(list(changes), SCHEMA)
-    (one,) = completed(every, every.slice(0, 1), names, *(there or mirror(None)))
+    (one,) = complete_rows(every, every.slice(0, 1), names, *(there or mirror(None)))
     return one
 
 
-def told(one: Completed) -> Mapping[str, object]:
+def told(one: CompletedRow) -> Mapping[str, object]:
     found: dict[str, object] = json.loads(one.text)
     return found
 
@@ -141,7 +143,7 @@ def test_f113_a_change_that_tells_nothing_has_all_it_had() -> None:
     ],
 )
 def test_f113_the_mirrors_own_row_is_believed_before_older_changes(
-    there: tuple[Owned, Any], missing: set[str], values: Mapping[str, object]
+    there: tuple[RowOrigins, Any], missing: set[str], values: Mapping[str, object]
 ) -> None:
     one = of(some(6, name="c"), whole(1, name="a", big="A"), there=there)
 
@@ -274,7 +276,7 @@ def test_f113_a_higher_version_is_looked_for_behind_a_change_that_is_late_itself
     ],
 )
 def test_f113_a_late_value_is_open_where_the_mirrors_row_is_above_it(
-    there: tuple[Owned, Any], *, is_open: bool
+    there: tuple[RowOrigins, Any], *, is_open: bool
 ) -> None:
     one = of(late(some(10, name="c", big="C"), big=3), some(9, name="b"), there=there)
 
@@ -301,7 +303,7 @@ def test_f113_a_row_that_is_made_takes_no_values_of_another_change_of_its_place(
         )
 
 
-KNOWN = Completed(
+KNOWN = CompletedRow(
     '{"id":1,"big":"C","name":"c"}',
     (1, 10),
     frozenset({"more"}),
@@ -310,7 +312,7 @@ KNOWN = Completed(
 )
 
 
-def versions(one: Completed) -> object:
+def versions(one: CompletedRow) -> object:
     return told(one)[COLUMN_VERSIONS]
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.account import Counted
+from pipeline.apply.account import ChangeCounts
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.checkpoint import Existence
 from pipeline.delta import entries
-from pipeline.delta.actions import removed, with_properties
-from pipeline.delta.commit import commit
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.actions import remove_file, with_properties
+from pipeline.delta.commit import commit_actions
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Order, Origin
 from pipeline.schema.history import SchemaChange
@@ -251,22 +251,22 @@ def test_a_foreign_commit_is_found_by_the_next_process_too(lake: HandLake) -> No
 def stranger(lake: HandLake) -> Snapshot:
     """Somebody removes all rows; the version before."""
     store = open_store(lake.settings.mirror("db.t"))
-    snapshot = load(store)
+    snapshot = load_snapshot(store)
     assert snapshot is not None
-    gone = [removed(file, at=NOW) for file in snapshot.files.values()]
-    commit(store, snapshot, gone, operation="DELETE", clock=NOW)
+    gone = [remove_file(file, at=NOW) for file in snapshot.files.values()]
+    commit_actions(store, snapshot, gone, operation="DELETE", clock=NOW)
     return snapshot
 
 
 def restored(lake: HandLake, good: Snapshot) -> None:
     """Somebody takes the mirror back to an earlier version."""
     store = open_store(lake.settings.mirror("db.t"))
-    now = load(store)
+    now = load_snapshot(store)
     assert now is not None
     back = [{"add": dict(file.action)} for file in good.files.values()]
-    gone = [removed(file, at=NOW) for file in now.files.values()]
+    gone = [remove_file(file, at=NOW) for file in now.files.values()]
     told = {"version": str(good.version)}
-    commit(store, now, (*gone, *back), operation="RESTORE", clock=NOW, parameters=told)
+    commit_actions(store, now, (*gone, *back), operation="RESTORE", clock=NOW, parameters=told)
 
 
 def test_a_settle_without_rows_makes_an_empty_mirror_that_counts_as_applied(
@@ -296,7 +296,9 @@ def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: HandLake) -> 
     mirror = Path(lake.settings.mirror("db.t"))
     lake.log.look()
     dropped = with_properties(lake.log.snapshot, {"sluice.dropped": "0"})
-    commit(lake.log.store, lake.log.snapshot, dropped, operation="SET TBLPROPERTIES", clock=NOW)
+    commit_actions(
+        lake.log.store, lake.log.snapshot, dropped, operation="SET TBLPROPERTIES", clock=NOW
+    )
     shutil.move(mirror, mirror.with_name("gone"))
     lake.reopen()
     lake.land(row(C, 20, 2, "b"))
@@ -310,13 +312,13 @@ def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: HandLake) -> 
 def test_a_mirror_whose_protocol_is_not_ours_is_held_and_says_why(lake: HandLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     store = open_store(lake.settings.mirror("db.t"))
-    snapshot = load(store)
+    snapshot = load_snapshot(store)
     assert snapshot is not None
     odd = dict(snapshot.metadata.action)
     odd["configuration"] = {**odd["configuration"], "delta.appendOnly": "true"}
     actions = [{"metaData": odd}]
     entry = [{"commitInfo": {"timestamp": 1, "operation": "SET TBLPROPERTIES"}}, *actions]
-    store.put_new(entries.name(snapshot.version + 1), entries.content(entry))
+    store.put_new(entries.entry_name(snapshot.version + 1), entries.encode_entry(entry))
     lake.land(row(C, 20, 9, "b"))
 
     turn = lake.apply()
@@ -331,8 +333,8 @@ def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so
 ) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 2, "b"))
-    counted = Counted(9, 1, 1, 1, 0, 0, 0)
-    monkeypatch.setattr("pipeline.apply.merge.Counted", lambda **_: counted)
+    counted = ChangeCounts(9, 1, 1, 1, 0, 0, 0)
+    monkeypatch.setattr("pipeline.apply.merge.ChangeCounts", lambda **_: counted)
 
     first, second = lake.apply(), lake.apply()
     kept = lake.rows()

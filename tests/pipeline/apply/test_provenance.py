@@ -8,15 +8,15 @@ import pytest
 
 from pipeline.apply.row_metadata import (
     META,
-    NOBODY,
+    NO_ORIGINS,
     ORDER,
     PARTS,
-    above,
-    owned,
-    plain,
-    rank,
-    ranked,
-    same,
+    flat_column,
+    is_above,
+    is_same,
+    rank_order,
+    rank_rows,
+    row_origins,
 )
 from pipeline.errors import HeldError
 from pipeline.model import Order, Origin
@@ -54,8 +54,11 @@ def test_the_column_of_a_mirror_is_what_its_readers_were_told() -> None:
 
 
 def test_a_rank_is_epoch_log_pos_row_and_origin() -> None:
-    assert rank(rows(PLACE, PLACE | {"row": 9})).T.tolist() == [[1, 2, 3, 4, 5], [1, 2, 3, 9, 5]]
-    assert ranked(Order(1, 2, 3, 4), Origin(0)).T.tolist() == [[1, 2, 3, 4, 0]]
+    assert rank_rows(rows(PLACE, PLACE | {"row": 9})).T.tolist() == [
+        [1, 2, 3, 4, 5],
+        [1, 2, 3, 9, 5],
+    ]
+    assert rank_order(Order(1, 2, 3, 4), Origin(0)).T.tolist() == [[1, 2, 3, 4, 0]]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_a_change_without_a_place_holds_the_table(
     lost: dict[str, Any] | None, origin: int | None
 ) -> None:
     with pytest.raises(HeldError, match="newer and older cannot be told"):
-        rank(rows(PLACE, lost, origin=origin))
+        rank_rows(rows(PLACE, lost, origin=origin))
 
 
 @pytest.mark.parametrize("part", range(5))
@@ -81,14 +84,14 @@ def test_what_stands_further_left_decides_and_equals_are_not_above(part: int) ->
 
     left, right = column(newer, older, newer), column(older, newer, newer)
 
-    assert above(left, right).tolist() == [True, False, False]
+    assert is_above(left, right).tolist() == [True, False, False]
 
 
 def test_many_are_compared_with_one() -> None:
     many = column(LOW, HIGH, (2, 2, 2, 2, 3))
 
-    assert above(many, column(HIGH)).tolist() == [False, False, True]
-    assert above(column(HIGH), many).tolist() == [True, False, False]
+    assert is_above(many, column(HIGH)).tolist() == [False, False, True]
+    assert is_above(column(HIGH), many).tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_many_are_compared_with_one() -> None:
 def test_two_nulls_are_the_same_and_a_null_and_a_value_are_not(
     right: pa.Array | pa.Scalar, expected: list[bool]
 ) -> None:
-    assert same(pa.array(["a", "b", None, None]), right).tolist() == expected
+    assert is_same(pa.array(["a", "b", None, None]), right).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -118,14 +121,14 @@ def test_two_nulls_are_the_same_and_a_null_and_a_value_are_not(
 def test_views_become_plain_and_nothing_else_changes(
     kind: pa.DataType, expected: pa.DataType
 ) -> None:
-    found = plain(pa.chunked_array([["a", None]], kind))
+    found = flat_column(pa.chunked_array([["a", None]], kind))
 
     assert found.type == expected
     assert found.cast(pa.large_string()).to_pylist() == ["a", None]
 
 
 def test_changes_are_owned_by_their_shard_and_none_is_adopted() -> None:
-    found = owned(rows(PLACE, PLACE | {"epoch": 7}, PLACE | {"epoch": 8}))
+    found = row_origins(rows(PLACE, PLACE | {"epoch": 7}, PLACE | {"epoch": 8}))
 
     taken = found.take(np.array([2, 0]))
 
@@ -137,9 +140,9 @@ def test_changes_are_owned_by_their_shard_and_none_is_adopted() -> None:
 
 
 def test_nobody_owns_nothing_and_is_compared_with_anything() -> None:
-    none = NOBODY.take(np.array([], np.int64))
+    none = NO_ORIGINS.take(np.array([], np.int64))
 
     assert [len(one) for one in (none.source, none.shard, none.adopted)] == [0, 0, 0]
-    assert none.rank.shape == NOBODY.rank.shape == (5, 0)
-    assert len(NOBODY.adopted) == 0
-    assert above(NOBODY.rank, column(HIGH)).tolist() == []
+    assert none.rank.shape == NO_ORIGINS.rank.shape == (5, 0)
+    assert len(NO_ORIGINS.adopted) == 0
+    assert is_above(NO_ORIGINS.rank, column(HIGH)).tolist() == []

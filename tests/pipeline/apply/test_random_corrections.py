@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from pipeline.apply.image_export import ImageWriting
+from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.delta.reader import open_table
@@ -73,7 +73,7 @@ def test_a_corrected_image_is_what_the_changes_below_its_cut_leave(
     tmp_path: Path, seed: int, how: str
 ) -> None:
     lake, history, cuts = lied_about(tmp_path, seed, how)
-    writing = ImageWriting(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: NOW)
+    writing = ImageWriter(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: NOW)
 
     writing.run(LandedState(lake.mark, lake.catalog))
 

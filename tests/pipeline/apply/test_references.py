@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from examples.parquet_versions import ParquetVersions
-from pipeline.apply.invariants import standing
-from pipeline.apply.row_metadata import owned
+from pipeline.apply.invariants import references_exist
+from pipeline.apply.row_metadata import row_origins
 from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced
@@ -130,10 +130,10 @@ def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: Ha
     lake.log.look()
     other = lake.passes.jobs._referred("db.u", lake.state())
     joined = tuple(replace(part, high=9) for part in other.files)
-    owners = owned(pa.table(stamped([row(C, 10, 1, "a")], Stamp("main", 2, NOW))))
+    owners = row_origins(pa.table(stamped([row(C, 10, 1, "a")], Stamp("main", 2, NOW))))
 
     values = pa.table({"name": ["a"]})
-    found = standing(
+    found = references_exist(
         [replace(other, files=joined)], partial(_searching, Footers()), "db.u", values, owners
     )
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from pipeline.apply.mirror import Commit, schemas_of
-from pipeline.delta.commit import commit, create
+from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.log import Snapshot
 from pipeline.delta.store import open_store
 from pipeline.errors import LostRaceError
@@ -71,7 +71,7 @@ def adopted(lake: HandLake, *keys: Any, kind: pa.DataType) -> str | None:
     """Why a table with these keys is held; None if it is merged into."""
     rows = pa.table({"id": pa.array(keys, kind), "name": ["a"] * len(keys)})
     path = lake.settings.mirror("db.t")
-    create(open_store(path), rows.schema, clock=lake.now)
+    create_table(open_store(path), rows.schema, clock=lake.now)
     write_deltalake(path, rows, mode="append")
     lake.land(row(U, 10, 1, "b"))
     hold = lake.apply(waived=["foreign_write:db.t:1"]).hold
@@ -459,9 +459,9 @@ def test_somebody_who_comes_between_makes_it_start_over(
         if not raced:
             raced.append(1)
             raise LostRaceError("somebody came between")
-        return commit(*arguments, **more)
+        return commit_actions(*arguments, **more)
 
-    monkeypatch.setattr("pipeline.tables.delta.rewrite.commit", late)
+    monkeypatch.setattr("pipeline.tables.delta.rewrite.commit_actions", late)
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=1))
 
@@ -478,7 +478,7 @@ def test_a_process_that_ends_between_the_columns_and_the_rows_loses_neither(
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=None))
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.tables.delta.table_format.commit", _killed)
+        patched.setattr("pipeline.tables.delta.table_format.commit_actions", _killed)
         with pytest.raises(KeyboardInterrupt):
             lake.apply()
     between = values(lake, "extra")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply import merge_job
-from pipeline.apply.merge_job import Group, Outcomes, run
+from pipeline.apply.merge_job import JobGroup, Outcomes, run_group
 from pipeline.changelog import data_file
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
@@ -22,11 +22,11 @@ class Workers:
     def __init__(self, *fatal: str) -> None:
         self.fatal, self.jobs = set(fatal), list[int]()
 
-    def __call__(self, groups: Sequence[Group]) -> list[Outcomes]:
+    def __call__(self, groups: Sequence[JobGroup]) -> list[Outcomes]:
         self.jobs.append(sum(len(group.jobs) for group in groups))
         if self.fatal & {job.name for group in groups for job in group.jobs}:
             raise UnreachableError("a worker died")
-        return [run(group) for group in groups]
+        return [run_group(group) for group in groups]
 
 
 @pytest.fixture
@@ -98,11 +98,11 @@ def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
     lake.land(*small, *(row(Op.CREATE, n, n, "x") | more["db.w"] for n in range(1, rows)))
     committed: list[list[str]] = []
 
-    def spread(groups: Sequence[Group]) -> list[Outcomes]:
+    def spread(groups: Sequence[JobGroup]) -> list[Outcomes]:
         if any(job.name == "db.w" for group in groups for job in group.jobs):
             mirrors = lake.passes.mirrors
             committed.append([name for name in NAMES if (mirrors.applied(name)) >= 0])
-        return [run(group) for group in groups]
+        return [run_group(group) for group in groups]
 
     lake.passes.ours.spread = spread
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.merge import Written
-from pipeline.apply.merge_job import MirrorJob, floors_first
-from pipeline.apply.mirror import CommitStamp, floors_of, following, told_floors
+from pipeline.apply.merge import MergeResult
+from pipeline.apply.merge_job import MergeJob, early_floors
+from pipeline.apply.mirror import CommitStamp, floors_of, floors_property, following_note
 from pipeline.delta.actions import with_properties
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import Snapshot
 from pipeline.errors import UnreachableError
 from pipeline.model import Op, Order, Shard
@@ -28,16 +28,16 @@ class InTwo(DeltaMirrors):
     fails: bool = False
 
     def commit(
-        self, job: MirrorJob[Snapshot], written: Written[Any], stamp: CommitStamp
+        self, job: MergeJob[Snapshot], written: MergeResult[Any], stamp: CommitStamp
     ) -> Snapshot:
         if not self.fails or job.name != "db.t":
             return super().commit(job, written, stamp)
         self.fails = False
-        first = with_properties(job.task.snapshot, told_floors(floors_first(job, written)))
+        first = with_properties(job.task.snapshot, floors_property(early_floors(job, written)))
         if first:
-            told = following(job.task.snapshot, -1, stamp.lane)
+            told = following_note(job.task.snapshot, -1, stamp.lane)
             at, store = stamp.at, self.store(job.task.snapshot.uri)
-            commit(store, job.task.snapshot, first, operation="FIRST", clock=at, note=told)
+            commit_actions(store, job.task.snapshot, first, operation="FIRST", clock=at, note=told)
         raise UnreachableError("the engine died")
 
 

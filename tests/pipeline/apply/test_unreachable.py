@@ -44,12 +44,12 @@ def test_no_turn_is_committed_on_top_of_an_entry_that_another_writer_has_only_be
     lake = HandLake(tmp_path)
     lake.land(row(C, 10, 1, "a"))
     version = lake.apply().version
-    begun = Path(lake.settings.mirror("db.t"), entries.name(version + 1))
+    begun = Path(lake.settings.mirror("db.t"), entries.entry_name(version + 1))
     begun.touch()
     lake.land(row(C, 20, 2, "b"))
 
     held = lake.apply().hold
-    after = begun.with_name(Path(entries.name(version + 2)).name).exists()
+    after = begun.with_name(Path(entries.entry_name(version + 2)).name).exists()
     begun.unlink()
 
     assert held is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.merge_run import UntoldTurns
+from pipeline.apply.merge_run import UnreportedMerges
 from pipeline.apply.mirror import Commit
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
@@ -20,13 +20,13 @@ def lake(tmp_path: Path) -> HandLake:
     return lake
 
 
-def untold(lake: HandLake) -> UntoldTurns:
+def untold(lake: HandLake) -> UnreportedMerges:
     """What a process that has told nothing yet knows."""
     lake.passes.mirrors.look("db.t")
-    return UntoldTurns(lake.passes.mirrors, lake.passes.watch, lambda: lake.now)
+    return UnreportedMerges(lake.passes.mirrors, lake.passes.watch, lambda: lake.now)
 
 
-def told(found: UntoldTurns) -> list[tuple[str, int, int]]:
+def told(found: UnreportedMerges) -> list[tuple[str, int, int]]:
     return [(one.table, one.batch, one.account.applied) for one in found.turns(["db.t", "db.u"])]
 
 

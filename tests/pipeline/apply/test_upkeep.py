@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.mirrors import Mirrors
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.delta.commit import commit
-from pipeline.delta.log import load
+from pipeline.delta.commit import commit_actions
+from pipeline.delta.log import load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.errors import LostRaceError
 from pipeline.settings import UpkeepSettings
 from pipeline.tables.delta import table_format
-from pipeline.tables.delta.rewrite import TOGETHER, rewrite
+from pipeline.tables.delta.rewrite import TOGETHER, rewrite_files
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.keeping import (
     AGED,
@@ -75,7 +75,7 @@ def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: HandLake)
     kept(lake)
     lake.reopen()
     store = open_store(mirror(lake))
-    snapshot = load(store)
+    snapshot = load_snapshot(store)
     assert snapshot is not None
 
     for version in range(snapshot.version, -1, -1):
@@ -93,7 +93,7 @@ def test_files_that_writing_anew_makes_no_larger_are_written_once(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of wide rows, of which memory holds too few at once."""
-    monkeypatch.setattr(table_format, "rewrite", partial(rewrite, window=1))
+    monkeypatch.setattr(table_format, "rewrite_files", partial(rewrite_files, window=1))
     keeping = Keeping(lake)
     keeping.run()
     anew = DeltaTable(mirror(lake)).version()
@@ -272,9 +272,9 @@ def test_somebody_who_comes_between_is_left_his_version(
         if more["operation"] == "OPTIMIZE" and store.uri.endswith("/t") and not raced:
             raced.append(store.uri)
             raise LostRaceError("somebody came between")
-        return commit(store, snapshot, actions, **more)
+        return commit_actions(store, snapshot, actions, **more)
 
-    monkeypatch.setattr("pipeline.tables.delta.table_format.commit", late)
+    monkeypatch.setattr("pipeline.tables.delta.table_format.commit_actions", late)
     keeping.__init__(lake)  # type: ignore[misc]
     after_race = named(mirror(lake))
     keeping.run()
@@ -332,7 +332,7 @@ def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: P
 
     changes = ChangeLog(open_store(lake.settings.changes), "main")
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
-    upkeep, done = Upkeep(lake.settings, changes, mirrors, clock), []
+    upkeep, done = LakeMaintenance(lake.settings, changes, mirrors, clock), []
     for _ in range(2):
         applied = {name: mirrors.applied(name) for name in names}
         upkeep.run(lake.mark, {}, applied, lambda _: False)
@@ -377,9 +377,9 @@ def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
         if store.uri == lake.settings.changes and not landed:
             landed.append(lake.mark.batch + 1)
             lake.land(row(C, 400, 50, "late"))
-        return commit(store, snapshot, actions, **more)
+        return commit_actions(store, snapshot, actions, **more)
 
-    monkeypatch.setattr("pipeline.changelog.maintenance.commit", late)
+    monkeypatch.setattr("pipeline.changelog.maintenance.commit_actions", late)
     Keeping(lake)
 
     assert landed == [13]

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Existence, Mark, Quarantine
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
@@ -134,7 +134,7 @@ def test_a_day_that_holds_rows_of_another_lane_is_that_ones_too(days: HandLake) 
     parts.append(mark_row(Mark("other", 0, tables={"db.u": 0}).dumps(), stamp))
     actions = [write_rows(log, part, stamp).added(NOW) for part in parts]
     txn = (app("other"), 0)
-    commit(log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
+    commit_actions(log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
     days.apply()
 
     Keeping(days).run()

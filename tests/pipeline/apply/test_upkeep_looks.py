@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.delta import maintenance
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.model import Op
 from pipeline.tables.delta import table_format
@@ -29,9 +29,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def counted(store: Store, known: Snapshot | None = None) -> Snapshot | None:
         found[store.uri.rpartition("/")[2]] += 1
-        return load(store, known)
+        return load_snapshot(store, known)
 
-    monkeypatch.setattr(table_format, "load", counted)
+    monkeypatch.setattr(table_format, "load_snapshot", counted)
     return found
 
 
@@ -56,12 +56,12 @@ def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
     return made
 
 
-def upkeep(lake: HandLake) -> Upkeep:
+def upkeep(lake: HandLake) -> LakeMaintenance:
     """As a lane has it: of the mirrors that its passes know."""
-    return Upkeep(lake.settings, lake.log, lake.passes.mirrors, lambda: NOW)
+    return LakeMaintenance(lake.settings, lake.log, lake.passes.mirrors, lambda: NOW)
 
 
-def kept(lake: HandLake, keeping: Upkeep) -> None:
+def kept(lake: HandLake, keeping: LakeMaintenance) -> None:
     applied = {name: lake.passes.applied(name) for name in lake.mark.tables}
     keeping.run(lake.mark, {}, applied, lake.passes.held.is_held)
 
@@ -168,7 +168,7 @@ def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
         turns.append(now[0])
         yield
 
-    keeping = Upkeep(lake.settings, lake.log, lake.passes.mirrors, lambda: now[0])
+    keeping = LakeMaintenance(lake.settings, lake.log, lake.passes.mirrors, lambda: now[0])
     for _ in range(3):
         keeping.run(lake.mark, {}, {}, lambda _: False, turn=turn)
 

@@ -9,7 +9,7 @@ from pipeline.changelog import maintenance
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, app, mark_row
 from pipeline.checkpoint import Mark
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from tests.pipeline.apply.keeping import C, Keeping, batches
@@ -111,7 +111,9 @@ def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake:
         files = [write_rows(log, mark_row(text, stamp), stamp)]
         actions = [file.added(NOW) for file in files]
         txn = (app("other"), batch)
-        made = commit(log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
+        made = commit_actions(
+            log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn
+        )
         log.know(made)
 
     Keeping(lake)

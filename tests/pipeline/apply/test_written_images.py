@@ -18,7 +18,14 @@ from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
 
 from pipeline.apply import image_export
-from pipeline.apply.image_export import MANIFEST, ImageWriting, Manifest, read, readable, write
+from pipeline.apply.image_export import (
+    MANIFEST,
+    ImageWriter,
+    Manifest,
+    read_manifest,
+    readable_rows,
+    write_image,
+)
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
 from pipeline.delta import local as folder
@@ -50,9 +57,9 @@ def lake(tmp_path: Path) -> HandLake:
     return made
 
 
-def writing(lake: HandLake) -> ImageWriting:
+def writing(lake: HandLake) -> ImageWriter:
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
-    return ImageWriting(lake.settings, mirrors, lambda: lake.now)
+    return ImageWriter(lake.settings, mirrors, lambda: lake.now)
 
 
 def table_folder(lake: HandLake) -> Path:
@@ -179,7 +186,7 @@ def test_a_column_that_readers_take_for_the_day_is_refused_by_name(name: str) ->
     rows = iter([pa.RecordBatch.from_pydict({"id": [1], name: ["a"]})])
 
     with pytest.raises(ConfigError, match=f"db.t has a column {name}, .* `how: pin`"):
-        next(readable("db.t", rows))
+        next(readable_rows("db.t", rows))
 
 
 def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> None:
@@ -200,8 +207,8 @@ def test_days_that_are_kept_no_longer_go(lake: HandLake) -> None:
     store = open_store(str(lake.home / "images"))
     old = replace(TOLD, until=NOW)
     for day in ("2025-12-25", "2025-12-20"):
-        write(store, f"db/t/dt={day}", iter([batch(3)]), old)
-    write(store, "db/t/dt=2025-12-24", iter([batch(3)]), TOLD)
+        write_image(store, f"db/t/dt={day}", iter([batch(3)]), old)
+    write_image(store, "db/t/dt=2025-12-24", iter([batch(3)]), TOLD)
 
     writing(lake).run(LandedState(lake.mark, lake.catalog))
 
@@ -227,7 +234,7 @@ def test_a_large_image_is_several_parts_of_several_groups(
     monkeypatch.setattr(image_export, "_FILE", 3_000)
     batches = (batch(100, start) for start in range(0, 2_000, 100))
 
-    made = write(store, "db/t/dt=x", batches, TOLD)
+    made = write_image(store, "db/t/dt=x", batches, TOLD)
 
     assert (made.rows, made.parts) == (2_000, 5)
     names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
@@ -235,19 +242,19 @@ def test_a_large_image_is_several_parts_of_several_groups(
         "_image.jso",
         *(f"part-{number:05}" for number in range(5)),
     ]
-    assert read(store, "db/t/dt=x") == made
+    assert read_manifest(store, "db/t/dt=x") == made
 
 
 def test_a_folder_that_is_written_anew_holds_nothing_of_what_was_there(store: Any) -> None:
     store.make_folder("db")
-    write(store, "db/t/dt=x", iter([batch(7)]), TOLD)
+    write_image(store, "db/t/dt=x", iter([batch(7)]), TOLD)
     store.put("db/t/dt=x/part-00009.parquet", b"of an image with more parts")
 
-    made = write(store, "db/t/dt=x", iter([batch(3)]), replace(TOLD, version=8))
+    made = write_image(store, "db/t/dt=x", iter([batch(3)]), replace(TOLD, version=8))
 
     names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
     assert [one[: len("part-00000")] for one in names] == ["_image.jso", "part-00000"]
-    assert read(store, "db/t/dt=x") == made
+    assert read_manifest(store, "db/t/dt=x") == made
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
@@ -288,7 +295,7 @@ def test_a_bucket_that_tells_of_an_image_holds_it_and_no_other_rows(
 
 
 def test_an_empty_table_has_its_columns(store: Any) -> None:
-    made = write(store, "db/t/dt=x", iter([batch(0)]), TOLD)
+    made = write_image(store, "db/t/dt=x", iter([batch(0)]), TOLD)
 
     assert (made.rows, made.parts) == (0, 1)
 
@@ -299,10 +306,10 @@ def test_what_was_killed_while_it_wrote_leaves_nothing_that_anybody_reads(store:
         raise OSError("killed")
 
     with pytest.raises(OSError, match="killed"):
-        write(store, "db/t/dt=x", dies(), TOLD)
+        write_image(store, "db/t/dt=x", dies(), TOLD)
 
     assert store.names("db/t/dt=x") == []
-    assert read(store, "db/t/dt=x") is None
+    assert read_manifest(store, "db/t/dt=x") is None
 
 
 def test_an_image_that_cannot_be_written_leaves_no_part(
@@ -319,7 +326,7 @@ def test_an_image_that_cannot_be_written_leaves_no_part(
         raise UnreachableError("the bucket does not answer")
 
     with pytest.raises(UnreachableError):
-        write(store, "db/t/dt=x", fails(), TOLD)
+        write_image(store, "db/t/dt=x", fails(), TOLD)
 
     assert [store.names(one) for one in ("_staged", f"_staged/{staged}")] == [[], []]
 
@@ -340,7 +347,9 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
         dying_now.setattr(Path, "rename", dies)
         dying_now.setattr(folder, "exchanged", lambda *_: False)
         dying_now.setattr(image_export, "_forsake", lambda *_: None)
-        write(open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1))
+        write_image(
+            open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1)
+        )
 
 
 def test_what_a_killed_one_leaves_is_mended_by_the_next_run_and_swept_a_day_later(
@@ -365,7 +374,7 @@ def test_a_folder_without_a_manifest_that_can_be_read_is_none(store: Any) -> Non
     store.make_folder("db")
     store.put("db/t/dt=x/" + MANIFEST, b"{")
 
-    assert read(store, "db/t/dt=x") is None
+    assert read_manifest(store, "db/t/dt=x") is None
     store.drop("db/t/dt=x")
     store.drop("db/t/dt=never")
     assert store.names("db/t/dt=x") == []

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.apply.row_metadata import SLUICE
-from pipeline.delta.log import Snapshot, load
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Origin
@@ -105,7 +105,7 @@ def lake_rows(lake: HandLake) -> list[dict[str, Any]]:
 
 
 def mirror_of(lake: HandLake) -> Snapshot:
-    found = load(open_store(lake.settings.mirror("db.t")))
+    found = load_snapshot(open_store(lake.settings.mirror("db.t")))
     assert found is not None
     return found
 
@@ -116,7 +116,7 @@ def path_of(lake: HandLake) -> Path:
 
 def _count(lake: HandLake) -> int:
     """Rows by the log's own counts."""
-    found = load(open_store(lake.settings.mirror("db.t")))
+    found = load_snapshot(open_store(lake.settings.mirror("db.t")))
     if found is None:
         return 0
     files = found.files.values()

@@ -12,7 +12,7 @@ import pytest
 from pipeline.changelog.data_file import GROUP, Blank, SortedFile, WrittenFile, filled
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
 from pipeline.delta.log import Metadata
-from pipeline.delta.protocol import described
+from pipeline.delta.protocol import describe_table
 from pipeline.delta.store import Store, open_store
 
 READ = datetime(2026, 11, 21, 23, 30, tzinfo=UTC)
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Store:
 
 def written(store: Store, blank: Blank | None, name: str = "one.parquet") -> WrittenFile:
     """Two runs of rows, in several row groups."""
-    text, properties = described(CHANGES, PROPERTIES)
+    text, properties = describe_table(CHANGES, PROPERTIES)
     metadata = Metadata({}, "changes", text, ("dt",), properties)
     with SortedFile(store, metadata, name, READ) as file:
         for first in (0, ROWS):

@@ -7,7 +7,7 @@ import pytest
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
@@ -78,7 +78,7 @@ def test_a_batch_whose_mark_is_not_there_is_told_and_never_taken_for_an_empty_la
     lake.land(row(C, 10, 1, "a"))
     log = log_of(lake)
     log.look()
-    commit(log.store, log.snapshot, (), operation="WRITE", clock=NOW, txn=(app("main"), 1))
+    commit_actions(log.store, log.snapshot, (), operation="WRITE", clock=NOW, txn=(app("main"), 1))
 
     with pytest.raises(HeldError, match="mark_lost"):
         log.mark()
@@ -105,7 +105,7 @@ def _unnumbered(lake: HandLake) -> None:
     log = log_of(lake)
     log.look()
     file = write_rows(log, stamped([row(C, 10, 1, "a")], stamp), stamp)
-    commit(log.store, log.snapshot, [file.added(NOW)], operation="WRITE", clock=NOW)
+    commit_actions(log.store, log.snapshot, [file.added(NOW)], operation="WRITE", clock=NOW)
 
 
 def test_schema_changes_come_as_they_landed_and_only_those_that_are_newer(lake: HandLake) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.changelog import maintenance
 from pipeline.changelog.scan import WantedBatches, parts, read
-from pipeline.delta.commit import commit
-from pipeline.delta.log import ActiveFile, Snapshot, begin
+from pipeline.delta.commit import commit_actions
+from pipeline.delta.log import ActiveFile, Snapshot, empty_snapshot
 from pipeline.delta.reader import open_table
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
@@ -35,7 +35,7 @@ def joined(lake: HandLake) -> int:
     lake.log.look()
     store, snapshot = lake.log.store, lake.log.snapshot
     made = maintenance.join(store, snapshot, maintenance.joinable(snapshot), NOW)
-    commit(store, snapshot, made.actions, operation="OPTIMIZE", clock=NOW)
+    commit_actions(store, snapshot, made.actions, operation="OPTIMIZE", clock=NOW)
     lake.log.look()
     return len(made.files)
 
@@ -114,7 +114,7 @@ def sized(*sizes: int, day: str = "2026-01-02", first: int = 0) -> dict[str, Act
 
 
 def made_of(files: Mapping[str, ActiveFile]) -> Snapshot:
-    return replace(begin("log"), files=files)
+    return replace(empty_snapshot("log"), files=files)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pipeline.changelog.data_file import GROUP, STORED, SortedFile, merged, orde
 from pipeline.changelog.table import CHANGES, PROPERTIES
 from pipeline.delta import statistics
 from pipeline.delta.log import Metadata
-from pipeline.delta.protocol import described
+from pipeline.delta.protocol import describe_table
 from pipeline.delta.store import open_store
 
 RECEIVED = datetime(2026, 11, 21, 23, 30, tzinfo=UTC)
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 def metadata() -> Metadata:
-    text, properties = described(CHANGES, PROPERTIES)
+    text, properties = describe_table(CHANGES, PROPERTIES)
     return Metadata({}, "changes", text, ("dt",), properties)
 
 
@@ -77,7 +77,7 @@ def test_rows_are_ordered_by_kind_table_and_order_then_as_they_came(rows: Rows) 
 @given(rows_of_a_table.filter(bool), rows_of_a_table.filter(bool))
 def test_statistics_of_two_runs_are_those_of_all_their_rows(one: Rows, other: Rows) -> None:
     def of(rows: Rows) -> dict[str, Any]:
-        return statistics.of(pa.Table.from_batches([batch(rows)]), metadata())
+        return statistics.collect_statistics(pa.Table.from_batches([batch(rows)]), metadata())
 
     assert merged(of(one), of(other)) == of(one + other)
 

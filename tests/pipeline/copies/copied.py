@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.apply.mirrors import Mirrors
 from pipeline.copies.copy import Copy, CopyPosition, CopyTarget
-from pipeline.copies.sync import Copying
+from pipeline.copies.sync import CopySync
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import TableRule
 from tests.pipeline.hand_lake import HandLake, row
@@ -24,7 +24,7 @@ class Copied:
     copy: Copy
     table: Table = TABLE
     target: CopyTarget = field(init=False)
-    copying: Copying = field(init=False)
+    copying: CopySync = field(init=False)
 
     def __post_init__(self) -> None:
         self.reopen()
@@ -33,7 +33,7 @@ class Copied:
         """Begin with an empty memory, as after a restart."""
         self.target = self.copy.opened(self.lake.settings.lake)
         mirrors = Mirrors(self.lake.settings, self.lake.table_format)
-        self.copying = Copying(self.target, mirrors)
+        self.copying = CopySync(self.target, mirrors)
 
     @property
     def position(self) -> CopyPosition | None:

@@ -7,7 +7,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.copies.copy import Copy
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
-from pipeline.copies.sync import Copying
+from pipeline.copies.sync import CopySync
 from pipeline.errors import SluiceError
 from pipeline.settings import PipelineSettings
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -20,7 +20,7 @@ def keep(lake: str, copy: Copy) -> None:
     """As the service's job does; whoever does not answer is asked again."""
     settings = PipelineSettings(lake=lake, kafka="", sources=())
     target = copy.opened(lake)
-    copying = Copying(target, Mirrors(settings, DeltaMirrors(None)))
+    copying = CopySync(target, Mirrors(settings, DeltaMirrors(None)))
     while True:
         try:
             copying.bring(TABLE, target.positions().get(TABLE.name))

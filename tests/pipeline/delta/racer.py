@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-from pipeline.delta.log import load
+from pipeline.delta.log import load_snapshot
 from pipeline.errors import LostRaceError
 from tests.pipeline.delta.tables import Writer, numbers
 
@@ -52,7 +52,7 @@ def race() -> None:
                 won.append((writer.snapshot.version, writer.snapshot.commit_id))
             except LostRaceError:
                 lost += 1
-                newer = load(writer.store, writer.snapshot)
+                newer = load_snapshot(writer.store, writer.snapshot)
                 assert newer is not None
                 assert newer.version > writer.snapshot.version
                 writer.snapshot = newer

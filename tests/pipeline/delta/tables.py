@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from pipeline.delta import actions, deletion_vectors, protocol, statistics
-from pipeline.delta.commit import commit, create
+from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot, load
+from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot
 from pipeline.delta.store import Store, open_store
 from pipeline.delta.types import delta_field
 
@@ -33,7 +33,7 @@ class Writer:
     @classmethod
     def make(cls, folder: Path, schema: pa.Schema = PLAIN, **more: Any) -> "Writer":
         store = open_store(str(folder))
-        return cls(store, create(store, schema, clock=NOW, **more))
+        return cls(store, create_table(store, schema, clock=NOW, **more))
 
     @classmethod
     def open(cls, folder: Path | str) -> "Writer":
@@ -46,14 +46,16 @@ class Writer:
         """Write a file; its ``add``."""
         name = f"{folder}part-{uuid.uuid4()}.parquet"
         with self.store.sink(name) as sink:
-            pq.write_table(protocol.fitted(rows, self.snapshot.metadata), sink, store_schema=False)
-        stats = statistics.of(rows, self.snapshot.metadata)
+            pq.write_table(
+                protocol.fit_rows(rows, self.snapshot.metadata), sink, store_schema=False
+            )
+        stats = statistics.collect_statistics(rows, self.snapshot.metadata)
         size = self.store.size(name)
-        return actions.added(name, size=size, at=NOW, stats=stats, partition=partition)
+        return actions.add_file(name, size=size, at=NOW, stats=stats, partition=partition)
 
     def commit(self, what: Sequence[Action], **more: Any) -> Snapshot:
         told = {"operation": "MERGE", "clock": NOW, **more}
-        self.snapshot = commit(self.store, self.snapshot, what, **told)
+        self.snapshot = commit_actions(self.store, self.snapshot, what, **told)
         return self.snapshot
 
     def append(self, rows: pa.Table, **more: Any) -> str:
@@ -64,12 +66,16 @@ class Writer:
 
     def without(self, file: ActiveFile, gone: Sequence[int], records: int) -> list[Action]:
         """Actions that take rows out of a file, by their positions; its vector is written."""
-        old = BitMap64() if file.vector is None else deletion_vectors.read(self.store, file.vector)
+        old = (
+            BitMap64()
+            if file.vector is None
+            else deletion_vectors.read_vector(self.store, file.vector)
+        )
         vector_file = deletion_vectors.VectorFile()
         descriptor = vector_file.add(old | BitMap64(gone))
         vector_file.save(self.store)
-        marked = actions.marked(file, descriptor, records=records)
-        return [actions.removed(file, at=NOW), marked]
+        marked = actions.add_vector(file, descriptor, records=records)
+        return [actions.remove_file(file, at=NOW), marked]
 
     def delete(self, path: str, gone: Sequence[int]) -> None:
         file = self.snapshot.files[path]
@@ -78,7 +84,7 @@ class Writer:
 
 
 def found(store: Store) -> Snapshot:
-    snapshot = load(store)
+    snapshot = load_snapshot(store)
     assert snapshot is not None
     return snapshot
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from demo.s3 import BUCKET, S3, SECRET
 from pipeline.delta import object_store
-from pipeline.delta.commit import create
+from pipeline.delta.commit import create_table
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
 from tests.pipeline.delta.racer import races
@@ -32,7 +32,7 @@ def uri(s3: S3) -> str:
 @pytest.fixture
 def writer(uri: str) -> Writer:
     store = open_store(uri)
-    return Writer(store, create(store, PLAIN, clock=NOW))
+    return Writer(store, create_table(store, PLAIN, clock=NOW))
 
 
 @pytest.fixture

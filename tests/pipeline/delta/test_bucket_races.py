@@ -12,7 +12,7 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import MemoryStore
 
-from pipeline.delta.commit import create
+from pipeline.delta.commit import create_table
 from pipeline.delta.object_store import Bucket
 from pipeline.errors import ConfigError, LostRaceError, UnreachableError
 from tests.pipeline.delta.tables import NOW, PLAIN, Writer, found, numbers
@@ -67,7 +67,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 def writer(wire: Wire) -> Writer:
     del wire  # it is between this bucket and its store
     store = Bucket("s3://lake/t", MemoryStore())
-    return Writer(store, create(store, PLAIN, clock=NOW))
+    return Writer(store, create_table(store, PLAIN, clock=NOW))
 
 
 def rival_of(writer: Writer) -> Writer:

@@ -34,7 +34,7 @@ EVERY = pa.schema(
 
 
 def metadata(schema: pa.Schema, **configuration: str) -> Metadata:
-    text, told = protocol.described(
+    text, told = protocol.describe_table(
         schema, {k.replace("_", "."): v for k, v in configuration.items()}
     )
     return Metadata.of({"id": "x", "schemaString": text, "configuration": told})
@@ -126,7 +126,7 @@ def test_rule_22_rows_that_do_not_fit_the_table_are_not_written(
     table = metadata(pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string())]))
 
     with pytest.raises(HeldError, match=says):
-        protocol.fitted(pa.table(rows), table)
+        protocol.fit_rows(pa.table(rows), table)
 
 
 def test_partition_columns_are_not_in_files() -> None:

@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
 from pipeline.delta import actions, deletion_vectors, entries, maintenance
-from pipeline.delta.commit import create
+from pipeline.delta.commit import create_table
 from pipeline.delta.entries import Action
 from pipeline.delta.local import LEFTOVER, Folder
-from pipeline.delta.log import begin, load
+from pipeline.delta.log import empty_snapshot, load_snapshot
 from pipeline.delta.object_store import Bucket
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from tests.pipeline.delta.tables import NOW, PLAIN, Writer, found, log_files, numbers, queried
@@ -48,7 +48,7 @@ class Unsteady(Folder):
 
 
 def lines(writer: Writer) -> list[dict[str, Any]]:
-    text = writer.store.read(entries.name(writer.snapshot.version)).decode()
+    text = writer.store.read(entries.entry_name(writer.snapshot.version)).decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -90,7 +90,7 @@ def test_rule_13_an_entry_begins_with_who_wrote_it_in_flat_texts(writer: Writer)
 def test_actions_stand_in_the_order_of_their_kinds(writer: Writer) -> None:
     path = writer.append(numbers(0, 5))
     gone = writer.without(writer.snapshot.files[path], [1], 5)
-    new = actions.altered(writer.snapshot, pa.schema([("a b", pa.timestamp("us"))]), {})
+    new = actions.alter_metadata(writer.snapshot, pa.schema([("a b", pa.timestamp("us"))]), {})
 
     writer.commit([*reversed(gone), *reversed(new)], txn=("a", 1))
 
@@ -171,13 +171,13 @@ def test_rule_4_a_late_writer_makes_nothing_where_its_table_was(
 
 def test_rule_4_a_table_is_not_made_where_one_is_or_was(writer: Writer, tmp_path: Path) -> None:
     with pytest.raises(HeldError, match="table_exists"):
-        create(writer.store, PLAIN, clock=NOW)
+        create_table(writer.store, PLAIN, clock=NOW)
     writer.append(numbers(0, 1))
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     for path in (tmp_path / "t" / "_delta_log").glob("*.json"):
         path.unlink()
     with pytest.raises(HeldError, match="table_exists"):
-        create(writer.store, PLAIN, clock=NOW)
+        create_table(writer.store, PLAIN, clock=NOW)
 
 
 def test_rule_6_no_vector_goes_into_a_table_whose_readers_pass_over_it(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_rule_9_a_table_that_became_anothers_is_refused_at_the_commit(writer: Wr
     with pytest.raises(HeldError, match=r"delta\.appendOnly"):
         writer.commit([{"metaData": told}])
     text = json.dumps({"metaData": told})
-    writer.store.put_new(entries.name(1), text.encode())
+    writer.store.put_new(entries.entry_name(1), text.encode())
     writer.snapshot = found(writer.store)
     with pytest.raises(HeldError, match=r"delta\.appendOnly"):
         writer.commit([])
@@ -211,8 +211,8 @@ def test_rule_11_a_file_added_again_keeps_every_field(writer: Writer) -> None:
     odd = {"tags": {"T": "1"}, "baseRowId": 7, "clusteringProvider": "x", "unknown": [None]}
     old = writer.snapshot.files[path]
     told = {**old.action, **odd, "path": path.replace("part", "%70art")}
-    lines_ = [actions.removed(old, at=NOW), {"add": told}]
-    writer.store.put_new(entries.name(2), entries.content(lines_))
+    lines_ = [actions.remove_file(old, at=NOW), {"add": told}]
+    writer.store.put_new(entries.entry_name(2), entries.encode_entry(lines_))
     writer.snapshot = found(writer.store)
     file = writer.snapshot.files[told["path"]]
 
@@ -328,7 +328,7 @@ def test_rule_15_a_count_that_is_not_the_files_is_refused(writer: Writer) -> Non
 
     for records, cardinality in ((4, 1), (5, 6), (5, 0)):
         with pytest.raises(HeldError, match="rebuild the table"):
-            actions.marked(file, {"cardinality": cardinality}, records=records)
+            actions.add_vector(file, {"cardinality": cardinality}, records=records)
 
 
 def test_a_name_is_encoded_in_the_log_and_found_again(writer: Writer, tmp_path: Path) -> None:
@@ -342,16 +342,16 @@ def test_a_name_is_encoded_in_the_log_and_found_again(writer: Writer, tmp_path: 
 
 def test_a_bucket_takes_the_same_turns() -> None:
     store = Bucket("s3://lake/t", MemoryStore())
-    writer = Writer(store, create(store, PLAIN, clock=NOW))
+    writer = Writer(store, create_table(store, PLAIN, clock=NOW))
     late = Writer(store, writer.snapshot)
     path = writer.append(numbers(0, 10))
     writer.delete(path, [3])
 
-    assert load(store) == load(store, late.snapshot) == writer.snapshot
+    assert load_snapshot(store) == load_snapshot(store, late.snapshot) == writer.snapshot
     with pytest.raises(LostRaceError):
         late.append(numbers(10, 12))
     with pytest.raises(HeldError, match="missing_file"):
-        late.commit([actions.added("none", size=1, at=NOW, stats={"numRecords": 1})])
+        late.commit([actions.add_file("none", size=1, at=NOW, stats={"numRecords": 1})])
 
 
 def test_what_a_killed_writer_leaves_disturbs_nobody_and_is_swept(
@@ -372,8 +372,8 @@ def test_what_a_killed_writer_leaves_disturbs_nobody_and_is_swept(
 
     assert found(writer.store) == writer.snapshot
     assert queried(tmp_path / "t", "select count(*) n from t") == [{"n": 4}]
-    assert maintenance.sweep(writer.store, datetime.now(UTC) - timedelta(hours=1)) == 0
-    assert maintenance.sweep(writer.store, datetime.now(UTC) + timedelta(hours=1)) == 1
+    assert maintenance.sweep_files(writer.store, datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert maintenance.sweep_files(writer.store, datetime.now(UTC) + timedelta(hours=1)) == 1
     assert not log_files(tmp_path / "t") & set(left)
 
 
@@ -383,16 +383,19 @@ def test_rule_14_sums_of_what_a_checkpoint_replaced_go(writer: Writer, tmp_path:
     for name in ("._last_checkpoint.crc", f".{1:020d}.checkpoint.parquet.crc", ".other.crc"):
         (log / name).write_bytes(b"stale")
 
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
 
     assert {name for name in log_files(tmp_path / "t") if name.startswith(".")} == {".other.crc"}
 
 
 def test_a_checkpoint_is_due_fifteen_versions_after_the_one_before() -> None:
-    then = replace(begin("t"), version=40, checkpoint=20)
+    then = replace(empty_snapshot("t"), version=40, checkpoint=20)
 
-    assert [known for known in (-1, 25, 26) if maintenance.overdue(then, known)] == [-1, 25]
-    assert not maintenance.overdue(replace(then, checkpoint=26), -1)
+    assert [known for known in (-1, 25, 26) if maintenance.is_checkpoint_due(then, known)] == [
+        -1,
+        25,
+    ]
+    assert not maintenance.is_checkpoint_due(replace(then, checkpoint=26), -1)
 
 
 def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(
@@ -405,9 +408,9 @@ def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(
     for name in log_files(tmp_path / "t"):
         old = datetime.now(UTC).timestamp() - 3 * 86_400
         os.utime(tmp_path / "t" / "_delta_log" / name, (old, old))
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
 
-    maintenance.clean(writer.store)
+    maintenance.clean_log(writer.store)
 
     assert f"{0:020d}.json" not in log_files(tmp_path / "t")
     assert replace(found(writer.store), files={}) == replace(writer.snapshot, files={})
@@ -418,7 +421,7 @@ def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(
 
 def test_a_table_that_deltalake_cannot_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(HeldError, match="no checkpoint"):
-        maintenance.checkpoint(Folder(str(tmp_path)))
+        maintenance.write_checkpoint(Folder(str(tmp_path)))
 
 
 def test_writing_loads_neither_deltalake_nor_obstore() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delta.log import load
+from pipeline.delta.log import load_snapshot
 from tests.pipeline.delta.racer import races
 from tests.pipeline.delta.tables import Writer, found, queried
 
@@ -29,7 +29,7 @@ def test_every_version_has_one_winner_and_nothing_is_lost_or_doubled(
     assert len({commit for _, commit in won}) == racers * rounds
     assert sum(each["lost"] for each in told) > 0  # else nobody raced
     assert snapshot.version == racers * rounds
-    assert load(writer.store, writer.snapshot) == snapshot
+    assert load_snapshot(writer.store, writer.snapshot) == snapshot
     assert snapshot.transactions == {f"racer:{me}": rounds - 1 for me in range(racers)}
     counted = queried(tmp_path / "t", "select count(*) n, count(distinct id) ids from t")
     assert counted == [{"n": racers * rounds, "ids": racers * rounds}]

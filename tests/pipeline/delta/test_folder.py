@@ -143,7 +143,7 @@ def test_a_checkpoint_outlives_the_power(writer: Writer, tmp_path: Path) -> None
     disk = Disk(cache=Cache(tmp_path / "lake", tmp_path / "pins"))
     assert disk.cache is not None
     with disk.mounted():
-        maintenance.checkpoint(Folder(writer.store.uri))
+        maintenance.write_checkpoint(Folder(writer.store.uri))
 
     disk.cache.lose(lambda _: None)
 
@@ -158,14 +158,14 @@ def test_a_checkpoint_that_the_power_has_cut_goes_where_the_entries_say_all(
     writer: Writer, cut: int
 ) -> None:
     """Neither deltalake nor Spark can open such a table, nor write the next checkpoint."""
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     log = Path(writer.store.uri, FOLDER)
     (torn,) = log.glob("*.checkpoint.parquet")
     torn.write_bytes(torn.read_bytes()[:cut])
     writer = Writer.open(Path(writer.store.uri))
     writer.append(numbers(10, 11))
 
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
 
     assert queried(Path(writer.store.uri), "select count(*) n from t") == [{"n": 4}]
     assert f"{4:020d}.checkpoint.parquet" in log_files(Path(writer.store.uri))
@@ -174,14 +174,14 @@ def test_a_checkpoint_that_the_power_has_cut_goes_where_the_entries_say_all(
 def test_a_checkpoint_that_was_cut_stays_where_nothing_else_says_what_it_said(
     writer: Writer,
 ) -> None:
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     log = Path(writer.store.uri, FOLDER)
     (torn,) = log.glob("*.checkpoint.parquet")
     torn.write_bytes(torn.read_bytes()[:100])
     (log / f"{1:020d}.json").unlink()
 
     with pytest.raises(HeldError, match="log_damaged"):
-        maintenance.checkpoint(writer.store)
+        maintenance.write_checkpoint(writer.store)
 
     assert torn.exists(), "somebody may mend it"
 
@@ -192,12 +192,12 @@ def test_a_checkpoint_that_was_cut_stays_where_nothing_else_says_what_it_said(
 def test_a_last_checkpoint_that_points_to_nothing_is_not_believed(
     writer: Writer, content: bytes
 ) -> None:
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     (Path(writer.store.uri) / FOLDER / "_last_checkpoint").write_bytes(content)
 
     writer = Writer.open(Path(writer.store.uri))
     writer.append(numbers(10, 11))
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
 
     assert found(writer.store).version == 4
     assert queried(Path(writer.store.uri), "select count(*) n from t") == [{"n": 4}]
@@ -208,7 +208,7 @@ def test_a_lake_behind_a_symbolic_link_is_the_same_lake(tmp_path: Path, writer: 
 
     through = Writer.open(tmp_path / "link" / "t")
     through.append(numbers(10, 11))
-    maintenance.checkpoint(through.store)
+    maintenance.write_checkpoint(through.store)
 
     assert found(writer.store).files == through.snapshot.files
     assert queried(tmp_path / "link" / "t", "select count(*) n from t") == [{"n": 4}]

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipeline.delta import actions, entries, maintenance
-from pipeline.delta.log import ActiveFile, load
+from pipeline.delta.log import ActiveFile, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from tests.pipeline.delta.tables import NOW, Writer, found, numbers
@@ -41,14 +41,14 @@ def foreign(writer: Writer, *lines: dict[str, Any]) -> None:
 
 def fill(writer: Writer, commits: int) -> None:
     for version in range(commits):
-        add = actions.added(f"f{version}", size=1, at=NOW, stats={"numRecords": 1})
+        add = actions.add_file(f"f{version}", size=1, at=NOW, stats={"numRecords": 1})
         foreign(writer, {"commitInfo": {"txnId": str(uuid.uuid4())}}, dict(add))
 
 
 def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
-    assert load(open_store(str(tmp_path / "none"))) is None
+    assert load_snapshot(open_store(str(tmp_path / "none"))) is None
     (tmp_path / "_delta_log").mkdir()
-    assert load(open_store(str(tmp_path))) is None
+    assert load_snapshot(open_store(str(tmp_path))) is None
 
 
 def test_what_a_commit_returns_is_what_the_log_says(writer: Writer) -> None:
@@ -59,8 +59,8 @@ def test_what_a_commit_returns_is_what_the_log_says(writer: Writer) -> None:
     writer.commit([], txn=("sluice:main", 9))
 
     assert found(writer.store) == writer.snapshot
-    assert load(writer.store, known) == writer.snapshot
-    assert load(writer.store, writer.snapshot) == writer.snapshot
+    assert load_snapshot(writer.store, known) == writer.snapshot
+    assert load_snapshot(writer.store, writer.snapshot) == writer.snapshot
     assert writer.snapshot.transactions == {"sluice:main": 9}
 
 
@@ -87,7 +87,7 @@ def test_rule_10_a_hole_stops_the_reader(writer: Writer) -> None:
 
     for before in (None, known):
         with pytest.raises(HeldError, match="log_damaged") as held:
-            load(writer.store, before)
+            load_snapshot(writer.store, before)
         assert entry(writer, 4).name in str(held.value)
 
 
@@ -102,11 +102,11 @@ def test_rule_10_only_names_of_twenty_digits_are_entries(writer: Writer) -> None
 
 def test_rule_10_the_newest_checkpoint_is_found_without_last_checkpoint(writer: Writer) -> None:
     fill(writer, 3)
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     old = (log(writer) / "_last_checkpoint").read_text()
-    removed = actions.removed(found(writer.store).files["f0"], at=NOW)
+    removed = actions.remove_file(found(writer.store).files["f0"], at=NOW)
     foreign(writer, dict(removed))
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     foreign(writer, {"txn": {"appId": "a", "version": 3}})
     for version in range(5):
         entry(writer, version).unlink()
@@ -248,7 +248,7 @@ def test_rule_9_a_new_protocol_and_new_properties_are_seen_at_every_reload(write
     described = {**known.metadata.action, "configuration": {"delta.appendOnly": "true"}}
     foreign(writer, {"protocol": protocol}, {"metaData": described})
 
-    newer = load(writer.store, known)
+    newer = load_snapshot(writer.store, known)
 
     assert newer is not None
     assert newer.protocol == protocol
@@ -272,10 +272,10 @@ def test_rule_4_another_table_in_the_old_folder_is_not_taken_for_it(
     log(writer).rename(tmp_path / "old")
 
     with pytest.raises(HeldError, match="table_replaced"):
-        load(writer.store, known)
+        load_snapshot(writer.store, known)
     fill(Writer.make(tmp_path / "t"), 4)
     with pytest.raises(HeldError, match="table_replaced"):
-        load(writer.store, known)
+        load_snapshot(writer.store, known)
 
 
 def test_what_is_known_is_read_anew_once_its_entries_were_cleaned_away(writer: Writer) -> None:
@@ -286,7 +286,7 @@ def test_what_is_known_is_read_anew_once_its_entries_were_cleaned_away(writer: W
     for version in range(5):
         entry(writer, version).unlink()
 
-    newer = load(writer.store, known)
+    newer = load_snapshot(writer.store, known)
 
     assert newer is not None
     assert newer.version == 5
@@ -304,7 +304,7 @@ def test_a_change_log_of_4000_files_loads_from_a_checkpoint_and_more(
     writer: Writer,
 ) -> None:
     stats = {"numRecords": 5, "minValues": {"table": "x" * 30, "batch": 4}}
-    adds = [actions.added(f"dt=1/{i}", size=1, at=NOW, stats=stats) for i in range(4_000)]
+    adds = [actions.add_file(f"dt=1/{i}", size=1, at=NOW, stats=stats) for i in range(4_000)]
     foreign(writer, *[dict(add) for add in adds])
     _checkpoint(writer)
     fill(writer, 15)
@@ -313,7 +313,7 @@ def test_a_change_log_of_4000_files_loads_from_a_checkpoint_and_more(
 
 
 def test_the_digest_tells_one_entry_from_another() -> None:
-    assert entries.digest(b"a") == entries.digest(b"a") != entries.digest(b"b")
+    assert entries.entry_digest(b"a") == entries.entry_digest(b"a") != entries.entry_digest(b"b")
 
 
 def _checkpoint(writer: Writer) -> Path:

@@ -13,9 +13,9 @@ import pytest
 from pipeline.changelog import transactions
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.transactions import Ended, LogMemory, TransactionEnd
-from pipeline.delta.reader import PinnedTable, open_table
+from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Shard, Table, TopicPartition
-from pipeline.readings import LogKey, Touch
+from pipeline.readings import LastChange, LogKey
 from tests.pipeline.lakes import change, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
@@ -42,13 +42,13 @@ class Line:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.memory, self.asked = path, LogMemory(("shop",)), list[str]()
-        select = PinnedTable.select
+        select = SnapshotReader.select
 
-        def noted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+        def noted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
             self.asked.append(query)
             return select(pinned, query)
 
-        monkeypatch.setattr(PinnedTable, "select", noted)
+        monkeypatch.setattr(SnapshotReader, "select", noted)
 
     def reader(self) -> LogReader:
         """One at the newest version; what was asked before is forgotten."""
@@ -74,9 +74,9 @@ def test_f48_a_key_at_the_end_of_a_partition_at_rest_is_searched_for_once(line: 
     write_changes(line.path, 1, [row(Op.UPDATE, 20, "k", 1), row(Op.CREATE, 11, "other", 2)])
     later = line.reader().last_touches(TABLE, [asked("k", 0)])
 
-    assert first == again == (Touch("c", 0),)
+    assert first == again == (LastChange("c", 0),)
     assert at_rest == []
-    assert later == (Touch("u", 1),)
+    assert later == (LastChange("u", 1),)
     assert all("batch >= 1" in one or "batch > 0" in one for one in line.asked)
 
 
@@ -87,7 +87,7 @@ def test_f48_what_came_in_a_later_batch_but_was_written_before_is_not_the_newest
     line.reader().last_touches(TABLE, [asked("k", 0)])
     write_changes(line.path, 1, [row(Op.CREATE, 20, "k", 1)])
 
-    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (Touch("u", 0),)
+    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("u", 0),)
 
 
 def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on(
@@ -97,9 +97,9 @@ def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on
         write_changes(line.path, batch, [row(Op.CREATE, 10 + batch, f"k{batch}", batch)])
     line.reader().last_touches(TABLE, [asked("k3", 3)])
 
-    assert line.reader().last_touches(TABLE, [asked("k4", 4)]) == (Touch("c", 4),)
+    assert line.reader().last_touches(TABLE, [asked("k4", 4)]) == (LastChange("c", 4),)
     assert not any("batch >= -1" in one for one in line.asked)
-    assert line.reader().last_touches(TABLE, [asked("k1", 1)]) == (Touch("c", 1),)
+    assert line.reader().last_touches(TABLE, [asked("k1", 1)]) == (LastChange("c", 1),)
 
 
 def test_f48_a_truncate_that_lands_later_is_the_newest_touch_of_a_key_known_before(
@@ -109,7 +109,7 @@ def test_f48_a_truncate_that_lands_later_is_the_newest_touch_of_a_key_known_befo
     line.reader().last_touches(TABLE, [asked("k", 0)])
     write_changes(line.path, 1, [change(Op.TRUNCATE, 20)])
 
-    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (Touch("truncate", 1),)
+    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("truncate", 1),)
 
 
 def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> None:
@@ -136,7 +136,7 @@ def test_another_log_in_its_place_is_one_of_which_nothing_is_known(
     write_changes(line.path, 0, [row(Op.DELETE, 5, "k", 0)])
     write_changes(line.path, 1, [row(Op.CREATE, 6, "other", 1)])
 
-    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (Touch("d", 0),)
+    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("d", 0),)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pipeline.changelog.reader import LogReader
 from pipeline.changelog.transactions import LOOK_BACK
 from pipeline.delta.reader import open_table
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
-from pipeline.readings import KeyTimes, LogKey, Touch, Transaction
+from pipeline.readings import KeyTimes, LastChange, LogKey, Transaction
 from tests.pipeline.lakes import NOON, change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
@@ -40,7 +40,7 @@ def test_the_newest_touch_of_a_key_is_the_one_of_the_highest_order(tmp_path: Pat
 
     touches = reader(tmp_path).last_touches(TABLE, [asked("other", 1), asked("k", 0)])
 
-    assert touches == (Touch("c", 0), Touch("d", 1))
+    assert touches == (LastChange("c", 0), LastChange("d", 1))
 
 
 def test_a_key_whose_record_is_not_landed_has_no_touch(tmp_path: Path) -> None:
@@ -54,20 +54,20 @@ def test_a_tombstones_delete_counts_though_it_was_landed_a_batch_before(tmp_path
     write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 4), row(Op.DELETE, 20, "k", 5)])
     write_changes(tmp_path, 3, [change(Op.TOMBSTONE, key="k", offset=6)])
 
-    assert reader(tmp_path).last_touches(TABLE, [asked("k", 6)]) == (Touch("d", 0),)
+    assert reader(tmp_path).last_touches(TABLE, [asked("k", 6)]) == (LastChange("d", 0),)
 
 
 @pytest.mark.parametrize(
     ("op", "shard", "pos", "touch"),
     [
-        pytest.param(Op.TRUNCATE, A, 20, Touch("truncate", 1), id="truncated since"),
-        pytest.param(Op.SETTLE, A, 20, Touch("settle", 1), id="settled since"),
-        pytest.param(Op.TRUNCATE, A, 5, Touch("c", 0), id="truncated before"),
-        pytest.param(Op.TRUNCATE, B, 20, Touch("c", 0), id="another shard truncated"),
+        pytest.param(Op.TRUNCATE, A, 20, LastChange("truncate", 1), id="truncated since"),
+        pytest.param(Op.SETTLE, A, 20, LastChange("settle", 1), id="settled since"),
+        pytest.param(Op.TRUNCATE, A, 5, LastChange("c", 0), id="truncated before"),
+        pytest.param(Op.TRUNCATE, B, 20, LastChange("c", 0), id="another shard truncated"),
     ],
 )
 def test_an_emptied_shard_is_the_newest_touch_of_its_keys(
-    tmp_path: Path, op: Op, shard: Shard, pos: int, touch: Touch
+    tmp_path: Path, op: Op, shard: Shard, pos: int, touch: LastChange
 ) -> None:
     write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0)])
     write_changes(tmp_path, 1, [change(op, pos, shard=shard.name)])

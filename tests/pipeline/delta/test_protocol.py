@@ -39,8 +39,8 @@ def with_field(table: Snapshot, kind: object = "long", **metadata: object) -> Sn
 
 
 def test_a_table_of_ours_is_ours(table: Snapshot) -> None:
-    protocol.refuse(table)
-    assert protocol.columns(table) == PLAIN
+    protocol.require_writable(table)
+    assert protocol.list_columns(table) == PLAIN
     assert protocol.writes_vectors(table)
 
 
@@ -59,7 +59,9 @@ def test_rule_7_every_feature_that_is_not_known_is_refused_by_name(
 ) -> None:
     for reader, writer in ([feature], []), ([], [feature]):
         with pytest.raises(HeldError, match=f"table feature {feature}") as held:
-            protocol.refuse(listing(table, reader=["deletionVectors", *reader], writer=writer))
+            protocol.require_writable(
+                listing(table, reader=["deletionVectors", *reader], writer=writer)
+            )
         assert held.value.reason == "protocol"
 
 
@@ -70,7 +72,7 @@ def test_rule_7_every_feature_that_is_not_known_is_refused_by_name(
 def test_rule_7_old_features_are_harmless_while_nobody_uses_them(
     table: Snapshot, feature: str
 ) -> None:
-    protocol.refuse(listing(table, reader=["deletionVectors"], writer=[feature]))
+    protocol.require_writable(listing(table, reader=["deletionVectors"], writer=[feature]))
 
 
 @pytest.mark.parametrize("version", range(2, 7))
@@ -79,9 +81,9 @@ def test_rule_7_tables_of_the_old_protocols_are_refused_by_use_only(
 ) -> None:
     old = replace(table, protocol={"minReaderVersion": 1, "minWriterVersion": version})
 
-    protocol.refuse(old)
+    protocol.require_writable(old)
     with pytest.raises(HeldError, match=r"delta\.appendOnly"):
-        protocol.refuse(having(old, configuration={"delta.appendOnly": "true"}))
+        protocol.require_writable(having(old, configuration={"delta.appendOnly": "true"}))
 
 
 @pytest.mark.parametrize(
@@ -104,13 +106,13 @@ def test_rule_7_a_property_in_use_is_refused_by_name(
     table: Snapshot, name: str, value: str
 ) -> None:
     with pytest.raises(HeldError, match=name):
-        protocol.refuse(having(table, configuration={name: value}))
+        protocol.require_writable(having(table, configuration={name: value}))
 
 
 def test_a_switch_that_is_off_is_no_reason(table: Snapshot) -> None:
     off = {"delta.appendOnly": "false", "delta.enableChangeDataFeed": "False"}
 
-    protocol.refuse(having(table, configuration=off))
+    protocol.require_writable(having(table, configuration=off))
 
 
 @pytest.mark.parametrize(
@@ -124,29 +126,31 @@ def test_rule_7_a_column_with_a_rule_of_its_own_is_refused_by_name(
     table: Snapshot, name: str
 ) -> None:
     with pytest.raises(HeldError, match=rf"column v .*{name}"):
-        protocol.refuse(with_field(table, **{name: "x"}))
+        protocol.require_writable(with_field(table, **{name: "x"}))
     inner = {"name": "in", "nullable": True, "type": "long", "metadata": {name: "x"}}
     nested = {"type": "struct", "fields": [inner]}
     with pytest.raises(HeldError, match=rf"column in .*{name}"):
-        protocol.refuse(with_field(table, {"type": "array", "elementType": nested}))
+        protocol.require_writable(with_field(table, {"type": "array", "elementType": nested}))
 
 
 @pytest.mark.parametrize("kind", ["variant", "interval year", {"type": "udt"}])
 def test_a_type_that_is_not_known_is_refused(table: Snapshot, kind: object) -> None:
     with pytest.raises(HeldError, match="a column has type"):
-        protocol.refuse(with_field(table, kind))
+        protocol.require_writable(with_field(table, kind))
 
 
 def test_a_newer_protocol_and_partitions_of_other_types_are_refused(table: Snapshot) -> None:
     with pytest.raises(HeldError, match="protocol is reader 4, writer 8; "):
-        protocol.refuse(replace(table, protocol={"minReaderVersion": 4, "minWriterVersion": 8}))
+        protocol.require_writable(
+            replace(table, protocol={"minReaderVersion": 4, "minWriterVersion": 8})
+        )
     with pytest.raises(HeldError, match="partitioned by v, a double"):
-        protocol.refuse(having(with_field(table, "double"), partitionColumns=["v"]))
+        protocol.require_writable(having(with_field(table, "double"), partitionColumns=["v"]))
 
 
 def test_columns_mapped_without_a_name_in_files_are_refused(table: Snapshot) -> None:
     with pytest.raises(HeldError, match="has no name in files"):
-        protocol.refuse(having(table, configuration={"delta.columnMapping.mode": "name"}))
+        protocol.require_writable(having(table, configuration={"delta.columnMapping.mode": "name"}))
 
 
 @pytest.mark.parametrize(
@@ -202,11 +206,11 @@ def test_columns_come_with_data_in_one_commit(tmp_path: Path) -> None:
     writer.append(numbers(0, 1))
     new = pa.schema([("n", pa.int64()), ("a b", NTZ)])
 
-    writer.commit(alterations.altered(writer.snapshot, new, {}))
+    writer.commit(alterations.alter_metadata(writer.snapshot, new, {}))
 
-    assert protocol.columns(writer.snapshot).names == ["id", "v", "n", "a b"]
+    assert protocol.list_columns(writer.snapshot).names == ["id", "v", "n", "a b"]
     assert {"columnMapping", "timestampNtz"} <= set(writer.snapshot.protocol["readerFeatures"])
-    assert alterations.altered(writer.snapshot, new, {}) == ()
+    assert alterations.alter_metadata(writer.snapshot, new, {}) == ()
     ids = {
         field["name"]: field["metadata"]["delta.columnMapping.id"]
         for field in json.loads(writer.snapshot.metadata.schema_string)["fields"]
@@ -229,7 +233,7 @@ def test_a_column_that_does_not_fit_the_rows_is_not_added(
     table: Snapshot, new: pa.Field, says: str
 ) -> None:
     with pytest.raises(HeldError, match=says):
-        alterations.altered(table, pa.schema([new]), {})
+        alterations.alter_metadata(table, pa.schema([new]), {})
 
 
 def test_a_property_is_set_once_and_an_old_protocol_keeps_what_it_stood_for(
@@ -256,8 +260,10 @@ def test_a_property_is_set_once_and_an_old_protocol_keeps_what_it_stood_for(
 def test_rule_21_columns_that_spark_pads_are_told(table: Snapshot) -> None:
     mark = "__CHAR_VARCHAR_TYPE_STRING"
 
-    assert protocol.padded(with_field(table, "string", **{mark: "char(9)"})) == {"v"}
-    assert protocol.padded(with_field(table, "string", **{mark: "varchar(9)"})) == frozenset()
+    assert protocol.padded_columns(with_field(table, "string", **{mark: "char(9)"})) == {"v"}
+    assert (
+        protocol.padded_columns(with_field(table, "string", **{mark: "varchar(9)"})) == frozenset()
+    )
 
 
 def test_rule_21_a_file_with_int96_or_the_legacy_calendar_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pipeline.changelog.transactions import (
     SentTransaction,
     TransactionEnd,
 )
-from pipeline.delta.reader import PinnedTable
+from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
 from tests.pipeline.delta.test_transactions import (
@@ -281,13 +281,13 @@ def test_no_more_is_asked_than_is_needed(
     asked: int,
 ) -> None:
     """Of one source, and of a few batches: a change log has years of them."""
-    queries, select = list[str](), PinnedTable.select
+    queries, select = list[str](), SnapshotReader.select
 
-    def noted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+    def noted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
         queries.append(query)
         return select(pinned, query)
 
-    monkeypatch.setattr(PinnedTable, "select", noted)
+    monkeypatch.setattr(SnapshotReader, "select", noted)
     write_changes(tmp_path, LONG, written)
     reader(tmp_path, LogMemory(("shop",))).of(TABLE, range(LONG, LONG + 1), bases)
 

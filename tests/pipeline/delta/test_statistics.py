@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.delta import maintenance, statistics
-from pipeline.delta.log import Metadata, load
+from pipeline.delta.log import Metadata, load_snapshot
 from tests.pipeline.delta.tables import Writer, queried, to_delta
 
 DEC = pa.decimal128(38, 10)
@@ -29,7 +29,8 @@ def of(values: list[Any], kind: pa.DataType) -> dict[str, Any]:
     """Statistics of one column ``c``, as they stand in the log."""
     table = pa.table({"c": pa.array(values, kind)})
     told: dict[str, Any] = json.loads(
-        statistics.text(statistics.of(table, metadata(table.schema))), parse_float=Decimal
+        statistics.encode_statistics(statistics.collect_statistics(table, metadata(table.schema))),
+        parse_float=Decimal,
     )
     return told
 
@@ -71,7 +72,9 @@ def test_rule_19_decimals_are_exact_numbers() -> None:
     low, high = Decimal("-9999999999999999999999999999.9999999999"), Decimal(0)
     table = pa.table({"c": pa.array([low, high], DEC)})
 
-    text = statistics.text(statistics.of(table, metadata(table.schema)))
+    text = statistics.encode_statistics(
+        statistics.collect_statistics(table, metadata(table.schema))
+    )
 
     assert '"minValues":{"c":-9999999999999999999999999999.9999999999}' in text
     assert '"maxValues":{"c":0.0000000000}' in text
@@ -169,7 +172,9 @@ def test_only_columns_that_the_properties_name_have_statistics(
     told = {f"delta.dataSkipping{name}": value for name, value in configuration.items()}
     row = [{"a": 1, "s": {"x": 1, "y": 1}, "b`.c": 1}]
 
-    stats = statistics.of(pa.Table.from_pylist(row, schema=WIDE), metadata(WIDE, told))
+    stats = statistics.collect_statistics(
+        pa.Table.from_pylist(row, schema=WIDE), metadata(WIDE, told)
+    )
 
     assert stats["nullCount"] == wanted
 
@@ -178,11 +183,14 @@ def test_33_columns_leave_the_last_without_statistics() -> None:
     schema = pa.schema([(f"c{i}", pa.int64()) for i in range(33)])
     table = schema.empty_table()
 
-    assert list(statistics.of(table, metadata(schema))["nullCount"]) == schema.names[:32]
+    assert (
+        list(statistics.collect_statistics(table, metadata(schema))["nullCount"])
+        == schema.names[:32]
+    )
 
 
 def test_rule_15_bounds_beside_a_vector_are_not_tight_and_rows_are_those_of_the_file() -> None:
-    told = statistics.loosened({"numRecords": 5, "minValues": {"c": 1}}, 5)
+    told = statistics.loosen_statistics({"numRecords": 5, "minValues": {"c": 1}}, 5)
 
     assert told == {"numRecords": 5, "minValues": {"c": 1}, "tightBounds": False}
 
@@ -214,14 +222,14 @@ def test_rule_17_no_value_is_passed_over_by_deltalake(column: str, tmp_path: Pat
     for value in values:  # a file each, so that a wrong bound hides its value
         writer.append(pa.table({"c": pa.array([value], kind)}))
 
-    maintenance.checkpoint(writer.store)  # deltalake's own copy of the bounds
+    maintenance.write_checkpoint(writer.store)  # deltalake's own copy of the bounds
 
     for value in values:
         text = format(value, "f") if isinstance(value, Decimal) else value
         wanted = f"arrow_cast('{text}', '{_datafusion(kind)}')"
         found = queried(tmp_path / "t", f"select c from t where c = {wanted}")
         assert [row["c"] for row in found] == [value]
-    read = load(writer.store)
+    read = load_snapshot(writer.store)
     assert read is not None
     assert [file.stats for file in read.files.values()] == [
         writer.snapshot.files[path].stats for path in read.files

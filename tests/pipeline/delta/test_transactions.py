@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.changelog import transactions
 from pipeline.changelog.transactions import LOOK_BACK, BatchSpan, LogMemory, TransactionReader
-from pipeline.delta.reader import PinnedTable, open_table
+from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
 from tests.pipeline.lakes import change, place, write_changes
@@ -197,13 +197,13 @@ def test_a_whole_transaction_is_stated_whatever_bases_there_are(tmp_path: Path) 
 def test_the_epochs_of_a_batch_are_read_once_for_all_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, select = list[str](), PinnedTable.select
+    asked, select = list[str](), SnapshotReader.select
 
-    def noted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+    def noted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
         asked.append(query)
         return select(pinned, query)
 
-    monkeypatch.setattr(PinnedTable, "select", noted)
+    monkeypatch.setattr(SnapshotReader, "select", noted)
     both = [begin(), *rows(1, 100, 1), *rows(1, 101, 1, shard="users"), end(orders_00=1, users=1)]
     write_changes(tmp_path, 0, both)
     found = reader(tmp_path, LogMemory(("shop",)))

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pipeline.delta.deletion_vectors import VectorFile, file_name, identity, read
+from pipeline.delta.deletion_vectors import VectorFile, file_name, read_vector, vector_identity
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError
 from tests.example_count import examples
@@ -50,19 +50,19 @@ def test_vectors_of_one_file_are_read_back_as_they_were(store: Store, gone: list
     descriptors = [file.add(BitMap64(one)) for one in gone]
     file.save(store)
 
-    assert [set(read(store, one)) for one in descriptors] == gone
+    assert [set(read_vector(store, one)) for one in descriptors] == gone
     assert [one["cardinality"] for one in descriptors] == [len(one) for one in gone]
-    assert len({identity(one) for one in descriptors}) == len(gone)
+    assert len({vector_identity(one) for one in descriptors}) == len(gone)
 
 
 def test_a_vector_in_the_log_itself_is_read(store: Store) -> None:
-    assert list(read(store, INLINE)) == [3, 4, 7, 11, 18, 29]
+    assert list(read_vector(store, INLINE)) == [3, 4, 7, 11, 18, 29]
 
 
 def test_the_name_in_deltas_own_specification_is_understood() -> None:
     assert file_name(BESIDE) == "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
-    assert identity(BESIDE) == "uab^-aqEH.-t@S}K{vb[*k^@4"
-    assert (identity(None), file_name(INLINE)) == (None, None)
+    assert vector_identity(BESIDE) == "uab^-aqEH.-t@S}K{vb[*k^@4"
+    assert (vector_identity(None), file_name(INLINE)) == (None, None)
 
 
 def test_a_vector_under_an_absolute_path_is_found(tmp_path: Path, store: Store) -> None:
@@ -72,7 +72,7 @@ def test_a_vector_under_an_absolute_path_is_found(tmp_path: Path, store: Store) 
 
     absolute = {**beside, "storageType": "p", "pathOrInlineDv": f"file:{tmp_path}/{file.name}"}
 
-    assert list(read(open_store("/"), absolute)) == [4]
+    assert list(read_vector(open_store("/"), absolute)) == [4]
 
 
 def test_rule_1_vectors_lie_below_a_hidden_folder(store: Store) -> None:
@@ -101,9 +101,9 @@ def test_rule_16_every_flipped_bit_is_noticed(store: Store, tmp_path: Path) -> N
         damaged[at // 8] ^= 1 << at % 8
         path.write_bytes(damaged)
         with pytest.raises(HeldError, match=file.name):
-            read(store, descriptor)
+            read_vector(store, descriptor)
     path.write_bytes(whole)
-    assert len(read(store, descriptor)) == 4
+    assert len(read_vector(store, descriptor)) == 4
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_rule_16_a_vector_that_is_not_the_logs_is_refused(
     file.save(store)
 
     with pytest.raises(HeldError, match=says) as held:
-        read(store, descriptor)
+        read_vector(store, descriptor)
 
     assert held.value.reason == "vector_damaged"
 
@@ -140,7 +140,7 @@ def test_rule_16_an_inline_vector_is_looked_at_as_closely(
     store: Store, change: dict[str, object]
 ) -> None:
     with pytest.raises(HeldError, match="vector_damaged"):
-        read(store, {**INLINE, **change})
+        read_vector(store, {**INLINE, **change})
 
 
 def test_rule_23_a_vector_whose_file_is_gone_is_no_empty_one(store: Store) -> None:
@@ -148,4 +148,4 @@ def test_rule_23_a_vector_whose_file_is_gone_is_no_empty_one(store: Store) -> No
     descriptor = file.add(BitMap64([1]))
 
     with pytest.raises(HeldError, match="the file is gone"):
-        read(store, descriptor)
+        read_vector(store, descriptor)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.delta import actions, deletion_vectors, entries, maintenance, protocol, statistics
-from pipeline.delta.log import load
+from pipeline.delta.log import load_snapshot
 from pipeline.errors import HeldError
 from tests.pipeline.delta.tables import Writer, found, log_files, numbers, queried
 from tests.pipeline.delta.test_statistics import EXTREMES
@@ -120,13 +120,15 @@ def test_spark_writes_on_in_our_table_and_we_in_what_it_made_of_it(
     path = writer.append(numbers(0, 1_000))
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE id % 100 = 7")
 
-    snapshot = load(writer.store, writer.snapshot)
+    snapshot = load_snapshot(writer.store, writer.snapshot)
 
     assert snapshot is not None
     file = snapshot.files[path]
     assert file.vector is not None
-    assert list(deletion_vectors.read(writer.store, file.vector)) == list(range(7, 1_000, 100))
-    protocol.refuse(snapshot)
+    assert list(deletion_vectors.read_vector(writer.store, file.vector)) == list(
+        range(7, 1_000, 100)
+    )
+    protocol.require_writable(snapshot)
     writer.snapshot = snapshot
     writer.delete(path, range(0, 1_000, 2))
     wanted = [i for i in range(1, 1_000, 2) if i % 100 != 7]
@@ -200,7 +202,7 @@ def test_a_checkpoint_of_deltalake_is_read_by_spark_and_no_stale_sum_stays(
     writer.snapshot = found(writer.store)
     writer.delete(path, [3])
 
-    maintenance.checkpoint(writer.store)
+    maintenance.write_checkpoint(writer.store)
     writer.append(numbers(20, 25))
 
     assert [name for name in log_files(folder) if name.startswith("._last")] == []
@@ -247,7 +249,7 @@ def test_every_kind_of_sparks_checkpoints_is_read_without_the_entries_below(
     writer.commit([], txn=("app", 3))
     checkpoint_by(spark, tmp_path / "t", confs)
     for version in range(writer.snapshot.version):
-        writer.store.remove(entries.name(version))
+        writer.store.remove(entries.entry_name(version))
     writer.store.remove("_delta_log/_last_checkpoint")
 
     read = found(writer.store)
@@ -281,13 +283,13 @@ def test_columns_and_properties_that_we_add_are_seen_by_both(
     writer = Writer.make(folder)
     writer.append(numbers(0, 2))
     new = pa.schema([("a b", pa.timestamp("us")), ("plain", pa.decimal128(20, 0))])
-    altered = actions.altered(writer.snapshot, new, {})
+    altered = actions.alter_metadata(writer.snapshot, new, {})
     altered_too = actions.with_properties(writer.snapshot, {"delta.checkpointInterval": "20"})
 
     writer.commit([*altered], operation="ADD COLUMNS")
     at = datetime(2026, 1, 1)  # noqa: DTZ001
     more = [{"id": 5, "v": "x", "a b": at, "plain": Decimal(2**64)}]
-    writer.append(pa.Table.from_pylist(more, schema=protocol.columns(writer.snapshot)))
+    writer.append(pa.Table.from_pylist(more, schema=protocol.list_columns(writer.snapshot)))
 
     assert altered_too != ()
     wanted = [{"id": i, "v": f"v{i}", "a b": None, "plain": None} for i in (0, 1)] + more

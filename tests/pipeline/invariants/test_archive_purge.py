@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from checks.blocks import waivable
-from pipeline.aggregates import TalliedField, TimeSpan
+from pipeline.aggregates import AggregatedColumn, TimeSpan
 from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.changelog.scan import Part, scan
@@ -131,7 +131,7 @@ def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
     reader = made.passes.table_format.reader(made.settings.mirror("db.t"), TABLE, "main")
     assert reader is not None
     spans: list[TimeSpan] = [(OLD, OLD + DAY), (NEW, NEW + DAY)]
-    (tallies,) = reader.tallies(TABLE.shards, "day", spans, [TalliedField("id")]).values()
+    (tallies,) = reader.tallies(TABLE.shards, "day", spans, [AggregatedColumn("id")]).values()
     assert [one.rows for one in tallies] == [30, 40], "archived rows are no rows of their day"
     assert tallies[0].sums == (Decimal(sum(range(11, 41))),)
     assert purge(made, range(11, 19), TODAY + timedelta(hours=2)).hold is not None, "after it"

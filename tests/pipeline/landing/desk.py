@@ -31,7 +31,7 @@ from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import Source
-from pipeline.start import routed
+from pipeline.start import build_router
 from pipeline.transports.topics import LastRecord, TopicFacts
 from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, RecordReader
 from tests.pipeline.schema_messages import described, message
@@ -296,7 +296,7 @@ class Desk:
                 )
                 for one in sources
             ),
-            router=routed(self.settings),
+            router=build_router(self.settings),
             transport=self.topics,
             log=log,
             work=self.work,

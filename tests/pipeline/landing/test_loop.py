@@ -15,7 +15,7 @@ from pipeline.changelog import maintenance as compaction
 from pipeline.changelog.table import DROPPED
 from pipeline.delta import maintenance as checkpoints
 from pipeline.delta.actions import with_properties
-from pipeline.delta.commit import commit
+from pipeline.delta.commit import commit_actions
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op
 from pipeline.sources.positions import locate_position
@@ -115,14 +115,14 @@ def compact(desk: Desk) -> None:
     log = desk.log()
     log.look()
     made = compaction.join(log.store, log.snapshot, [*log.snapshot.files.values()], LATER)
-    commit(log.store, log.snapshot, made.actions, operation="OPTIMIZE", clock=LATER)
+    commit_actions(log.store, log.snapshot, made.actions, operation="OPTIMIZE", clock=LATER)
 
 
 def set_property(desk: Desk) -> None:
     log = desk.log()
     log.look()
     actions = with_properties(log.snapshot, {DROPPED: "0"})
-    commit(log.store, log.snapshot, actions, operation="SET TBLPROPERTIES", clock=LATER)
+    commit_actions(log.store, log.snapshot, actions, operation="SET TBLPROPERTIES", clock=LATER)
 
 
 def drop(desk: Desk) -> None:
@@ -130,13 +130,13 @@ def drop(desk: Desk) -> None:
     log.look()
     files = [*log.snapshot.files.values()]
     actions = compaction.left(log.store, log.snapshot, files, (Op.MARK,), LATER)
-    commit(log.store, log.snapshot, actions, operation="DELETE", clock=LATER)
+    commit_actions(log.store, log.snapshot, actions, operation="DELETE", clock=LATER)
 
 
 def checkpoint(desk: Desk) -> None:
     compact(desk)
     set_property(desk)
-    checkpoints.checkpoint(desk.log().store)
+    checkpoints.write_checkpoint(desk.log().store)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +204,10 @@ def test_f18_a_commit_of_which_nobody_knows_the_outcome_is_looked_up_in_the_next
     def doubtful(*arguments: Any, **more: Any) -> Any:
         monkeypatch.undo()
         if there:
-            commit(*arguments, **more)
+            commit_actions(*arguments, **more)
         raise UnreachableError("the lake does not answer")
 
-    monkeypatch.setattr("pipeline.changelog.change_log.commit", doubtful)
+    monkeypatch.setattr("pipeline.changelog.change_log.commit_actions", doubtful)
     with pytest.raises(UnreachableError):
         desk.land()
     desk.topics.put("a", GIB4 - 50, "fourth")

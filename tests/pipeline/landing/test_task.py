@@ -12,7 +12,7 @@ import pytest
 from demo.servers import Servers
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
 from pipeline.delta.log import Metadata
-from pipeline.delta.protocol import described
+from pipeline.delta.protocol import describe_table
 from pipeline.errors import HeldError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, build_batch
@@ -63,7 +63,7 @@ class Stamped(PlainFormat):
 
 
 def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
-    text, properties = described(CHANGES, PROPERTIES)
+    text, properties = describe_table(CHANGES, PROPERTIES)
     return LandingTask(
         str(lake),
         Metadata({}, "changes", text, ("dt",), properties),

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from demo.mysql import MySQL
 from demo.postgres import Postgres
 from demo.servers import Servers
-from pipeline.aggregates import SpanTally, TalliedField, TimeSpan, added_up
+from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.delta.reader import open_table
 from pipeline.errors import ProofError, TooManyRowsError
 from pipeline.model import Shard, Table
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.stack
 M, P = Shard("shop", "tallied.o"), Shard("shop", "public.o")
 NIGHT = datetime(2026, 3, 2)  # noqa: DTZ001  - a wall's
 SECOND = timedelta(seconds=1)
-FIELDS = (TalliedField("n"), TalliedField("price"), TalliedField("na%me", text=True))
+FIELDS = (AggregatedColumn("n"), AggregatedColumn("price"), AggregatedColumn("na%me", text=True))
 COLUMNS = "(id INT PRIMARY KEY, made {0}, placed {1}, day DATE, n BIGINT, price DECIMAL(12,2), "
 ROWS: list[dict[str, Any]] = [
     {
@@ -114,8 +114,8 @@ def mirror(folder: Path) -> MirrorReader:
     return MirrorReader(found, Table("o", (M,), ("id",)), "sluice:main")
 
 
-def one_by_one(column: str) -> tuple[SpanTally, ...]:
-    return tuple(added_up(ROWS, column, span, FIELDS) for span in SPANS[column])
+def one_by_one(column: str) -> tuple[RangeAggregate, ...]:
+    return tuple(add_up(ROWS, column, span, FIELDS) for span in SPANS[column])
 
 
 @pytest.mark.parametrize("column", SPANS)
@@ -140,14 +140,16 @@ def test_postgres_and_rows_one_by_one_agree(in_postgres: Postgres, column: str) 
 @pytest.mark.parametrize(
     ("column", "field", "told"),
     [
-        pytest.param("gone", TalliedField("n"), "no column 'gone'; it has id, made", id="absent"),
-        pytest.param("n", TalliedField("n"), "is no date or time", id="no date"),
-        pytest.param("day", TalliedField("f"), "is no whole or exact number", id="inexact"),
-        pytest.param("day", TalliedField("n", text=True), "is no text", id="no text"),
+        pytest.param(
+            "gone", AggregatedColumn("n"), "no column 'gone'; it has id, made", id="absent"
+        ),
+        pytest.param("n", AggregatedColumn("n"), "is no date or time", id="no date"),
+        pytest.param("day", AggregatedColumn("f"), "is no whole or exact number", id="inexact"),
+        pytest.param("day", AggregatedColumn("n", text=True), "is no text", id="no text"),
     ],
 )
 def test_what_is_not_added_up_is_said(
-    in_mysql: MySQL, in_postgres: Postgres, column: str, field: TalliedField, told: str
+    in_mysql: MySQL, in_postgres: Postgres, column: str, field: AggregatedColumn, told: str
 ) -> None:
     postgres = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
     for shop, shard in ((mysql_source(in_mysql), M), (PostgresSource(postgres, "tallied"), P)):
@@ -199,6 +201,6 @@ def test_oids_are_added_up(in_postgres: Postgres) -> None:
     told = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
     with closing(PostgresSource(told, "tallied")) as shop:
         owned, days = Shard("shop", "public.owned"), [(date(2026, 3, 1), date(2026, 3, 2))]
-        assert shop.tallies(owned, "day", days, [TalliedField("n")])[0].sums == (
+        assert shop.tallies(owned, "day", days, [AggregatedColumn("n")])[0].sums == (
             Decimal(2**32 - 1),
         )

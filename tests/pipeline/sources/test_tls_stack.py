@@ -53,7 +53,7 @@ class Secured:
         der = key.with_suffix(".pk8")
         for path in (trust, keys, der):
             path.unlink(missing_ok=True)
-        tool = Path(jars.java()).resolve().with_name("keytool")
+        tool = Path(jars.find_java()).resolve().with_name("keytool")
         store = f"-keystore {trust} -storetype PKCS12 -storepass {STORED}"
         _run(f"{tool} -importcert -noprompt -alias ca -file {authority.file} {store}")
         _run(f"openssl pkcs12 -export -in {pem} -inkey {key} -out {keys} -passout pass:{STORED}")

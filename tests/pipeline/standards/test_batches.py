@@ -11,7 +11,7 @@ from pipeline.model import Op
 from pipeline.settings import StandardRule
 from pipeline.sources.row_reader import ROWS
 from pipeline.standards.hash import KeyedHash
-from pipeline.standards.table_standards import Standards, rows_again, standardised
+from pipeline.standards.table_standards import Standards, rows_again, standardise_batch
 from tests.pipeline.standards.test_table_standards import Upper
 
 HASH = KeyedHash(("phone", "id"), "0123456789abcdef")
@@ -25,7 +25,7 @@ KEY = '["42424242"]'
 
 def _told(changes: list[Decoded], tables: list[str | None], own: Standards = RULES) -> pa.Table:
     batch = build_batch(enumerate(changes))
-    return pa.Table.from_batches([standardised(batch, pa.array(tables, pa.string()), own)])
+    return pa.Table.from_batches([standardise_batch(batch, pa.array(tables, pa.string()), own)])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_rows_of_other_tables_are_passed_on_as_they_are() -> None:
 
     for place in (0, 2, 3):
         assert told.slice(place, 1).to_pylist() == batch.slice(place, 1).to_pylist()
-    plain = standardised(batch, pa.array([None] * 4, pa.string()), Standards())
+    plain = standardise_batch(batch, pa.array([None] * 4, pa.string()), Standards())
     assert plain is batch
 
 

@@ -13,7 +13,12 @@ from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping
 from pipeline.standards.mask import LetterMask
-from pipeline.standards.table_standards import StandardColumn, default_of, plain, source_column
+from pipeline.standards.table_standards import (
+    StandardColumn,
+    default_of,
+    source_column,
+    source_schema,
+)
 
 HASH, MASK = KeyedHash(("id",), "0123456789abcdef"), LetterMask(("name",))
 NUMBER, NAME = Column("id", "BIGINT"), Column("name", "VARCHAR", 80)
@@ -53,7 +58,7 @@ def test_statements_are_compared_by_the_sources_own_columns() -> None:
     schema = TableSchema("db.t", Order(1, 1, 1), (NUMBER, NAME), ("id",))
     mine = replace(schema, columns=(BY_HASH, BY_MASK))
 
-    assert plain(mine) == schema
+    assert source_schema(mine) == schema
     assert BY_HASH.dialect.merge([mine]) == schema
     assert BY_HASH.dialect.compare(mine, mine) == NUMBER.dialect.compare(schema, schema)
     assert not BY_HASH.dialect.differences(mine, [NUMBER, NAME])

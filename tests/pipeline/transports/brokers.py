@@ -153,5 +153,5 @@ def secured(home: Path) -> Node:
 
 
 def _keytool(arguments: str) -> None:
-    tool = Path(jars.java()).resolve().with_name("keytool")
+    tool = Path(jars.find_java()).resolve().with_name("keytool")
     subprocess.run([tool, *arguments.split()], check=True, capture_output=True, timeout=60)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.aggregates import TalliedField
+from pipeline.aggregates import AggregatedColumn
 from pipeline.model import Shard
 from pipeline.sources.postgres.source import aggregate_sql, find_scanned_tables
 from pipeline.sources.postgres.types import PostgresColumn
@@ -38,6 +38,6 @@ def test_an_oid_is_added_up_as_the_number_that_it_is() -> None:
         PostgresColumn("owner", "OID", position=2),
     ]
 
-    made = aggregate_sql(columns, Shard("shop", "public.o"), "made", [TalliedField("owner")])
+    made = aggregate_sql(columns, Shard("shop", "public.o"), "made", [AggregatedColumn("owner")])
 
     assert 'sum("owner"::bigint) AS s0' in made

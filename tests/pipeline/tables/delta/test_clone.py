@@ -15,7 +15,7 @@ from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op
-from pipeline.tables.delta.clone import addressed
+from pipeline.tables.delta.clone import to_address
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
@@ -59,7 +59,7 @@ def test_it_is_no_mirror_and_names_where_it_comes_from(lake: HandLake) -> None:
     told = {name: one for line in map(json.loads, entry) for name, one in line.items()}
 
     assert told["commitInfo"]["operation"] == "CLONE"
-    assert told["commitInfo"]["operationParameters"]["source"] == addressed(mirror)
+    assert told["commitInfo"]["operationParameters"]["source"] == to_address(mirror)
     assert not [one for one in told["metaData"]["configuration"] if one.startswith("sluice.")]
     assert told["metaData"]["id"] != DeltaTable(mirror).metadata().id
     assert [one.name for one in Path(where).iterdir()] == ["_delta_log"]
@@ -116,8 +116,8 @@ def test_pyarrow_by_deltalake_knows_no_vectors_and_says_so(lake: HandLake) -> No
 
 
 def test_a_bucket_has_the_name_that_others_know() -> None:
-    assert addressed("s3a://bucket/lake") == addressed("s3://bucket/lake") == "s3://bucket/lake"
-    assert addressed("/lake/a b") == "file:///lake/a%20b"
+    assert to_address("s3a://bucket/lake") == to_address("s3://bucket/lake") == "s3://bucket/lake"
+    assert to_address("/lake/a b") == "file:///lake/a%20b"
 
 
 @pytest.mark.stack

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.foreign_commits import find
-from pipeline.tables.delta.merge import commit
+from pipeline.apply.foreign_commits import find_intrusion
+from pipeline.tables.delta.merge import read_commit
 
 
 def lines(*actions: dict[str, Any]) -> list[str]:
@@ -41,16 +41,16 @@ OWN = '{"sluice": {"after": 4}}'
 def test_a_commit_is_foreign_if_it_changed_data_without_our_note(
     actions: list[dict[str, Any]], foreign: bool
 ) -> None:
-    assert (find([commit(5, lines(*actions))])[0] is not None) is foreign
+    assert (find_intrusion([read_commit(5, lines(*actions))])[0] is not None) is foreign
 
 
 def test_a_commit_tells_what_it_was() -> None:
-    told = commit(5, [*lines(info("MERGE", OWN), TXN, {"metaData": {}}, ADD), ""])
+    told = read_commit(5, [*lines(info("MERGE", OWN), TXN, {"metaData": {}}, ADD), ""])
 
     assert (told.version, told.operation, told.at.year) == (5, "MERGE", 2023)
     assert (told.data_changing, told.after) == (True, 4)
 
 
 def test_a_log_without_information_is_a_foreign_commit() -> None:
-    assert find([commit(0, lines(ADD))])[0] is not None
-    assert find([commit(0, [])])[0] is None
+    assert find_intrusion([read_commit(0, lines(ADD))])[0] is not None
+    assert find_intrusion([read_commit(0, [])])[0] is None

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from pipeline.apply.decide import Found
-from pipeline.apply.row_metadata import META, SLUICE, Adoption, owned
+from pipeline.apply.row_metadata import META, SLUICE, Adoption, row_origins
 from pipeline.delta.deletion_vectors import VectorFile
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.model import Shard
 from pipeline.tables.delta import files as data_file
-from pipeline.tables.delta.files import Footers, Layout, MirrorFiles, leaves
-from pipeline.tables.delta.find import find, gone_below, holding, wanted
+from pipeline.tables.delta.files import Footers, Layout, MirrorFiles, leaf_paths
+from pipeline.tables.delta.find import files_below_floor, find_rows, prepare_keys, rows_below_floor
 from tests.example_count import examples
 from tests.pipeline.tables.delta.turns import NOW, A, B, order
 
@@ -110,7 +110,7 @@ def test_every_kind_of_key_is_found_where_it_stands(
     placed = [there[row] for row in rows]
     files = mirror(tmp_path, keyed(placed[:2], kind), keyed(placed[2:] or absent[:0], kind), rows=2)
 
-    found = find(pa.table({"k": pa.array([*absent, *there], kind)}), files)
+    found = find_rows(pa.table({"k": pa.array([*absent, *there], kind)}), files)
 
     expected = {value: (0, n) if n < 2 else (1, n - 2) for n, value in enumerate(placed)}
     assert places(found) == [None] * len(absent) + [expected[value] for value in there]
@@ -119,7 +119,7 @@ def test_every_kind_of_key_is_found_where_it_stands(
 def test_what_stands_there_is_told_with_its_owner_and_place(tmp_path: Path) -> None:
     files = mirror(tmp_path, keyed([1, 2, 3], pa.int64()), keyed([5], pa.int64(), of=None))
 
-    found = find(pa.table({"k": [5, 9, 3]}), files)
+    found = find_rows(pa.table({"k": [5, 9, 3]}), files)
 
     assert found.there.tolist() == [True, False, True]
     assert found.owned.adopted.tolist() == [True, False, False]
@@ -130,7 +130,7 @@ def test_what_stands_there_is_told_with_its_owner_and_place(tmp_path: Path) -> N
 def test_a_row_without_provenance_is_told_apart_from_its_neighbours(tmp_path: Path) -> None:
     own, none = keyed([1], pa.int64()), keyed([2], pa.int64(), of=None)
 
-    found = find(pa.table({"k": [2, 1]}), mirror(tmp_path, pa.concat_tables([own, none])))
+    found = find_rows(pa.table({"k": [2, 1]}), mirror(tmp_path, pa.concat_tables([own, none])))
 
     assert found.owned.adopted.tolist() == [True, False]
     assert found.owned.shard.to_pylist() == [None, "db.a"]
@@ -141,7 +141,7 @@ def test_the_whole_key_counts(tmp_path: Path) -> None:
     rows = pa.table({"a": [1, 1, 2, 2], "b": ["x", "y", "x", "z"], "c": [0, 0, 0, 0], SLUICE: meta})
     keys = pa.table({"a": [1, 2, 1, 2], "b": ["x", "y", "z", "z"], "c": [0, 0, 0, 0]})
 
-    assert places(find(keys, mirror(tmp_path, rows))) == [(0, 0), None, None, (0, 3)]
+    assert places(find_rows(keys, mirror(tmp_path, rows))) == [(0, 0), None, None, (0, 3)]
 
 
 def test_a_key_is_its_own_shards_where_shards_may_share_keys(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_a_key_is_its_own_shards_where_shards_may_share_keys(tmp_path: Path) -> 
         "order",
         pa.array([told(A, 1)["order"]] * 3, META.field("order").type),  # type: ignore[index]
     )
-    owners = owned(told_by.append_column("origin", pa.array([3] * 3, pa.int32())))
+    owners = row_origins(told_by.append_column("origin", pa.array([3] * 3, pa.int32())))
 
-    found = find(pa.table({"k": [1, 1, 2]}), files, owners=owners)
+    found = find_rows(pa.table({"k": [1, 1, 2]}), files, owners=owners)
 
     assert places(found) == [(1, 0), (0, 0), None]
 
@@ -161,7 +161,7 @@ def test_an_adopted_row_belongs_to_the_only_shard(tmp_path: Path) -> None:
     adoption = Adoption(order(50), A)
     files = mirror(tmp_path, keyed([1], pa.int64(), of=None), adoption=adoption)
 
-    found = find(pa.table({"k": [1]}), files)
+    found = find_rows(pa.table({"k": [1]}), files)
 
     assert found.owned.shard.to_pylist() == ["db.a"]
     assert found.owned.rank[:, 0].tolist() == [1, 1, 50, 0, 0]
@@ -171,7 +171,7 @@ def test_rows_that_went_are_not_found(tmp_path: Path) -> None:
     files = mirror(tmp_path, keyed([1, 1, None, 2], pa.int64()))
     files = gone(files, {0, 2})
 
-    assert places(find(pa.table({"k": [1, 2]}), files)) == [(0, 1), (0, 3)]
+    assert places(find_rows(pa.table({"k": [1, 2]}), files)) == [(0, 1), (0, 3)]
 
 
 def gone(files: MirrorFiles, positions: set[int]) -> MirrorFiles:
@@ -206,7 +206,7 @@ def test_the_table_is_held(
     kind = tables[0]["k"].type if reason != "key_kind" or tables[0] is FLOAT else pa.int64()
 
     with pytest.raises(HeldError) as held:
-        find(pa.table({"k": pa.array(keys, kind)}), mirror(tmp_path, *tables))
+        find_rows(pa.table({"k": pa.array(keys, kind)}), mirror(tmp_path, *tables))
 
     assert held.value.reason == reason
 
@@ -215,7 +215,7 @@ def test_a_null_in_a_later_column_of_the_key_is_seen(tmp_path: Path) -> None:
     rows = keyed([1, 2], pa.int64()).append_column("b", pa.array(["x", None]))
 
     with pytest.raises(HeldError, match="null_key"):
-        find(pa.table({"k": [9], "b": ["x"]}), mirror(tmp_path, rows))
+        find_rows(pa.table({"k": [9], "b": ["x"]}), mirror(tmp_path, rows))
 
 
 def test_an_adopted_row_of_one_of_many_shards_holds_the_table(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_an_adopted_row_of_one_of_many_shards_holds_the_table(tmp_path: Path) ->
     rows = pa.Table.from_pylist([told(A, 1)], pa.schema(list(META)))
 
     with pytest.raises(HeldError, match="no_shard"):
-        find(pa.table({"k": [1]}), files, owners=owned(rows))
+        find_rows(pa.table({"k": [1]}), files, owners=row_origins(rows))
 
 
 def test_times_that_readers_take_for_others_are_refused(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_times_that_readers_take_for_others_are_refused(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "f0.parquet", use_deprecated_int96_timestamps=True)
 
     with pytest.raises(HeldError, match="INT96"):
-        find(pa.table({"k": [1]}), files)
+        find_rows(pa.table({"k": [1]}), files)
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "f0.parquet").unlink()
 
     with pytest.raises(HeldError, match=r"file_damaged.*f0\.parquet"):
-        find(pa.table({"k": [1]}), files)
+        find_rows(pa.table({"k": [1]}), files)
 
 
 def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
 
     files = mirror(tmp_path, rows)
 
-    assert places(find(pa.table({"a.b": [5]}), files)) == [None]
-    assert places(find(pa.table({"a.b": [7]}), files)) == [(0, 0)]
-    assert leaves(rows.schema)["a.b",] == 1
+    assert places(find_rows(pa.table({"a.b": [5]}), files)) == [None]
+    assert places(find_rows(pa.table({"a.b": [7]}), files)) == [(0, 0)]
+    assert leaf_paths(rows.schema)["a.b",] == 1
 
 
 def test_row_groups_without_any_of_the_keys_are_not_read(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_row_groups_without_any_of_the_keys_are_not_read(tmp_path: Path) -> None
     content[start : start + group.total_compressed_size] = b"\xff" * group.total_compressed_size
     (tmp_path / "f0.parquet").write_bytes(content)
 
-    assert places(find(pa.table({"k": [2, 39]}), files)) == [(0, 2), (0, 39)]
+    assert places(find_rows(pa.table({"k": [2, 39]}), files)) == [(0, 2), (0, 39)]
     with pytest.raises(HeldError, match="file_damaged"):
-        find(pa.table({"k": [13]}), files)
+        find_rows(pa.table({"k": [13]}), files)
 
 
 def test_the_log_tells_which_files_need_not_be_opened(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_the_log_tells_which_files_need_not_be_opened(tmp_path: Path) -> None:
     files.files = (ActiveFile({**files.files[0].action, "stats": stats}),)
     (tmp_path / "f0.parquet").unlink()
 
-    assert places(find(pa.table({"k": [2]}), files)) == [None]
+    assert places(find_rows(pa.table({"k": [2]}), files)) == [None]
 
 
 def test_footers_are_read_once_and_forgotten_when_there_are_too_many(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_any_keys_in_any_files(
     files = gone(files, dead) if dead else files
 
     keys = [str(n) if text else n for n in sorted(sought)]
-    found = find(pa.table({"k": pa.array(keys, kind)}), files)
+    found = find_rows(pa.table({"k": pa.array(keys, kind)}), files)
 
     there = {v: (0, n) if n < cut else (1, n - cut) for n, v in enumerate(values) if n not in dead}
     assert places(found) == [there.get(key) for key in keys]
@@ -352,31 +352,31 @@ def test_rows_below_a_floor_are_those_of_its_shard_before_it(tmp_path: Path) -> 
     )
     files = gone(files, {0, 1})
 
-    found = gone_below(files, {A: order(105)})
+    found = rows_below_floor(files, {A: order(105)})
 
     assert {number: list(rows) for number, rows in found.items()} == {0: [2, 3, 4], 2: [0]}
-    assert holding(files, {A: order(105)}) == [0, 2]
-    assert gone_below(files, {A: order(1)}) == {}
+    assert files_below_floor(files, {A: order(105)}) == [0, 2]
+    assert rows_below_floor(files, {A: order(1)}) == {}
     two = mirror(tmp_path, keyed([1, 2], pa.int64()))  # one of them at the floor
-    assert list(gone_below(two, {A: order(101)})[0]) == [0]
-    assert list(gone_below(files, {A: order(500)})[0]) == list(range(2, 10))
+    assert list(rows_below_floor(two, {A: order(101)})[0]) == [0]
+    assert list(rows_below_floor(files, {A: order(500)})[0]) == list(range(2, 10))
 
 
 def test_a_floor_and_a_row_of_nobody_knows_whom_hold_the_table(tmp_path: Path) -> None:
     files = mirror(tmp_path, keyed([1], pa.int64(), of=None))
 
     with pytest.raises(HeldError, match="no_shard"):
-        gone_below(files, {A: order(105)})
+        rows_below_floor(files, {A: order(105)})
 
     files.adoption = Adoption(None, A)
-    assert list(gone_below(files, {A: order(105)})[0]) == [0]
+    assert list(rows_below_floor(files, {A: order(105)})[0]) == [0]
 
 
 def test_many_columns_narrow_down_to_rows_without_overflow() -> None:
     values = pa.array(range(1_000))
     columns: dict[tuple[str, ...], pa.Array] = {(f"c{n}",): values for n in range(8)}
 
-    sought = wanted(columns)
+    sought = prepare_keys(columns)
 
     rows, come_to = sought.columns[0].hits(values, (0, 1_000))
     for number in range(1, 8):

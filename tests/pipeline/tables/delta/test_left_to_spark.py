@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from pipeline.apply.maintenance import Upkeep
+from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.spark_merge import SparkMerge, translated
+from pipeline.tables.delta.spark_merge import SparkMerge, translate_errors
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import ADOPTED, C, D, U, applied, held, newest
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
@@ -157,7 +157,7 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     assert before is not None
     changes = ChangeLog(open_store(lake.settings.changes), "main")
     clock = partial(datetime.now, UTC)
-    upkeep = Upkeep(lake.settings, changes, lake.passes.mirrors, clock)
+    upkeep = LakeMaintenance(lake.settings, changes, lake.passes.mirrors, clock)
     lake.land(row(U, 10, 0, "b"))
 
     upkeep.run(lake.mark, {}, {}, lambda _: False)
@@ -174,7 +174,7 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
 def test_a_mirror_that_spark_cannot_reach_is_held_with_what_helps(
     spark: SparkSession, address: str
 ) -> None:
-    with pytest.raises(HeldError, match="rebuild the mirror") as held_, translated(address):
+    with pytest.raises(HeldError, match="rebuild the mirror") as held_, translate_errors(address):
         spark.read.format("delta").option("versionAsOf", 0).load(address)
 
     assert held_.value.reason == "protocol"

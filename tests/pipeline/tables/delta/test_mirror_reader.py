@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.aggregates import TalliedField, TimeSpan
-from pipeline.delta.reader import PinnedTable, open_table
+from pipeline.aggregates import AggregatedColumn, TimeSpan
+from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table, TopicPartition
 from pipeline.readings import LogKey
@@ -72,14 +72,14 @@ def test_days_of_all_shards_are_added_up_by_one_look(
     ]
     write_mirror(tmp_path, made, 0, {**TYPES, "day": pa.date32()})
     found, asked = reader(tmp_path), list[str]()
-    plain = PinnedTable.select
+    plain = SnapshotReader.select
 
-    def counted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+    def counted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
         asked.append(query)
         return plain(pinned, query)
 
-    monkeypatch.setattr(PinnedTable, "select", counted)
-    tallies = found.tallies(TABLE.shards, "day", days, [TalliedField("id")])
+    monkeypatch.setattr(SnapshotReader, "select", counted)
+    tallies = found.tallies(TABLE.shards, "day", days, [AggregatedColumn("id")])
 
     def told(shard: Shard) -> list[tuple[int, int]]:
         return [(one.rows, int(one.sums[0])) for one in tallies[shard]]
@@ -88,7 +88,7 @@ def test_days_of_all_shards_are_added_up_by_one_look(
     assert told(A) == [(2, 30), (1, 21), (0, 0)]
     assert told(B) == [(1, 30), (0, 0), (1, 22)]
     assert told(ELSEWHERE) == [(0, 0)] * 3
-    some = found.tallies([A, B], "day", days, [TalliedField("t", text=True)])
+    some = found.tallies([A, B], "day", days, [AggregatedColumn("t", text=True)])
     assert [one.rows for one in some[B]] == [1, 0, 1]
     assert some[A][0].sums[0] > 0
     assert found.tallies([A], "day", [], ()) == {A: ()}
@@ -219,13 +219,13 @@ def test_a_maximum_is_right_however_rows_lie_in_files(
 def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
     mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, plain = list[str](), PinnedTable.select
+    asked, plain = list[str](), SnapshotReader.select
 
-    def counted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+    def counted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
         asked.append(query)
         return plain(pinned, query)
 
-    monkeypatch.setattr(PinnedTable, "select", counted)
+    monkeypatch.setattr(SnapshotReader, "select", counted)
     found = reader(mirror)
 
     for _ in range(SAID_AGAIN + 1):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.merge import decided
+from pipeline.apply.merge import plan_merge
 from pipeline.errors import HeldError
 from pipeline.model import Op
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -156,9 +156,9 @@ def test_a_mirror_that_cannot_be_read_is_held_only_where_it_is_needed(bench: Tur
         mirror = _mirror(bench.footers, bench.snapshot, bench.task(own).adoption)
         return _find(bench.snapshot, mirror, keys, owners)
 
-    assert decided(bench.task(own), look).rows["big"].to_pylist() == ["A"]
+    assert plan_merge(bench.task(own), look).rows["big"].to_pylist() == ["A"]
     with pytest.raises(HeldError, match="nobody has that"):
-        decided(bench.task(mirrors), look)
+        plan_merge(bench.task(mirrors), look)
 
 
 @given(st.integers(0, 2**32))

@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.mirror import CommitStamp
-from pipeline.apply.table_format import Chores
-from pipeline.delta.log import load_at
+from pipeline.apply.table_format import MaintenanceWork
+from pipeline.delta.log import load_version
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.model import Op, Order
@@ -103,8 +103,10 @@ def test_rows_that_were_only_moved_are_told_of_by_none(
     lake = HandLake(tmp_path)
     lake.play(*([row(C, 10 + n, n, f"n{n}")] for n in range(3)))
     before = _seen(lake)
-    monkeypatch.setattr("pipeline.tables.delta.table_format.worn", lambda files, _: tuple(files))
-    after = lake.table_format.kept(before, Chores(CommitStamp("main", lake.now), ("id",)))
+    monkeypatch.setattr(
+        "pipeline.tables.delta.table_format.files_to_compact", lambda files, _: tuple(files)
+    )
+    after = lake.table_format.kept(before, MaintenanceWork(CommitStamp("main", lake.now), ("id",)))
 
     (step,) = lake.table_format.changes(after, before.version, ("id",))
 
@@ -151,7 +153,7 @@ def test_of_a_partitioned_mirror_the_log_tells_the_rest(tmp_path: Path) -> None:
     DeltaTable(uri).delete("id = 1")
     store = open_store(uri)
 
-    whole, last = (MirrorRows(store, load_at(store, version)) for version in (1, 2))
+    whole, last = (MirrorRows(store, load_version(store, version)) for version in (1, 2))
 
     told = [one for part in whole.contents() for some in part() for one in some.to_pylist()]
     assert sorted(told, key=itemgetter("id")) == PARTED

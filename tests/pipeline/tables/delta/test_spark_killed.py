@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
-from pipeline.apply.mirror import batch_of, floors_of, life_of
+from pipeline.apply.mirror import batch_of, floors_of, incarnation_of
 from pipeline.changelog.table import app
 from pipeline.model import Op, Order, Shard
 from tests.pipeline.apply.two_writers import C, D, U, mirror_of, writers_of
@@ -87,7 +87,7 @@ def right(lake: HandLake) -> None:
     assert merged(lake) == [0, 1]
     assert floors_of(mirror_of(lake)) == FLOOR
     assert lake.play([row(U, 50, 1, "c"), row(C, 25, 7, "late")]) == {1: "c", 5: "b"}
-    assert (batch_of(mirror_of(lake), "main"), life_of(mirror_of(lake))) == (2, 5)
+    assert (batch_of(mirror_of(lake), "main"), incarnation_of(mirror_of(lake))) == (2, 5)
 
 
 @pytest.mark.parametrize("last", [FORGET, MERGE])

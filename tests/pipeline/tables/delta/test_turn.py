@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.apply.decide import AppliedBefore, Fill
-from pipeline.apply.merge import TurnTask
+from pipeline.apply.merge import MergeTask
 from pipeline.delta import actions
-from pipeline.delta.commit import commit
-from pipeline.delta.log import load
+from pipeline.delta.commit import commit_actions
+from pipeline.delta.log import load_snapshot
 from pipeline.errors import HeldError, LostRaceError
 from pipeline.model import Op, Origin, Shard, TopicPartition
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.merge import turn
+from pipeline.tables.delta.merge import run_merge
 from tests.example_count import examples
 from tests.pipeline.tables.delta.turns import (
     FAR,
@@ -257,7 +257,7 @@ def test_f26_a_contradiction_below_a_truncate_holds_nothing(bench: TurnBench) ->
 def test_a_zombie_loses_the_race_and_leaves_nothing_that_counts(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     old = bench.snapshot
-    zombie = turn(bench.task(table(change(U, 20, 1, "zombie"))))
+    zombie = run_merge(bench.task(table(change(U, 20, 1, "zombie"))))
     bench.play(change(U, 20, 1, "winner"))
     new, bench.snapshot = bench.snapshot, old
 
@@ -271,11 +271,11 @@ def test_a_zombie_loses_the_race_and_leaves_nothing_that_counts(bench: TurnBench
 def test_a_task_and_what_it_writes_can_be_pickled(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     fill = Fill("name", A, order(5), pa.scalar("d"))
-    task: TurnTask[Any] = pickle.loads(  # noqa: S301 - our own
+    task: MergeTask[Any] = pickle.loads(  # noqa: S301 - our own
         pickle.dumps(bench.task(table(change(U, 20, 1, "b")), fills=(fill,)))
     )
 
-    written = pickle.loads(pickle.dumps(turn(task)))  # noqa: S301
+    written = pickle.loads(pickle.dumps(run_merge(task)))  # noqa: S301
 
     bench.commit(written)
     assert bench.rows() == {1: "b"}
@@ -296,8 +296,8 @@ def test_a_turn_needs_neither_spark_nor_deltalake() -> None:
 def test_a_column_that_was_added_is_filled_in_changes_older_than_it(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     more = Column("more", "INT")
-    adding = actions.altered(bench.snapshot, pa.schema([("more", pa.int32())]), {})
-    bench.snapshot = commit(bench.store, bench.snapshot, adding, operation="ADD", clock=NOW)
+    adding = actions.alter_metadata(bench.snapshot, pa.schema([("more", pa.int32())]), {})
+    bench.snapshot = commit_actions(bench.store, bench.snapshot, adding, operation="ADD", clock=NOW)
     rows = table(change(U, 20, 1, after='{"id":1,"name":"b","more":7}'), change(C, 15, 2, "old"))
     fill = Fill("more", A, order(18), pa.scalar(3, pa.int32()))
 
@@ -458,7 +458,7 @@ def test_the_newest_version_read_again_is_what_was_committed(bench: TurnBench) -
     bench.play(change(C, 10, 1, "a"))
     bench.play(change(U, 20, 1, "b"))
 
-    again = load(bench.store)
+    again = load_snapshot(bench.store)
 
     assert again is not None
     assert dict(again.files) == dict(bench.snapshot.files)

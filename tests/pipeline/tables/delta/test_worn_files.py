@@ -6,7 +6,7 @@ import random
 import pytest
 
 from pipeline.delta.log import ActiveFile
-from pipeline.tables.delta.rewrite import AT_ONCE, BORNE, OPENING, TOGETHER, worn
+from pipeline.tables.delta.rewrite import AT_ONCE, BORNE, OPENING, TOGETHER, files_to_compact
 from tests.pipeline.apply.keeping import file
 
 LARGE = 1_000_000
@@ -58,7 +58,7 @@ def excess(found: list[ActiveFile]) -> float:
 def test_worn_files_are_small_and_many_or_full_of_deleted_rows(
     sizes: list[tuple[int, int]], expected: int
 ) -> None:
-    found = worn(files(*sizes))
+    found = files_to_compact(files(*sizes))
 
     assert len(found) == expected
     assert len(found) < 2 or rows(found) <= AT_ONCE
@@ -67,7 +67,7 @@ def test_worn_files_are_small_and_many_or_full_of_deleted_rows(
 def test_a_small_file_that_nothing_is_joined_with_is_not_written_again_and_again() -> None:
     large = [(5_000_000, 1_250_000)] * 8
 
-    (found,) = worn(files((5, 0), *large))
+    (found,) = files_to_compact(files((5, 0), *large))
 
     assert rows([found]) == 5_000_000
 
@@ -76,12 +76,12 @@ def test_files_that_cannot_become_larger_are_left() -> None:
     """Rows of a kilobyte: a file that is written anew has half a million of them."""
     halves = files(*[(500_000, 0)] * 20)
 
-    assert worn(halves)
-    assert not worn(halves, whole=250_000)
+    assert files_to_compact(halves)
+    assert not files_to_compact(halves, whole=250_000)
 
 
 def test_what_was_lost_goes_whatever_a_file_can_become() -> None:
-    assert len(worn(files((500_000, 200_000)), whole=250_000)) == 1
+    assert len(files_to_compact(files((500_000, 200_000)), whole=250_000)) == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -97,7 +97,7 @@ def test_writing_worn_files_anew_comes_to_an_end_at_which_reading_costs_little_m
     )
     whole = drawn.choice([LARGE, 150_000])
     rounds = 0
-    while taken := worn(mirror, whole):
+    while taken := files_to_compact(mirror, whole):
         mirror = _anew(mirror, taken, f"{rounds}", whole)
         rounds += 1
         assert rounds < 500
@@ -123,7 +123,7 @@ def test_after_any_number_of_small_turns_reading_costs_little_and_little_was_wri
         turned += len(keys)
         if turn % 60 == 59:
             assert excess(mirror) <= 0.1
-            while taken := worn(mirror):
+            while taken := files_to_compact(mirror):
                 mirror = _anew(mirror, taken, f"made {turn}", LARGE)
                 made += left(taken)
                 went = {one.path for one in taken}

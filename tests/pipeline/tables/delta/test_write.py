@@ -13,15 +13,15 @@ from pipeline.apply.decide import Fill
 from pipeline.apply.row_metadata import META, SLUICE, Adoption
 from pipeline.delta import actions as alterations
 from pipeline.delta import commit
-from pipeline.delta.deletion_vectors import VectorFile, read
+from pipeline.delta.deletion_vectors import VectorFile, read_vector
 from pipeline.delta.log import ActiveFile, Metadata, Snapshot
-from pipeline.delta.protocol import described
+from pipeline.delta.protocol import describe_table
 from pipeline.errors import HeldError
 from pipeline.model import Op, Shard
 from pipeline.tables.delta import merge
 from pipeline.tables.delta.files import Footers, Layout, MirrorFiles
-from pipeline.tables.delta.merge import Target, without, write
-from pipeline.tables.delta.rewrite import rewrite
+from pipeline.tables.delta.merge import Target, remove_rows, write_rows
+from pipeline.tables.delta.rewrite import rewrite_files
 from tests.pipeline.tables.delta.turns import NOW, A, B, TurnBench, change, mirror_schema, order
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -47,7 +47,7 @@ def rows(*ids: int, name: str = "n") -> pa.Table:
 
 
 def test_a_new_file_is_sorted_by_key_and_has_exactly_the_tables_columns(bench: TurnBench) -> None:
-    add = write(rows(3, 1, 2).select(["name", SLUICE, "id"]), target(bench))["add"]
+    add = write_rows(rows(3, 1, 2).select(["name", SLUICE, "id"]), target(bench))["add"]
 
     footer = pq.read_metadata(bench.folder / add["path"])
     file = pq.ParquetFile(bench.folder / add["path"])
@@ -67,7 +67,7 @@ def test_row_groups_are_of_one_size_whatever_the_rows(
     monkeypatch.setattr(merge, "GROUP_ROWS", 4)
     monkeypatch.setattr(merge, "_LARGE", 100)  # as if they were a gigabyte
 
-    add = write(rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
+    add = write_rows(rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
 
     footer = pq.read_metadata(bench.folder / add["path"])
     assert [footer.row_group(n).num_rows for n in range(3)] == [4, 4, 2]
@@ -86,7 +86,7 @@ def test_rows_of_another_shape_are_refused_and_leave_no_file(
     bench: TurnBench, wrong: pa.Table
 ) -> None:
     with pytest.raises(HeldError, match="schema"):
-        write(wrong, target(bench))
+        write_rows(wrong, target(bench))
 
     assert list(bench.folder.glob("*.parquet")) == []
 
@@ -101,7 +101,7 @@ def test_another_writers_texts_are_written_anew_without_the_rows_that_went(
     pq.write_table(own.set_column(1, "name", own["name"].cast(pa.string_view())), path)
     bench.play(change(D, 10, 2))
 
-    made = rewrite(files(bench, footers=Footers()), target(bench))
+    made = rewrite_files(files(bench, footers=Footers()), target(bench))
 
     (add,) = (action["add"] for action in made.actions if "add" in action)
     assert pq.read_table(bench.folder / add["path"]).select(["id", "name"]).to_pylist() == [
@@ -118,7 +118,7 @@ def test_a_file_that_loses_rows_again_and_again_keeps_all_its_fields(bench: Turn
     bench.play(change(D, 11, 5), change(D, 12, 2))
 
     (file,) = bench.files
-    assert list(read(bench.store, file.vector or {})) == [0, 1, 4]
+    assert list(read_vector(bench.store, file.vector or {})) == [0, 1, 4]
     assert (file.records, (file.stats or {})["tightBounds"]) == (5, False)
     changed = {"stats", "deletionVector"}
     assert {n: v for n, v in file.action.items() if n not in changed} == {
@@ -144,7 +144,7 @@ def test_without_numbers_in_the_log_a_files_own_footer_counts(bench: TurnBench) 
     bare = ActiveFile({n: v for n, v in bench.files[0].action.items() if n != "stats"})
     mirror = replace(files(bench), files=(bare,))
 
-    _, marked = without(mirror, {0: BitMap64([1])}, VectorFile(), NOW)
+    _, marked = remove_rows(mirror, {0: BitMap64([1])}, VectorFile(), NOW)
 
     assert mirror.count() == 2
     assert ActiveFile(marked["add"]).records == 2
@@ -154,7 +154,9 @@ def test_without_numbers_in_the_log_a_files_own_footer_counts(bench: TurnBench) 
 
 
 def settled(bench: TurnBench, made: tuple[Any, ...], first: tuple[Any, ...] = ()) -> Snapshot:
-    return commit.commit(bench.store, bench.snapshot, (*first, *made), operation="W", clock=NOW)
+    return commit.commit_actions(
+        bench.store, bench.snapshot, (*first, *made), operation="W", clock=NOW
+    )
 
 
 def test_small_files_and_vectors_become_one_sorted_file_of_the_same_rows(bench: TurnBench) -> None:
@@ -163,7 +165,7 @@ def test_small_files_and_vectors_become_one_sorted_file_of_the_same_rows(bench: 
     bench.play(change(D, 30, 9))
     before = sorted(bench.elsewhere(), key=str)
 
-    done = rewrite(files(bench), target(bench, compression="zstd"), data_change=False)
+    done = rewrite_files(files(bench), target(bench, compression="zstd"), data_change=False)
     bench.snapshot = settled(bench, done.actions)
 
     assert done.rows == 3
@@ -181,7 +183,7 @@ def test_more_rows_than_fit_into_memory_become_several_files(bench: TurnBench) -
         bench.play(change(C, n + 1, n, "x" * 100))
     before = bench.rows()
 
-    done = rewrite(files(bench), target(bench), window=300)
+    done = rewrite_files(files(bench), target(bench), window=300)
     bench.snapshot = settled(bench, done.actions)
 
     assert 1 < len(bench.files) < 4
@@ -190,15 +192,15 @@ def test_more_rows_than_fit_into_memory_become_several_files(bench: TurnBench) -
 
 def test_f13_a_column_that_was_added_gets_each_shards_own_default(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"), change(C, 30, 2, "a"), change(C, 10, 3, "b", of=B))
-    adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int16())]), {})
+    adding = alterations.alter_metadata(bench.snapshot, pa.schema([("more", pa.int16())]), {})
     fills = (fill(A, 20, 7), fill(B, 5, 8), fill(B, 11, 9))
 
-    done = rewrite(files(bench), target(bench, metadata=described_by(adding)), fills=fills)
+    done = rewrite_files(files(bench), target(bench, metadata=described_by(adding)), fills=fills)
     bench.snapshot = settled(bench, done.actions, adding)
 
     assert {row["id"]: row["more"] for row in bench.elsewhere()} == {1: 7, 2: None, 3: 9}
 
-    again = rewrite(files(bench), target(bench), fills=(fill(A, 25, 1), fill(A, 31, 2)))
+    again = rewrite_files(files(bench), target(bench), fills=(fill(A, 25, 1), fill(A, 31, 2)))
     bench.snapshot = settled(bench, again.actions)
     assert {row["id"]: row["more"] for row in bench.elsewhere()} == {1: 7, 2: 2, 3: 9}
 
@@ -212,15 +214,15 @@ def fill(shard: Shard, born: int, default: int) -> Fill:
 
 
 def test_an_adopted_row_has_the_default_of_the_only_shard(bench: TurnBench) -> None:
-    bench.snapshot = settled(bench, (write(rows(1), target(bench)),))
-    adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int16())]), {})
+    bench.snapshot = settled(bench, (write_rows(rows(1), target(bench)),))
+    adding = alterations.alter_metadata(bench.snapshot, pa.schema([("more", pa.int16())]), {})
     mirror, aim = files(bench), target(bench, metadata=described_by(adding))
 
     with pytest.raises(HeldError, match="no_shard"):
-        rewrite(mirror, aim, fills=[fill(A, 20, 7)])
+        rewrite_files(mirror, aim, fills=[fill(A, 20, 7)])
 
     mirror.adoption = Adoption(None, A)
-    done = rewrite(mirror, aim, fills=[fill(A, 20, 7)])
+    done = rewrite_files(mirror, aim, fills=[fill(A, 20, 7)])
     bench.snapshot = settled(bench, done.actions, adding)
     assert [row["more"] for row in bench.elsewhere()] == [7]
 
@@ -228,17 +230,17 @@ def test_an_adopted_row_has_the_default_of_the_only_shard(bench: TurnBench) -> N
 def test_a_widened_column_keeps_its_values_and_a_narrowed_one_is_refused(bench: TurnBench) -> None:
     bench.play(change(C, 1, 1, "12"))
     wide = pa.schema([("id", pa.decimal128(20, 0)), ("name", pa.string()), (SLUICE, META)])
-    text, told = described(wide, bench.snapshot.metadata.configuration)
+    text, told = describe_table(wide, bench.snapshot.metadata.configuration)
     metadata = replace(bench.snapshot.metadata, schema_string=text)
     action = {**metadata.action, "schemaString": text, "configuration": told}
 
-    done = rewrite(files(bench), target(bench, metadata=metadata))
+    done = rewrite_files(files(bench), target(bench, metadata=metadata))
     bench.snapshot = settled(bench, done.actions, ({"metaData": action},))
 
     assert [int(row["id"]) for row in bench.elsewhere()] == [1]
-    narrow = described(wide.set(1, pa.field("name", pa.date32())), told)[0]
+    narrow = describe_table(wide.set(1, pa.field("name", pa.date32())), told)[0]
     with pytest.raises(HeldError, match="schema"):
-        rewrite(files(bench), target(bench, metadata=replace(metadata, schema_string=narrow)))
+        rewrite_files(files(bench), target(bench, metadata=replace(metadata, schema_string=narrow)))
 
 
 def test_rows_that_the_log_counts_otherwise_are_not_written_anew(bench: TurnBench) -> None:
@@ -247,4 +249,4 @@ def test_rows_that_the_log_counts_otherwise_are_not_written_anew(bench: TurnBenc
     lying = ActiveFile({**bench.files[0].action, "stats": stats})
 
     with pytest.raises(HeldError, match="account"):
-        rewrite(replace(files(bench), files=(lying,), footers=Footers()), target(bench))
+        rewrite_files(replace(files(bench), files=(lying,), footers=Footers()), target(bench))

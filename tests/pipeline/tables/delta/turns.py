@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
 from pipeline.apply.decide import AppliedBefore, Floors
-from pipeline.apply.merge import TurnTask, Written
+from pipeline.apply.merge import MergeResult, MergeTask
 from pipeline.apply.row_metadata import META, ORDER, SLUICE
 from pipeline.delta import commit, deletion_vectors
 from pipeline.delta.log import ActiveFile, Snapshot
@@ -21,7 +21,7 @@ from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.schema.model import arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.files import Footers
-from pipeline.tables.delta.merge import turn
+from pipeline.tables.delta.merge import run_merge
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 A, B, FAR = Shard("s", "db.a"), Shard("s", "db.b"), Shard("far", "db.a")
@@ -100,13 +100,13 @@ class TurnBench:
         """Create the mirror."""
         self.store: Store = open_store(str(self.folder))
         schema = mirror_schema(self.columns)
-        self.snapshot: Snapshot = commit.create(self.store, schema, clock=NOW)
+        self.snapshot: Snapshot = commit.create_table(self.store, schema, clock=NOW)
         spanning = self.spanning
         self.table = Table("t", self.shards, self.key, unique_across_shards=spanning)
 
-    def task(self, changes: pa.Table, **more: Any) -> TurnTask[Any]:
+    def task(self, changes: pa.Table, **more: Any) -> MergeTask[Any]:
         """A turn of *changes*; *more* replaces what the task says."""
-        told = TurnTask(
+        told = MergeTask(
             table=self.table,
             snapshot=self.snapshot,
             columns=self.columns,
@@ -118,24 +118,24 @@ class TurnBench:
         )
         return replace(told, **more)
 
-    def play(self, *rows: Mapping[str, Any], **more: Any) -> Written[Any]:
+    def play(self, *rows: Mapping[str, Any], **more: Any) -> MergeResult[Any]:
         """Write and commit one turn; its account must balance."""
         told = [unique(row) for row in rows] if self.spanning else list(rows)
         return self.run(table(*told), **more)
 
-    def run(self, changes: pa.Table, **more: Any) -> Written[Any]:
+    def run(self, changes: pa.Table, **more: Any) -> MergeResult[Any]:
         """As ``play``."""
-        written = turn(self.task(changes, **more), footers=self.footers)
+        written = run_merge(self.task(changes, **more), footers=self.footers)
         assert written.account.residual == 0, written.account
         self.commit(written)
         self.floors = written.floors
         self.played.append(changes)
         return written
 
-    def commit(self, written: Written[Any]) -> None:
+    def commit(self, written: MergeResult[Any]) -> None:
         """Commit what a turn wrote on the version that it was made from."""
         assert written.version == self.snapshot.version
-        self.snapshot = commit.commit(
+        self.snapshot = commit.commit_actions(
             self.store, self.snapshot, written.work, operation="MERGE", clock=NOW
         )
 
@@ -148,7 +148,7 @@ class TurnBench:
         parts = []
         for file in self.files:
             rows = pq.read_table(self.folder / file.path, partitioning=None)
-            gone = deletion_vectors.read(self.store, file.vector) if file.vector else ()
+            gone = deletion_vectors.read_vector(self.store, file.vector) if file.vector else ()
             parts.append(rows.take([at for at in range(len(rows)) if at not in gone]))
         return pa.concat_tables([mirror_schema(self.columns).empty_table(), *parts])
 
