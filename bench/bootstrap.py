@@ -35,7 +35,7 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.backfill_state import WishedReread
+from pipeline.backfill_state import BackfillRequest
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
@@ -98,11 +98,11 @@ class Race:
     def bootstrap(self, number: int) -> None:
         """Give the table a base, and the mirror that."""
         name = f"{DATABASE}.{self.table(number)}"
-        begun, wish = time.monotonic(), WishedReread(f"{name} again", name)
+        begun, wish = time.monotonic(), BackfillRequest(f"{name} again", name)
         with self.counted("sluice"), self.serving():
             wait_until(lambda: self._is_done(wish), PATIENCE, f"{name} has a base")
             self.based.append(time.monotonic() - begun)
-            last = self.lane.mark.batch
+            last = self.lane.checkpoint.batch
             wait_until(lambda: self._applied(name) >= last, PATIENCE, f"{name} has it")
         self.done["sluice"] = self.lane.passes.settings.mirror(name)
 
@@ -133,14 +133,14 @@ class Race:
         """Until all that is committed by now is in the mirror."""
         goal = self.heart.beat(_now)
         with self.serving():
-            wait_until(lambda: self.lane.mark.covers(goal), PATIENCE, "all has landed")
-            last = self.lane.mark.tables[name]
+            wait_until(lambda: self.lane.checkpoint.covers(goal), PATIENCE, "all has landed")
+            last = self.lane.checkpoint.tables[name]
             wait_until(lambda: self._applied(name) >= last, PATIENCE, "all is applied")
 
     def _applied(self, name: str) -> int:
         return self.lane.passes.mirrors.applied(name)
 
-    def _is_done(self, wish: WishedReread) -> bool:
+    def _is_done(self, wish: BackfillRequest) -> bool:
         (state,) = self.lane.reread((wish,))
         if state.refused:
             raise AssertionError(state.why)
@@ -262,7 +262,7 @@ def opened(servers: Servers, orders: Orders, folder: Path) -> Race:
     )
     race = Race(servers, orders, folder, open_lane(settings, _now), heart)
     with race.serving():
-        wait_until(lambda: bool(race.lane.mark.existing), PATIENCE, "the tables are known")
+        wait_until(lambda: bool(race.lane.checkpoint.existing), PATIENCE, "the tables are known")
     return race
 
 

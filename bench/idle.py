@@ -26,7 +26,7 @@ from bench.kit.service import FakeLake, Service
 from monitor.app import App
 from monitor.runtime import configure
 from pipeline.apply.mirror import Commit
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Shard
 from pipeline.tables.lake import Lake
@@ -68,9 +68,9 @@ class MirroredLake:
     landed: FakeLake
     real: Lake
 
-    def mark(self) -> Mark:
+    def checkpoint(self) -> Checkpoint:
         """As landed."""
-        return self.landed.mark()
+        return self.landed.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
         """As the mirror's own log tells."""

@@ -28,7 +28,7 @@ from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
 from bench.kit.spark import session, total
 from pipeline.apply.merge_job import run_group
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.parallel import spark_map
 from pipeline.settings import PipelineSettings
 
@@ -191,7 +191,7 @@ def memory(folder: Path, size: Size) -> None:
     lake = _fresh(folder, [work])
     lake.land(work.changes(1))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        seconds, most = pool.apply(_alone, (folder, work, lake.mark))
+        seconds, most = pool.apply(_alone, (folder, work, lake.checkpoint))
     told = f"{most} MiB, {seconds:.1f} s; wanted: {MEMORY_WANTED} MiB; {under_load()}"
     click.echo(f"  {size.turned} uniform keys in {size.huge} rows: {told}")
 
@@ -250,7 +250,7 @@ def _fresh(folder: Path, works: Sequence[table.Workload]) -> Lake:
 
 def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
     """Land the next changes of every table; seconds that it takes to apply them."""
-    batch = lake.mark.batch + 1
+    batch = lake.checkpoint.batch + 1
     lake.land(*(work.changes(batch) for work in works))
     started = time.monotonic()
     lake.apply()
@@ -314,7 +314,7 @@ def _reading_by_spark(folder: Path, mirror: str, versions: Sequence[int]) -> lis
     return [min(one) for one in spent]
 
 
-def _alone(folder: Path, work: table.Workload, mark: Mark) -> tuple[float, int]:
+def _alone(folder: Path, work: table.Workload, mark: Checkpoint) -> tuple[float, int]:
     """Seconds of a turn, and the most MiB that this process has ever held."""
     lake = Lake(folder, [work], here, mark)
     started = time.monotonic()

@@ -26,7 +26,7 @@ from pipeline.delta.store import open_store
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
 from pipeline.landing.epochs import bounds
-from pipeline.landing.task import Intake, LandingTask, Provenance, write
+from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write
 from pipeline.model import Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaTransport
@@ -74,10 +74,10 @@ def _task(home: str) -> LandingTask:
     topics = (f"{PREFIX}.narrow", f"{PREFIX}.wide")
     ranges = tuple(OffsetRange(topic, 0, 0, 2**40) for topic in topics)
     read = [TopicPartition(topic, 0) for topic in topics]
-    came = Provenance("s", "sluice.heartbeat", 1, bounds("s", read, {}, {}), Ordering.LOG)
+    came = SourceContext("s", "sluice.heartbeat", 1, bounds("s", read, {}, {}), Ordering.LOG)
     with KafkaTransport("127.0.0.1:1") as transport:  # nothing is dialled
         reader = transport.reader(ranges)
-    intakes = (Intake(came, DebeziumJson(), ranges),)
+    intakes = (TaskSource(came, DebeziumJson(), ranges),)
     stamp = Stamp("main", 0, now)
     return LandingTask(log.store.uri, log.snapshot.metadata, stamp, Router(), intakes, reader)
 

@@ -22,11 +22,11 @@ from itertools import chain
 from shlex import quote
 
 from checks.model import Outcome, Reason, Ruling, Verdict
-from pipeline.checkpoint import Mark, Quarantine
+from pipeline.checkpoint import Checkpoint, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Ordering, Stage, Table
-from pipeline.reports import SETTING, Gap, Hold, read_gap
+from pipeline.reports import SETTING, Gap, Hold, load_gap
 from pipeline.sources.source import SourceDescription
 
 PAUSED = "paused"
@@ -254,9 +254,9 @@ def _ruled_newest(inputs: Inputs) -> set[str]:
 
 
 def _of_mark(inputs: Inputs) -> Iterator[Reason]:
-    if isinstance(inputs.samples.mark, Missing):
+    if isinstance(inputs.samples.checkpoint, Missing):
         return
-    mark = inputs.samples.mark.value
+    mark = inputs.samples.checkpoint.value
     for name in _shards(inputs.table):
         if name not in mark.bases:
             told = (
@@ -264,7 +264,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
                 f" {_advice(inputs.table)}"
             )
             yield Reason("no_base", told, _without_base(mark, name))
-    for gap in map(read_gap, mark.gaps.values()):
+    for gap in map(load_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""
@@ -329,7 +329,7 @@ def _shards(table: Table) -> tuple[str, ...]:
     return tuple(str(shard) for shard in table.shards)
 
 
-def _without_base(mark: Mark, name: str) -> str:
+def _without_base(mark: Checkpoint, name: str) -> str:
     """What a person waives of a shard as it is since the newest schema change of it."""
     existing = mark.existing.get(name)
     since = ".".join(map(str, existing.order.parts)) if existing else "0"

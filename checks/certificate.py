@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from checks.model import Outcome, Verdict
-from pipeline.checkpoint import Lives
+from pipeline.checkpoint import Incarnations
 from pipeline.clocks import ClockStep
 from pipeline.copies.copy import CopyPosition
 from pipeline.lags.samples import MirrorPosition
@@ -70,7 +70,7 @@ class Ground:
 
     ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
     ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
-    of landing each batch was landed, as :attr:`pipeline.checkpoint.Mark.lives`.  ``ruled`` is the
+    of landing each batch was landed, as in `Checkpoint.lives`.  ``ruled`` is the
     newest batch since which other rules send a shard to it that has no base there yet; -1 for none.
     ``copies`` tell where each copy stands that has answered, None if it has nothing of the table.
     """
@@ -160,7 +160,7 @@ def _batch_lost(evidence: Evidence, ground: Ground) -> str:
         return ""
     if ground.batch < evidence.batch:
         return f"the change log ends at batch {ground.batch}, and it rests on {evidence.batch}"
-    life = Lives.of(ground.lives).at(evidence.batch)
+    life = Incarnations.of(ground.lives).at(evidence.batch)
     if None not in (life, evidence.life) and life != evidence.life:
         return f"the change log has lost batch {evidence.batch}, and another has its number"
     if evidence.batch < ground.ruled:

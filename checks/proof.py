@@ -25,9 +25,9 @@ from itertools import count
 
 from checks.certificate import Evidence
 from checks.model import Reason
-from pipeline.checkpoint import Lives, Mark
+from pipeline.checkpoint import Checkpoint, Incarnations
 from pipeline.clocks import first_fence
-from pipeline.heartbeats import BeatTrail
+from pipeline.heartbeats import HeartbeatHistory
 from pipeline.image import Image, find_missing, shards_digest
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
 from pipeline.model import Fence, Missing, Order, Shard, Stage, Table, TopicPartition
@@ -38,7 +38,7 @@ def imageless(
     cut: datetime,
     samples: Samples,
     standing: MirrorPosition,
-    mark: Mark,
+    mark: Checkpoint,
     *,
     now: datetime,
 ) -> Iterator[Reason]:
@@ -77,7 +77,7 @@ def doubted(cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]) 
             yield Reason("image_doubted", text)
 
 
-def _unbased(table: Table, image: Image, mark: Mark) -> str:
+def _unbased(table: Table, image: Image, mark: Checkpoint) -> str:
     """Why the image may lack changes from before its cut, as far as bases tell; empty if not.
 
     Whoever made it saw that the shards which it is of had a base by then.
@@ -99,7 +99,7 @@ def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
 
 
 def image_evidence(
-    landed: Evidence, standing: MirrorPosition, cut: datetime, mark: Mark
+    landed: Evidence, standing: MirrorPosition, cut: datetime, mark: Checkpoint
 ) -> Evidence:
     """What a certificate of the image rests on; *landed*, where there is none."""
     image = standing.image(cut)
@@ -111,7 +111,7 @@ def image_evidence(
         batch=image.through,
         version=image.version,
         mirror=standing.mirror,
-        life=Lives.of(mark.lives).at(image.through),
+        life=Incarnations.of(mark.lives).at(image.through),
         path=image.path,
     )
 
@@ -133,7 +133,7 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
     landed = _proof_of_landing(table, cut, samples, now)
     if stage is Stage.LANDED:
         return landed
-    standing, mark, evidence = fresh(samples.mirror, now), samples.mark, landed.evidence
+    standing, mark, evidence = fresh(samples.mirror, now), samples.checkpoint, landed.evidence
     if isinstance(standing, Missing):
         return Proof(None, _with_unknown_mirror(standing, landed))
     if evidence is None or isinstance(mark, Missing):
@@ -156,7 +156,7 @@ def _proof_of_landing(table: Table, cut: datetime, samples: Samples, now: dateti
 
 
 def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Proof:
-    mark = fresh(samples.mark, now)
+    mark = fresh(samples.checkpoint, now)
     fences = {source: _fence(source, cut, samples, now) for source in table.sources}
     if isinstance(mark, Missing) or any(isinstance(fence, Missing) for fence in fences.values()):
         return Proof(None, tuple(_missing(mark, fences)))
@@ -169,14 +169,14 @@ def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Pr
     return Proof(not reasons, reasons, evidence)
 
 
-def landed_to(mark: Mark, topics: frozenset[str]) -> Mapping[str, int]:
+def landed_to(mark: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
     """W in the partitions of *topics*, ``topic:partition`` -> offset; in all, if it names none."""
     if not topics:
         return {name: end.offset for name, end in mark.offsets.items()}
     return dict(_own(mark, topics))
 
 
-def _own(mark: Mark, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
+def _own(mark: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Partitions are numbered without gaps, and a mark names thousands of other topics'."""
     for topic in sorted(topics):
         for number in count():
@@ -200,7 +200,7 @@ def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence
 
 
 def _missing(
-    mark: Mark | Missing, fences: Mapping[str, Fence | Missing | None]
+    mark: Checkpoint | Missing, fences: Mapping[str, Fence | Missing | None]
 ) -> Iterator[Reason]:
     if isinstance(mark, Missing):
         yield Reason("no_mark", f"what is landed is unknown: {mark.why}")
@@ -252,7 +252,7 @@ def _landed(
     return found[bisect_left(found, since, key=lambda step: step.batch) :]
 
 
-def _read_anew(mark: Mark, sources: Iterable[str]) -> Iterator[Reason]:
+def _read_anew(mark: Checkpoint, sources: Iterable[str]) -> Iterator[Reason]:
     """Open snapshots of the sources: until they end, rows deleted before them may still be there.
 
     One that was abandoned never ends, unless it is begun again or waived.
@@ -275,9 +275,9 @@ def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
     return passed.at >= cut or (same and passed.number >= fence.number)
 
 
-def _landed_evidence(fences: Mapping[str, Fence], mark: Mark) -> Evidence:
+def _landed_evidence(fences: Mapping[str, Fence], mark: Checkpoint) -> Evidence:
     ordered = tuple(fences[source] for source in sorted(fences))
-    return Evidence(ordered, mark.batch, life=Lives.of(mark.lives).at(mark.batch))
+    return Evidence(ordered, mark.batch, life=Incarnations.of(mark.lives).at(mark.batch))
 
 
 def _evidence(landed: Evidence, standing: MirrorPosition) -> Evidence:
@@ -318,12 +318,12 @@ def unconfirmed(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, .
 def _behind(table: Table, stage: Stage, samples: Samples) -> int | None:
     """The batch that it is applied through, if there is a change of *table* above it."""
     applied = _applied(stage, samples)
-    if applied is None or isinstance(samples.mark, Missing):
+    if applied is None or isinstance(samples.checkpoint, Missing):
         return None
-    return applied if applied < samples.mark.value.tables.get(table.name, -1) else None
+    return applied if applied < samples.checkpoint.value.tables.get(table.name, -1) else None
 
 
-def _again(source: str, trail: BeatTrail, applied: int | None) -> Iterator[Reason]:
+def _again(source: str, trail: HeartbeatHistory, applied: int | None) -> Iterator[Reason]:
     if trail.resending or trail.divided:
         told = f"heartbeat {trail.last} came behind {trail.highest}"
         yield Reason(CODE, f"source {source}: its log is being sent again: {told}")
@@ -332,10 +332,10 @@ def _again(source: str, trail: BeatTrail, applied: int | None) -> Iterator[Reaso
         yield Reason(CODE, f"source {source}: {told}")
 
 
-def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, BeatTrail]]:
-    if isinstance(samples.mark, Missing):
+def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, HeartbeatHistory]]:
+    if isinstance(samples.checkpoint, Missing):
         return ()
-    beats = samples.mark.value.beats
+    beats = samples.checkpoint.value.beats
     return tuple((source, beats[source]) for source in table.sources if source in beats)
 
 

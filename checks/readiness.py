@@ -289,7 +289,7 @@ def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
 def _certificate(
     question: Question, inputs: Inputs, evidence: Evidence | None, unknown: tuple[str, ...]
 ) -> Certificate | None:
-    mark = inputs.samples.mark
+    mark = inputs.samples.checkpoint
     if evidence is None or isinstance(mark, Missing):
         return None
     offsets = landed_to(mark.value, inputs.topics)

@@ -39,7 +39,7 @@ def backtests(
     """
     settings, told = config.settings, tuple(registered)
     lake = Lake(settings, open_table_format(settings))
-    mark = lake.mark()
+    mark = lake.checkpoint()
     if mark is None:
         raise ConfigError(f"nothing has landed in {settings.changes}")
     shards = {shard: table for shard, table in mark.shards.items() if table is not None}

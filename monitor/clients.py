@@ -176,7 +176,7 @@ def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescrip
 
 def highest_landed(lake: Lake, source: str) -> int:
     """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
-    mark = lake.mark()
+    mark = lake.checkpoint()
     return mark.heartbeats.get(source, -1) if mark else -1
 
 

@@ -133,17 +133,17 @@ class Cycle:
         yield from system_checks.of_first_landings(look.sources, firsts, parts, now)
         landing = next((one.line for one in firsts if one.stuck is None), "")
         yield from system_checks.of_declared(self.roster.declared(), now, landing)
-        if not isinstance(look.mark, Missing):
-            again = look.mark.value.again
+        if not isinstance(look.checkpoint, Missing):
+            again = look.checkpoint.value.again
             yield from (
                 system_checks.of_snapshots(name, again.get(name), now) for name in look.sources
             )
 
     def _gone(self, look: Sampling) -> Mapping[str, Found]:
         """Tables that nothing is done for any more, with why."""
-        if isinstance(look.mark, Missing):
+        if isinstance(look.checkpoint, Missing):
             return {}
-        return retired(look.mark.value, self.roster.router, self.roster.sources())
+        return retired(look.checkpoint.value, self.roster.router, self.roster.sources())
 
     def _views(
         self,
@@ -277,7 +277,10 @@ class Cycle:
             table, inputs.lags, self.budget(table.tier), down, at, stage=stage
         )
         yield system_checks.of_pause(table.name, inputs.pause, self.kept, at)
-        why, landed = blocks(inputs, frozenset()), not isinstance(inputs.samples.mark, Missing)
+        why, landed = (
+            blocks(inputs, frozenset()),
+            not isinstance(inputs.samples.checkpoint, Missing),
+        )
         yield from system_checks.of_standstills(table.name, why, at, first, landed=landed)
         yield system_checks.of_disagreement(table.name, day.values(), at)
         if (due := self.image_due(table.name)) is not None:

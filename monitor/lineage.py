@@ -35,7 +35,7 @@ class Lineage:
             UnknownNameError: nothing that has landed bears the name.
             UnreachableError: the lake did not answer.
         """
-        mark = self.lake.mark()
+        mark = self.lake.checkpoint()
         found = () if mark is None else find_links(self._learnt(), mark.shards, name)
         if not found:
             gone = () if mark is None else columns_of_before(self._learnt(), mark.shards, name)
@@ -54,7 +54,7 @@ class Lineage:
         Raises:
             UnreachableError: the lake did not answer.
         """
-        mark = self.lake.mark()
+        mark = self.lake.checkpoint()
         return {} if mark is None else links_of_tables(self._learnt(), mark.shards, names)
 
     def _learnt(self) -> Catalog:

@@ -34,7 +34,7 @@ from pipeline.apply.lineage import ColumnLink
 from pipeline.build import source_kind
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Shard
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 from pipeline.settings import SourceSettings
 
 SPEC = "https://openlineage.io/spec"
@@ -73,7 +73,7 @@ def lake_place(address: str) -> DatasetPlace:
     return DatasetPlace(f"{scheme}://{there.netloc}", there.path.strip("/") or "/")
 
 
-def events(turn: Applied, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
+def events(turn: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
     """That *turn* began, and that it is complete; its job is one of *namespace*."""
     word = "merge" if turn.image is None else "image"
     identity = f"{namespace}/{known.mirror.name}/{word}/{turn.batch}/{turn.version}"
@@ -103,7 +103,7 @@ def _inputs(known: TurnLineage) -> list[DatasetPlace]:
     return sorted(own, key=lambda one: (one.namespace, one.name))
 
 
-def _output(turn: Applied, known: TurnLineage) -> Event:
+def _output(turn: MergeReport, known: TurnLineage) -> Event:
     types = {one.column: one.mirror_type for one in known.links}
     fields = [{"name": name, "type": kind} for name, kind in types.items()]
     facets = {
@@ -162,12 +162,12 @@ class LineageEvents:
     links: Callable[[Collection[str]], Mapping[str, Sequence[ColumnLink]]]
     mirror: Callable[[str], str]
     sources: Mapping[str, DatasetPlace]
-    _waiting: deque[Applied] = field(default_factory=deque)
+    _waiting: deque[MergeReport] = field(default_factory=deque)
     _lost: int = 0
     _written: frozenset[str] = frozenset()  # lines of the turn that is sent: each stands once
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, turns: Iterable[Applied]) -> None:
+    def note(self, turns: Iterable[MergeReport]) -> None:
         """Remember those that changed a mirror, or made an image; asks nobody, waits for nobody."""
         told = [one for one in turns if one.hold is None and (one.account.read or one.image)]
         with self._turn:
@@ -193,14 +193,14 @@ class LineageEvents:
         self._confess()
         return sent
 
-    def _next(self) -> Iterator[tuple[Applied, Sequence[ColumnLink]]]:
+    def _next(self) -> Iterator[tuple[MergeReport, Sequence[ColumnLink]]]:
         """Turns that wait, each with its table's columns: one look at the lake for all of them."""
         with self._turn:
             turns = [*islice(self._waiting, SOME)]
         known = self.links({turn.table for turn in turns}) if turns else {}
         yield from ((turn, known.get(turn.table, ())) for turn in turns)
 
-    def _send_or_refuse(self, turn: Applied, links: Sequence[ColumnLink]) -> None:
+    def _send_or_refuse(self, turn: MergeReport, links: Sequence[ColumnLink]) -> None:
         try:
             self._send(turn, links)
         except UnreachableError:
@@ -214,7 +214,7 @@ class LineageEvents:
         if lost:
             log.warning("openlineage_lost", turns=lost)
 
-    def _send(self, turn: Applied, links: Sequence[ColumnLink]) -> None:
+    def _send(self, turn: MergeReport, links: Sequence[ColumnLink]) -> None:
         if not links:
             raise RefusedError("no column of it has landed")
         told = events(turn, self._known(turn.table, links), self.settings.namespace)

@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import Any
 
 from pipeline.changelog.reader import ErrorRow
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
 from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText, Schemas
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.model import Op
-from pipeline.resubmissions import Resubmission, place_of, raw_message
+from pipeline.resubmissions import Resubmission, parse_change_name, to_raw_message
 from pipeline.tables.lake import Lake
 from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
 
@@ -93,7 +93,7 @@ class ErrorTable:
             UnknownNameError: there is none of that name.
             ConfigError: it is open, but could be read.
         """
-        found = self.lake.changes().error(name) if place_of(name) is not None else None
+        found = self.lake.changes().error(name) if parse_change_name(name) is not None else None
         if found is None:
             named = any(name in one.ids for one in self._mark().quarantine.values())
             if named:
@@ -141,7 +141,9 @@ class ErrorTable:
 
     def _require_readable(self, source: str, made: Resubmission) -> None:
         its = self._format(source)
-        rows = decoded(its.format, its.registry, raw_message(made, its.format.columns)).to_pylist()
+        rows = decoded(
+            its.format, its.registry, to_raw_message(made, its.format.columns)
+        ).to_pylist()
         for row in rows:
             if row["op"] == Op.ERROR:
                 raise ConfigError(f"what is to be sent cannot be read either: {row['error']}")
@@ -153,15 +155,15 @@ class ErrorTable:
             raise ConfigError(f"no source {source!r} is in the config any more")
         return self.formats[source]
 
-    def _mark(self) -> Mark:
-        found = self.lake.mark()
+    def _mark(self) -> Checkpoint:
+        found = self.lake.checkpoint()
         if found is None:
             raise ConfigError("nothing has landed yet")
         return found
 
     def _record(self, row: ErrorRow, value: bytes) -> Resubmission | None:
         """The record as its topic has it; None where it is not there, or another one is."""
-        place = place_of(row.change)
+        place = parse_change_name(row.change)
         if place is None:
             return None
         at, offset = place

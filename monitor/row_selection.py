@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from shlex import quote
 
 from checks.model import Verdict
-from pipeline.backfill_state import RowsWished, WishedKey, WishedRange
+from pipeline.backfill_state import RowSelection, SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
 from pipeline.formats.json_text import canonical
 from pipeline.model import Shard, Table
@@ -36,7 +36,7 @@ def named(
     ranges: Sequence[str],
     most: int,
     columns: Sequence[Column] = (),
-) -> RowsWished:
+) -> RowSelection:
     """Rows by *keys* and *ranges* (``17..29``, both in), as a person writes them.
 
     *columns* are the table's, as far as they are known: no value of another type is taken.
@@ -58,18 +58,18 @@ def named(
         raise ConfigError(f"{len(found)} keys are named, {most} rows may be read (--most)")
     if table.id_column is not None and len(found) <= FEW:
         ids = [one for one in found if _WHOLE.fullmatch(_value(one))]
-        spans += [WishedRange(int(_value(one)), int(_value(one)), one.shard) for one in ids]
+        spans += [SelectedRange(int(_value(one)), int(_value(one)), one.shard) for one in ids]
         found = [one for one in found if one not in ids]
-    return RowsWished(tuple(found), _merged(spans), most=most)
+    return RowSelection(tuple(found), _merged(spans), most=most)
 
 
-def found_wrong(table: Table, fails: Iterable[Verdict], most: int) -> RowsWished:
+def found_wrong(table: Table, fails: Iterable[Verdict], most: int) -> RowSelection:
     """The rows that *fails* name; they may be some of those that are wrong.
 
     Raises:
         ConfigError: they name none.
     """
-    keys, ranges = list[WishedKey](), list[WishedRange]()
+    keys, ranges = list[SelectedKey](), list[SelectedRange]()
     for fail in fails:
         for text in fail.ruling.keys if fail.check in NAMING else ():
             if fail.check == "offset_keys":
@@ -79,16 +79,16 @@ def found_wrong(table: Table, fails: Iterable[Verdict], most: int) -> RowsWished
     if not keys and not ranges:
         msg = f"no check names rows of {table.name} that are wrong; name them (--keys, --ranges)"
         raise ConfigError(f"{msg}, or run: sluice bootstrap {quote(table.name)}")
-    return RowsWished(tuple(dict.fromkeys(keys)), _merged(ranges), most=most)
+    return RowSelection(tuple(dict.fromkeys(keys)), _merged(ranges), most=most)
 
 
-def _key(table: Table, text: str) -> WishedKey:
+def _key(table: Table, text: str) -> SelectedKey:
     told = f"{text} is no key of {table.name}"
     if not text.lstrip().startswith("["):
         if len(table.key) != 1:
             names = ", ".join(table.key) or "nothing"
             raise ConfigError(f"{told}, which goes by {names}; write it as a JSON array of these")
-        return WishedKey(canonical([text], "", "", unique=True))
+        return SelectedKey(canonical([text], "", "", unique=True))
     try:
         values = json.loads(text)
         json.dumps(values, ensure_ascii=False).encode()  # no half of a surrogate pair
@@ -101,10 +101,10 @@ def _key(table: Table, text: str) -> WishedKey:
     if len(texts) != len(table.key) or None in texts:
         names = ", ".join(table.key) or "nothing"
         raise ConfigError(f"{told}, which goes by {names}")
-    return WishedKey(canonical(texts, "", "", unique=True), shard)
+    return SelectedKey(canonical(texts, "", "", unique=True), shard)
 
 
-def _require_values(table: Table, key: WishedKey, columns: Sequence[Column]) -> None:
+def _require_values(table: Table, key: SelectedKey, columns: Sequence[Column]) -> None:
     """Refuse a *key* of which a value is none of its column's type.
 
     Raises:
@@ -161,37 +161,37 @@ def _text(value: object) -> str | None:
     return json.dumps(value)
 
 
-def _value(key: WishedKey) -> str:
+def _value(key: SelectedKey) -> str:
     return str(json.loads(key.values)[0])
 
 
-def _range(text: str) -> WishedRange:
+def _range(text: str) -> SelectedRange:
     found = _RANGE.fullmatch(text)
     if found is not None and max(map(len, found.groups())) <= LONGEST_ID:
         first, last = int(found["first"]), int(found["last"])
         if first <= last:
-            return WishedRange(first, last)
+            return SelectedRange(first, last)
         raise ConfigError(f"range {text!r} ends before it begins; write {last}..{first}")
     raise ConfigError(f"range {text!r} is not two ids; write 17..29, both of which are read")
 
 
-def _span(text: str, fail: Verdict) -> WishedRange:
+def _span(text: str, fail: Verdict) -> SelectedRange:
     found = _SPAN.fullmatch(text)
     if found is None:
         raise ConfigError(f"{fail.check} of {fail.table} names {text!r}, which is no range of ids")
     first, last = int(found["first"]), int(found["last"] or found["first"])
     if fail.check == "max_id":  # it names the highest id alone, and how many it is away
         first -= max(abs(int(fail.value or 0)) - 1, 0)
-    return WishedRange(first, last, found["shard"])
+    return SelectedRange(first, last, found["shard"])
 
 
-def _merged(ranges: Iterable[WishedRange]) -> tuple[WishedRange, ...]:
+def _merged(ranges: Iterable[SelectedRange]) -> tuple[SelectedRange, ...]:
     """Of each shard in order, and joined where they touch."""
-    found = list[WishedRange]()
+    found = list[SelectedRange]()
     for one in sorted(ranges, key=lambda r: (r.shard, r.first, r.last)):
         last = found[-1] if found else None
         if last is not None and last.shard == one.shard and one.first <= last.last + 1:
-            found[-1] = WishedRange(last.first, max(last.last, one.last), one.shard)
+            found[-1] = SelectedRange(last.first, max(last.last, one.last), one.shard)
         else:
             found.append(one)
     return tuple(found)

@@ -13,7 +13,7 @@ from monitor.observe.assessor import RoundFacts
 from monitor.observe.sampler import Sampling
 from monitor.observe.system_checks import given_up_id
 from monitor.store.alerts import StoredOutbox
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing, Table
 
@@ -36,8 +36,10 @@ class Bearers:
         with self.gate.recorder.deciding:
             facts = self.gate.assessor.facts(self.gate.clock())
             found = id_ in self._names(tables, look, facts) or self._gave_up(id_)
-        if not found and isinstance(look.mark, Missing):
-            raise UnreachableError(f"{look.mark.why}: whether anything is named {id_} is not known")
+        if not found and isinstance(look.checkpoint, Missing):
+            raise UnreachableError(
+                f"{look.checkpoint.why}: whether anything is named {id_} is not known"
+            )
         return found
 
     def _names(self, tables: Sequence[Table], look: Sampling, facts: RoundFacts) -> Iterator[str]:
@@ -46,8 +48,8 @@ class Bearers:
             yield from (hold.id for hold in holds)
         sources = [source.name for source in assessor.sources]
         yield from (reason.id for reason in assessor.doubts(sources, facts.at))
-        if not isinstance(look.mark, Missing):
-            yield from _of_mark(look.mark.value)
+        if not isinstance(look.checkpoint, Missing):
+            yield from _of_mark(look.checkpoint.value)
         for table in tables:
             inputs = assessor.inputs(table, look, facts)
             reasons = blocks(inputs, assessor.policy.gating)
@@ -63,7 +65,7 @@ class Bearers:
         return False
 
 
-def _of_mark(mark: Mark) -> Iterator[str]:
+def _of_mark(mark: Checkpoint) -> Iterator[str]:
     yield from mark.gaps
     yield from (name for names in mark.quarantined.values() for name in names)
     yield from (snap.waiver(name) for name, snap in mark.snaps.items())

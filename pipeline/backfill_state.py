@@ -12,7 +12,7 @@ from pipeline.model import Order, Origin
 
 
 @dataclass(frozen=True, slots=True)
-class KeyStretch:
+class KeyRange:
     """Rows above those of the stretch before and not above ``until``; None is without end.
 
     ``read`` is the key up to which they are landed, at first the end of the stretch before; both
@@ -26,7 +26,7 @@ class KeyStretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class Backfill:
     """A shard that is read again from its source: its rows get the place ``order`` in its log.
 
     ``id`` tells one from another.  ``identity`` is the server's.  ``since`` is the first batch
@@ -46,7 +46,7 @@ class Reread:
     order: Order
     identity: str
     since: int
-    stretches: tuple[KeyStretch, ...] = (KeyStretch(),)
+    stretches: tuple[KeyRange, ...] = (KeyRange(),)
     rows: int = 0
     closing: Order | None = None
     done: int | None = None
@@ -58,7 +58,7 @@ class Reread:
     former: str = ""
     void: str = ""
 
-    def after(self, before: "Reread") -> "Reread":
+    def after(self, before: "Backfill") -> "Backfill":
         """With what is still to be known of the one *before* it."""
         first = before.lowest if before.has_left else None
         made = replace(self, first=first, base=before.newest_base)
@@ -89,7 +89,7 @@ class Reread:
 
 
 @dataclass(frozen=True, slots=True)
-class WishedKey:
+class SelectedKey:
     """A row by its key: ``values`` is the JSON array of its texts, as the log has them.
 
     Of every shard of its table unless ``shard``, ``source/database.table``, names one.
@@ -100,8 +100,8 @@ class WishedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class WishedRange:
-    """Rows with an integer key from ``first`` to ``last``, both in; shards as of `WishedKey`."""
+class SelectedRange:
+    """Rows with an integer key from ``first`` to ``last``, both in; shards as of `SelectedKey`."""
 
     first: int
     last: int
@@ -109,15 +109,15 @@ class WishedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsWished:
+class RowSelection:
     """Which rows of a table: those of the keys and ranges, or all; of these, those ``where``.
 
     ``where`` is the text of a plain condition, empty for none.  If it comes to more than ``most``
     rows it is refused.
     """
 
-    keys: tuple[WishedKey, ...] = ()
-    ranges: tuple[WishedRange, ...] = ()
+    keys: tuple[SelectedKey, ...] = ()
+    ranges: tuple[SelectedRange, ...] = ()
     where: str = ""
     most: int | None = None
 
@@ -128,7 +128,7 @@ class RowsWished:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class RepairPreview:
     """How many rows a repair would write, take and replace, and which, as far as they are named."""
 
     missing: int = 0
@@ -136,14 +136,14 @@ class Preview:
     different: int = 0
     keys: tuple[str, ...] = ()
 
-    def with_more(self, more: "Preview") -> "Preview":
+    def with_more(self, more: "RepairPreview") -> "RepairPreview":
         """Both together."""
         counts = (self.missing + more.missing, self.extra + more.extra)
-        return Preview(*counts, self.different + more.different, (*self.keys, *more.keys))
+        return RepairPreview(*counts, self.different + more.different, (*self.keys, *more.keys))
 
 
 @dataclass(frozen=True, slots=True)
-class WishedReread:
+class BackfillRequest:
     """What somebody wishes to have read again; ``at`` is the time that its rows show, if any.
 
     A ``dry`` one only tells what a repair would change.  ``rate``: at most so many rows a second;
@@ -153,14 +153,14 @@ class WishedReread:
     id: str
     table: str
     origin: Origin = Origin.SNAPSHOT
-    rows: RowsWished = field(default_factory=RowsWished)
+    rows: RowSelection = field(default_factory=RowSelection)
     at: datetime | None = None
     dry: bool = False
     rate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class RereadState:
+class BackfillState:
     """How far a wish is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
 
     ``why`` says what it waits for, or why it cannot go on; ``refused`` if it never will.
@@ -175,5 +175,5 @@ class RereadState:
     done: int | None = None
     why: str = ""
     refused: bool = False
-    preview: Preview | None = None
+    preview: RepairPreview | None = None
     brake: str = ""

@@ -13,7 +13,7 @@ from pipeline.collectors.mirrormaker import behind_mirror, upstream_of
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.landing.listing import Describe, Feed
+from pipeline.landing.listing import Describe, LandingSource
 from pipeline.plugins import filled
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import Dialect
@@ -126,14 +126,14 @@ def _written_to(settings: SourceSettings, pipeline: PipelineSettings) -> Transpo
 
 def open_feed(
     settings: SourceSettings, pipeline: PipelineSettings, describe: Describe | None = None
-) -> Feed:
+) -> LandingSource:
     """A source as landing reads it; *describe* returns the settings of its topics.
 
     Raises:
         ConfigError: its kind, collector or format is not known.
     """
     collector = open_collector(settings, pipeline)
-    return Feed(
+    return LandingSource(
         settings,
         collector,
         open_format(settings),

@@ -21,10 +21,10 @@ from typing import Any, cast
 
 import msgspec
 
-from pipeline.backfill_state import Reread
+from pipeline.backfill_state import Backfill
 from pipeline.errors import HeldError
 from pipeline.finding import Finding
-from pipeline.heartbeats import BeatTrail
+from pipeline.heartbeats import HeartbeatHistory
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -52,11 +52,11 @@ class RowStandards:
     since: int = -1
 
 
-ALWAYS = RowStandards()
+NO_STANDARDS = RowStandards()
 """Of a shard that was never written by any."""
 
 
-SHOWN = 20  # quarantined changes of a subject that are told one by one
+MAX_NAMED_CHANGES = 20  # quarantined changes of a subject that are told one by one
 FULL_EVERY = 50  # batches: nobody replays more texts than this
 _PLAIN = ("lane", "batch", "full")  # fields that are no entries
 
@@ -99,7 +99,7 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Snap:
+class OpenSnapshot:
     """A snapshot of one shard while its rows arrive: its order, and whether its end was seen.
 
     ``batch`` is the one that held its first row (or its schema event, for an empty shard).
@@ -128,7 +128,7 @@ class Existence:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldSchema:
+class DescribedSchema:
     """The newest columns that a shard's rows told of themselves: since which order, as a digest."""
 
     order: Order
@@ -151,7 +151,7 @@ class CollectorLists:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldHazard:
+class ActiveHazard:
     """A setting of *source* that drops or rewrites changes; ``batch`` is the first that saw it.
 
     ``above`` is the end that the source's log had once it was surely gone, and ``batch`` the one
@@ -185,9 +185,9 @@ class Quarantine:
 
     def names(self, subject: str) -> tuple[str, ...]:
         """What a person may waive: the first by name, and all others as one, the last."""
-        more = self.count - min(len(self.ids), SHOWN)
+        more = self.count - min(len(self.ids), MAX_NAMED_CHANGES)
         rest = (f"{subject}:and {more} more@{self.batch}",) if more else ()
-        return (*self.ids[:SHOWN], *rest)
+        return (*self.ids[:MAX_NAMED_CHANGES], *rest)
 
     @property
     def partitions(self) -> frozenset[str]:
@@ -196,7 +196,7 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Checkpoint:
     """What a batch proves about itself and all batches before it, of one lane.
 
     Names are the texts that those of their types render: who goes by their parts parses them.
@@ -255,7 +255,7 @@ class Mark:
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
     acknowledged: Mapping[str, Acknowledged] = field(default_factory=dict)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
-    beats: Mapping[str, BeatTrail] = field(default_factory=dict)
+    beats: Mapping[str, HeartbeatHistory] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -270,17 +270,17 @@ class Mark:
     lost: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, Order] = field(default_factory=dict)
     initial: Mapping[str, Order] = field(default_factory=dict)
-    snaps: Mapping[str, Snap] = field(default_factory=dict)
-    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    snaps: Mapping[str, OpenSnapshot] = field(default_factory=dict)
+    schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
     standards: Mapping[str, RowStandards] = field(default_factory=dict)
-    rereads: Mapping[str, Reread] = field(default_factory=dict)
+    rereads: Mapping[str, Backfill] = field(default_factory=dict)
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     orderings: Mapping[str, Ordering] = field(default_factory=dict)
     keepers: Mapping[str, RetainedLog] = field(default_factory=dict)
     again: Mapping[str, SnapshotAgain] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
-    hazards: Mapping[str, ToldHazard] = field(default_factory=dict)
+    hazards: Mapping[str, ActiveHazard] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
@@ -291,22 +291,22 @@ class Mark:
 
     def dumps(self) -> str:
         """Canonical JSON that tells everything: a full text, read back by :meth:`loads`."""
-        return _text(MarkDelta(replace(self, full=self.batch)))
+        return _encode(CheckpointDelta(replace(self, full=self.batch)))
 
     @classmethod
-    def loads(cls, text: str) -> "Mark":
+    def loads(cls, text: str) -> "Checkpoint":
         """Read back what :meth:`dumps` wrote.
 
         Raises:
             HeldError: ``mark_lost`` if the text tells only what its batch changed.
         """
-        delta = MarkDelta.loads(text)
+        delta = CheckpointDelta.loads(text)
         if not delta.full:
             detail = f"batch {delta.changed.batch} tells only what it changed"
             raise HeldError("mark_lost", f"{detail}; read from batch {delta.changed.full} on")
         return delta.changed
 
-    def changes_since(self, previous: "Mark") -> str:
+    def changes_since(self, previous: "Checkpoint") -> str:
         """The text to commit after *previous*: what changed, or everything where that is due.
 
         Everything is told every ``FULL_EVERY`` batches, and when no less has changed.
@@ -314,23 +314,23 @@ class Mark:
         due = previous.full < 0 or self.batch - previous.full >= FULL_EVERY
         if due:
             return self.dumps()
-        delta = _difference(self, previous)
+        delta = _subtract(self, previous)
         whole = sum(len(_entries(self, name)) for name in _NAMES)
-        return self.dumps() if delta.size >= whole else _text(delta)
+        return self.dumps() if delta.size >= whole else _encode(delta)
 
-    def advanced(self, text: str) -> "Mark":
+    def advanced(self, text: str) -> "Checkpoint":
         """The mark after the batch that told *text*.
 
         Raises:
             HeldError: ``mark_lost`` if it is another lane's, or not the next batch's.
         """
-        delta = MarkDelta.loads(text)
+        delta = CheckpointDelta.loads(text)
         changed = delta.changed
         if (changed.lane, changed.batch) != (self.lane, self.batch + 1):
             after = f"batch {self.batch} of lane {self.lane}"
             found = f"batch {changed.batch} of lane {changed.lane}"
             raise HeldError("mark_lost", f"{found} cannot follow {after}; restore what is between")
-        return changed if delta.full else _applied(self, delta)
+        return changed if delta.full else _apply(self, delta)
 
     @property
     def quarantined(self) -> Mapping[str, tuple[str, ...]]:
@@ -371,17 +371,17 @@ class Mark:
         return has_reached(known.position, fence.head.position)
 
 
-_NAMES = tuple(each.name for each in fields(Mark) if each.name not in _PLAIN)
+_NAMES = tuple(each.name for each in fields(Checkpoint) if each.name not in _PLAIN)
 
 
 @dataclass(frozen=True, slots=True)
-class MarkDelta:
+class CheckpointDelta:
     """What one batch changed of the mark; that of a full text is everything there is.
 
     ``changed`` holds the entries that were set; ``gone`` names, by field, those that went.
     """
 
-    changed: Mark
+    changed: Checkpoint
     gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -396,7 +396,7 @@ class MarkDelta:
         return told + sum(len(names) for names in self.gone.values())
 
     @classmethod
-    def loads(cls, text: str) -> "MarkDelta":
+    def loads(cls, text: str) -> "CheckpointDelta":
         """Read back a marker's text.
 
         Raises:
@@ -413,63 +413,65 @@ def source_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _text(delta: MarkDelta) -> str:
+def _encode(delta: CheckpointDelta) -> str:
     return msgspec.json.encode(delta, order="sorted").decode()
 
 
-def _entries(mark: Mark, name: str) -> Mapping[str, Any]:
+def _entries(checkpoint: Checkpoint, name: str) -> Mapping[str, Any]:
     """One field's entries; a tuple's are its members."""
-    value = getattr(mark, name)
+    value = getattr(checkpoint, name)
     return dict.fromkeys(value) if isinstance(value, tuple) else cast("Mapping[str, Any]", value)
 
 
-def _with(mark: Mark, entries: Mapping[str, Mapping[str, Any]]) -> Mark:
-    names = {name for name in entries if isinstance(getattr(mark, name), tuple)}
+def _with_entries(checkpoint: Checkpoint, entries: Mapping[str, Mapping[str, Any]]) -> Checkpoint:
+    names = {name for name in entries if isinstance(getattr(checkpoint, name), tuple)}
     fresh: dict[str, Any] = {**entries, **{name: tuple(sorted(entries[name])) for name in names}}
-    return replace(mark, **fresh)
+    return replace(checkpoint, **fresh)
 
 
-def _difference(mark: Mark, previous: Mark) -> MarkDelta:
+def _subtract(checkpoint: Checkpoint, previous: Checkpoint) -> CheckpointDelta:
     changed, gone = {}, {}
     for name in _NAMES:
-        now, before = _entries(mark, name), _entries(previous, name)
-        changed[name] = {k: v for k, v in now.items() if k not in before or _other(before[k], v)}
+        now, before = _entries(checkpoint, name), _entries(previous, name)
+        changed[name] = {
+            k: v for k, v in now.items() if k not in before or _is_different(before[k], v)
+        }
         if left := before.keys() - now.keys():
             gone[name] = tuple(sorted(left))
-    told = Mark(mark.lane, mark.batch, full=previous.full)
-    return MarkDelta(_with(told, changed), gone)
+    told = Checkpoint(checkpoint.lane, checkpoint.batch, full=previous.full)
+    return CheckpointDelta(_with_entries(told, changed), gone)
 
 
-def _other(before: object, now: object) -> bool:
+def _is_different(before: object, now: object) -> bool:
     return before is not now and before != now  # most entries are the very same object
 
 
-def _applied(mark: Mark, delta: MarkDelta) -> Mark:
+def _apply(checkpoint: Checkpoint, delta: CheckpointDelta) -> Checkpoint:
     entries = {}
     for name in _NAMES:
         told, left = _entries(delta.changed, name), delta.gone.get(name, ())
         if not told and not left:
             continue
-        kept = {**_entries(mark, name), **told}
+        kept = {**_entries(checkpoint, name), **told}
         for key in left:
             kept.pop(key, None)
         entries[name] = kept
-    made = _with(mark, entries)
+    made = _with_entries(checkpoint, entries)
     return replace(made, batch=delta.changed.batch, full=delta.changed.full)
 
 
-MOST = 1_000  # an older life says nothing of a log's newest entries
+MAX_INCARNATIONS = 1_000  # an older life says nothing of a log's newest entries
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
+class Incarnations:
     """Lives by the first batch of each, both ascending by batch."""
 
     firsts: tuple[int, ...]
     numbers: tuple[int, ...]
 
     @classmethod
-    def of(cls, told: Mapping[str, int]) -> "Lives":
+    def of(cls, told: Mapping[str, int]) -> "Incarnations":
         """As a mark tells them: first batch -> life."""
         pairs = sorted((int(first), life) for first, life in told.items())
         return cls(tuple(first for first, _ in pairs), tuple(life for _, life in pairs))
@@ -480,60 +482,62 @@ class Lives:
         return self.numbers[place - 1] if place else None
 
 
-def lived(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
+def with_incarnation(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
     """*told*, and that *batch* is landed in *life*; the very same where that follows from it."""
-    if Lives.of(told).at(batch) == life:
+    if Incarnations.of(told).at(batch) == life:
         return told
-    kept = sorted(told, key=int)[1 - MOST :]
+    kept = sorted(told, key=int)[1 - MAX_INCARNATIONS :]
     return {**{first: told[first] for first in kept}, str(batch): life}
 
 
-def is_set_back(known: Mark, now: Mark) -> bool:
+def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
     """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
     if now.batch < known.batch:
         return True
-    lives = (Lives.of(one.lives).at(known.batch) for one in (known, now))
+    lives = (Incarnations.of(one.lives).at(known.batch) for one in (known, now))
     return now.lives is not known.lives and len({*lives}) > 1
 
 
-def is_there(mark: Mark, name: str) -> bool:
+def shard_exists(checkpoint: Checkpoint, name: str) -> bool:
     """Whether no schema change says that the shard *name* (``source/db.table``) is gone."""
-    told = mark.existing.get(name)
+    told = checkpoint.existing.get(name)
     return told is None or told.there
 
 
-def is_outdated(mark: Mark, name: str, order: Order) -> bool:
+def is_outdated(checkpoint: Checkpoint, name: str, order: Order) -> bool:
     """Whether a statement about the shard *name* has landed that is newer than *order*.
 
     A row that comes so late is in no mirror that the statement has met.
     """
-    known, told = mark.existing.get(name), mark.schemas.get(name)
+    known, told = checkpoint.existing.get(name), checkpoint.schemas.get(name)
     if known is None or known.order <= order:
         return False
     return told is None or told.order != known.order  # else rows told the columns that it has, too
 
 
-def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:
+def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[str, str]:
     """``source/shard`` -> table, of the shards that are there and that no rule ignores."""
     return {
         name: table
-        for name, table in mark.shards.items()
-        if table is not None and is_there(mark, name) and router.table(Shard.parse(name).name)
+        for name, table in checkpoint.shards.items()
+        if table is not None
+        and shard_exists(checkpoint, name)
+        and router.table(Shard.parse(name).name)
     }
 
 
-def has_live(mark: Mark, router: Router, *, tier: int) -> bool:
+def has_streaming_table(checkpoint: Checkpoint, router: Router, *, tier: int) -> bool:
     """Whether a table of *tier* has a shard that is past its first snapshot, or never had one."""
     return any(
-        (name in mark.bases or name not in mark.snaps)
+        (name in checkpoint.bases or name not in checkpoint.snaps)
         and (rule := router.rule(Shard.parse(name).name)) is not None
         and rule.tier == tier
-        for name, table in mark.shards.items()
+        for name, table in checkpoint.shards.items()
         if table is not None
     )
 
 
-def living_tables(mark: Mark, router: Router) -> Mapping[str, int]:
+def active_tables(checkpoint: Checkpoint, router: Router) -> Mapping[str, int]:
     """Table -> the last batch that holds a change of it, of tables with a shard that is there."""
-    names = set(living_shards(mark, router).values())
-    return {name: last for name, last in mark.tables.items() if name in names}
+    names = set(active_shards(checkpoint, router).values())
+    return {name: last for name, last in checkpoint.tables.items() if name in names}

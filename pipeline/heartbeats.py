@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 
 from pipeline.model import Order
 
-MANY = 7  # falls, those that come soon counted thrice, that no restart explains
-SOON = 4  # heartbeats after a fall, within which another one comes soon
-CALM = 20  # heartbeats without a fall, after which all that was is over
+MAX_FALLS = 7  # falls, those that come soon counted thrice, that no restart explains
+SOON_HEARTBEATS = 4  # heartbeats after a fall, within which another one comes soon
+CALM_HEARTBEATS = 20  # heartbeats without a fall, after which all that was is over
 
 
 @dataclass(frozen=True, slots=True)
-class LandedBeat:
+class LandedHeartbeat:
     """One heartbeat: its number, where it stands in its topic, and its order."""
 
     number: int
@@ -57,7 +57,7 @@ class HeartbeatRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatBacklog:
+class HeartbeatBacklog:
     """``topic:partition`` -> where the heartbeats' topic ended when ``batch`` was listed."""
 
     batch: int
@@ -65,7 +65,7 @@ class BeatBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatTrail:
+class HeartbeatHistory:
     """``highest`` is the highest number, ``order`` that with which it came first.
 
     ``last`` is the one that landed last, ``raised`` the batch in which the highest came.  ``again``
@@ -97,7 +97,7 @@ class BeatTrail:
     topic: str = ""
     level: int = -1
     behind: int = 0
-    backlog: BeatBacklog | None = None
+    backlog: HeartbeatBacklog | None = None
 
     @property
     def resending(self) -> bool:
@@ -107,7 +107,7 @@ class BeatTrail:
     @property
     def divided(self) -> bool:
         """Whether two send the log at the same time."""
-        return self.leaps > 0 or self.falls >= MANY
+        return self.leaps > 0 or self.falls >= MAX_FALLS
 
     @property
     def doubtful(self) -> bool:
@@ -137,18 +137,18 @@ class BeatTrail:
         """
         return self.known if self.known >= self.over else None
 
-    def next(self, beat: LandedBeat, batch: int) -> "BeatTrail":
+    def next(self, beat: LandedHeartbeat, batch: int) -> "HeartbeatHistory":
         """With one more."""
         if beat.number <= self.last:
             over = batch if beat.number == self.highest else self.over  # what it closed came again
-            weight = 3 if self.calm < SOON else 1
+            weight = 3 if self.calm < SOON_HEARTBEATS else 1
             falls = self.falls if beat.number <= self.fell else self.falls + weight
             again = replace(self, last=beat.number, again=batch, over=over, calm=0)
             return replace(again, falls=falls, fell=beat.number)
         leapt = self.resending and beat.number > self.last + 1
         calm = 0 if leapt else self.calm + 1
         made = replace(self, last=beat.number, calm=calm, leaps=self.leaps + leapt)
-        if calm >= CALM:
+        if calm >= CALM_HEARTBEATS:
             made = replace(made, falls=0, leaps=0)
         if beat.number <= self.highest:
             return replace(made, over=batch) if beat.number == self.highest else made
@@ -158,7 +158,7 @@ class BeatTrail:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedBeats:
+class MissingHeartbeats:
     """Heartbeats from ``first`` on and below ``until`` of which none came."""
 
     first: int
@@ -166,34 +166,34 @@ class SkippedBeats:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedBeats:
+class HeartbeatRun:
     """A trail after a batch; heartbeats that nobody sent; whether two were seen to send in it."""
 
-    trail: BeatTrail
-    skipped: tuple[SkippedBeats, ...] = ()
+    trail: HeartbeatHistory
+    skipped: tuple[MissingHeartbeats, ...] = ()
     doubtful: bool = False
 
 
-def followed(
-    trail: BeatTrail | None, beats: Iterable[LandedBeat], batch: int
-) -> FollowedBeats | None:
+def follow_heartbeats(
+    trail: HeartbeatHistory | None, beats: Iterable[LandedHeartbeat], batch: int
+) -> HeartbeatRun | None:
     """What the *beats* of a batch show after *trail*; None if there are none at all."""
-    skipped, doubtful = list[SkippedBeats](), False
-    for beat in arrived(beats):
+    skipped, doubtful = list[MissingHeartbeats](), False
+    for beat in in_arrival_order(beats):
         if trail is None:
             number, order = beat.number, beat.order  # no batch so far is known to be passed
-            trail = BeatTrail(number, order, number, batch, topic=beat.topic, behind=batch)
+            trail = HeartbeatHistory(number, order, number, batch, topic=beat.topic, behind=batch)
             continue
         if beat.number > trail.highest + 1:
-            skipped.append(SkippedBeats(trail.highest + 1, beat.number))
+            skipped.append(MissingHeartbeats(trail.highest + 1, beat.number))
         trail = replace(trail.next(beat, batch), topic=beat.topic)
         doubtful = doubtful or trail.doubtful
-    return None if trail is None else FollowedBeats(trail, tuple(skipped), doubtful)
+    return None if trail is None else HeartbeatRun(trail, tuple(skipped), doubtful)
 
 
-def missing_heartbeats(
+def find_missing_heartbeats(
     highest: int, rows: Iterable[HeartbeatRow], offsets: Mapping[tuple[str, int], int]
-) -> tuple[tuple[SkippedBeats, Order], ...]:
+) -> tuple[tuple[MissingHeartbeats, Order], ...]:
     """Return the numbers above *highest* that are missing, each with the order of the next row.
 
     *rows* are a batch's rows of the heartbeat table, *offsets* the first offset that the batch read
@@ -205,14 +205,14 @@ def missing_heartbeats(
     taken: dict[tuple[str, int], list[HeartbeatRow]] = {}
     for one in sorted(every, key=lambda one: one.offset):
         taken.setdefault((one.topic, one.partition), []).append(one)
-    missing: list[tuple[SkippedBeats, Order]] = []
+    missing: list[tuple[MissingHeartbeats, Order]] = []
     numbered = [one for one in every if one.number > highest]
     for one in sorted(numbered, key=lambda one: (one.number, not one.read, one.offset)):
         count = one.number - highest - 1
         if count > 0 and not one.read and one.order is not None:
             unused = _unused_offsets(one, taken[one.topic, one.partition], offsets)
             if unused < count:
-                missing.append((SkippedBeats(highest + 1, one.number), one.order))
+                missing.append((MissingHeartbeats(highest + 1, one.number), one.order))
         highest = max(highest, one.number)
     return tuple(missing)
 
@@ -228,7 +228,7 @@ def _unused_offsets(
     return row.offset - last - 1 - sum(one.offset > last for one in before)
 
 
-def arrived(beats: Iterable[LandedBeat]) -> list[LandedBeat]:
+def in_arrival_order(beats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
     """*beats* as they came, partition by partition: the one with the lowest number first.
 
     A topic that gets more partitions has a source's heartbeats go through another one from then on.

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.model import Fence, Order, Shard, Table
 from pipeline.sources.positions import locate_position
 
@@ -101,7 +101,9 @@ class Image:
         return self.until - self.made
 
 
-def cut_positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, Order] | None:
+def cut_positions(
+    cut: DueCut, sources: Sequence[str], mark: Checkpoint
+) -> Mapping[str, Order] | None:
     """Source -> the order that the cut stands for; None unless *mark* proves all below it landed.
 
     After a fail-over the fences must be of the server that is read now: places in the log of
@@ -125,7 +127,7 @@ def shards_digest(shards: Sequence[Shard]) -> str:
 
 
 def find_missing(
-    table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
+    table: Table, places: Mapping[str, Order], mark: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
     """Why the mirror may lack changes below *places*, by what bases tell; empty if it does not.
 

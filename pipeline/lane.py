@@ -19,12 +19,12 @@ from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.merge_run import MergeQueue, MergeRequest, MergeRunner, is_other_tier, is_tier0
 from pipeline.backfill.dry_run import Previews
-from pipeline.backfill.runner import Rereading
-from pipeline.backfill_state import RereadState, WishedReread
-from pipeline.checkpoint import Mark, is_set_back
+from pipeline.backfill.runner import BackfillRunner
+from pipeline.backfill_state import BackfillRequest, BackfillState
+from pipeline.checkpoint import Checkpoint, is_rolled_back
 from pipeline.finding import Finding
 from pipeline.landing.loop import Landing
-from pipeline.reports import Applied, Landed, SparkWork
+from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.spark.session import JobCounts
 
@@ -43,7 +43,7 @@ class Lane:
     landing: Landing
     passes: MergeRunner
     upkeeping: LakeMaintenance
-    rereading: Rereading
+    rereading: BackfillRunner
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
     writing: ImageWriter | None = None
@@ -54,7 +54,7 @@ class Lane:
 
     def __post_init__(self, catalog: Catalog) -> None:
         """Know what has landed."""
-        self._known = Known(self.landing.mark, catalog)
+        self._known = Known(self.landing.checkpoint, catalog)
         self._lines = (MergeQueue("apply", self.passes),)
         if self.urgent is not None:
             others = MergeQueue("apply", self.passes, is_other_tier)
@@ -65,20 +65,22 @@ class Lane:
         return self.jobs.take()
 
     @property
-    def mark(self) -> Mark:
+    def checkpoint(self) -> Checkpoint:
         """What the newest landed batch proves."""
-        return self._known.mark
+        return self._known.checkpoint
 
-    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()) -> Landed:
+    def land(
+        self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
+    ) -> LandingReport:
         """Land one batch, and corrected messages with it, and learn the schema changes in it."""
         self._in_pool("land")
         landed = self.landing.land(waived, resubmissions)
-        mark, known = self.landing.mark, self._known
-        if set_back := is_set_back(known.mark, mark):
-            known = Known(Mark(mark.lane, -1), known.catalog.blank())
+        mark, known = self.landing.checkpoint, self._known
+        if set_back := is_rolled_back(known.checkpoint, mark):
+            known = Known(Checkpoint(mark.lane, -1), known.catalog.blank())
             for line in self._lines:
                 line.passes.highs = HighestOrders()
-        if set_back or mark.batch > known.mark.batch:
+        if set_back or mark.batch > known.checkpoint.batch:
             for line in self._lines:
                 line.passes.highs.landed(mark.batch, mark.high)
             self._known = Known(mark, self._learnt(known, mark, landed))
@@ -92,7 +94,7 @@ class Lane:
         """Tell again what was seen in the life before; before anything lands."""
         self.landing.remind(hazards)
 
-    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
         """Merge the mirrors with landed changes: *urgent* those of tier 0, else all others.
 
         Without a queue of their own, the mirrors of tier 0 are among the others. The cuts of the
@@ -114,10 +116,10 @@ class Lane:
         Nothing is written to a mirror that is *paused*.  A merge waits for one mirror at most, and
         for nothing of the change log's.
         """
-        mark, applied = self.mark, dict[str, int]()
+        mark, applied = self.checkpoint, dict[str, int]()
         for line in self._lines:
             with line.turn():
-                own = line.own(self._known).mark.tables
+                own = line.own(self._known).checkpoint.tables
                 applied |= {name: line.passes.applied(name) for name in own}
 
         def held(table: str) -> bool:
@@ -128,7 +130,7 @@ class Lane:
 
         self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=turn)
 
-    def reread(self, wishes: Sequence[WishedReread]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
         """Read on what is to be read again; how far each wish is.  Waits for nobody."""
         self._in_pool("reread")
         known = self._known
@@ -147,18 +149,18 @@ class Lane:
             self.session.stop()
 
     def _line(self, table: str) -> MergeQueue:
-        tier = self._known.catalog.tier(table, self.mark.shards)
+        tier = self._known.catalog.tier(table, self.checkpoint.shards)
         return next(line for line in self._lines if line.serves(tier))
 
     def _key(self, table: str) -> tuple[str, ...]:
-        return self._known.catalog.table(table, self.mark.shards).key
+        return self._known.catalog.table(table, self.checkpoint.shards).key
 
-    def _learnt(self, known: Known, mark: Mark, landed: Landed) -> Catalog:
+    def _learnt(self, known: Known, mark: Checkpoint, landed: LandingReport) -> Catalog:
         """The schemas as of *mark*; schema changes are rare, and read back from the log."""
-        seen = landed.batch == mark.batch == known.mark.batch + 1
+        seen = landed.batch == mark.batch == known.checkpoint.batch + 1
         if seen and not self.landing.facts.statements:
             return known.catalog
-        return known.catalog.reading(self.landing.log.schema_changes(known.mark.batch))
+        return known.catalog.reading(self.landing.log.schema_changes(known.checkpoint.batch))
 
     def _in_pool(self, name: str) -> None:
         """Let Spark share its cores fairly between this thread's jobs and those of other pools.

@@ -103,16 +103,16 @@ class Gap:
 
 
 @lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, each of which tells them all
-def read_gap(text: str) -> Gap:
-    """Read back one value of ``Mark.gaps``."""
+def load_gap(text: str) -> Gap:
+    """Read back one value of ``Checkpoint.gaps``."""
     raw = json.loads(text)
     ends = {name: Order(**raw[name]) for name in ("above", "below") if raw.get(name)}
     names = {name: tuple(raw[name]) for name in ("tables", "shards")}
     return Gap(**{**raw, **names, **ends})
 
 
-def tell_gap(gap: Gap) -> str:
-    """Write a value of ``Mark.gaps``."""
+def dump_gap(gap: Gap) -> str:
+    """Write a value of ``Checkpoint.gaps``."""
     return json.dumps(asdict(gap))
 
 
@@ -156,7 +156,7 @@ class SparkWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandingReport:
     """One landing round of one lane; ``batch`` is None when nothing was committed.
 
     ``capped`` is true when more was there than one batch may take.  ``resubmitted`` tells of each
@@ -176,7 +176,7 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class MergeReport:
     """One merge turn of one mirror: applied through ``batch`` as mirror ``version``.
 
     ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are
@@ -195,7 +195,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MergeFailure:
     """Why a mirror was left alone."""
 
     reason: str
@@ -203,14 +203,14 @@ class Refusal:
     waiver: str = ""
 
     @classmethod
-    def of(cls, error: SluiceError) -> "Refusal":
+    def of(cls, error: SluiceError) -> "MergeFailure":
         """What was foreseen: the mirror must stand still, or something was not reached."""
         if isinstance(error, HeldError):
             return cls(error.reason, error.detail, error.waiver)
         return cls("unreachable", str(error))
 
     @classmethod
-    def unforeseen(cls, error: Exception, what: str = "") -> "Refusal":
+    def unforeseen(cls, error: Exception, what: str = "") -> "MergeFailure":
         """What nobody foresaw, after *what* failed by it; the log has the trace."""
         return cls("failed", f"{what}{type(error).__name__}: {error}"[:500])
 

@@ -42,12 +42,12 @@ class ResubmissionState:
     refused: bool = False
 
 
-def is_shard(subject: str) -> bool:
+def is_shard_subject(subject: str) -> bool:
     """Whether a quarantine's subject is ``source/shard``, and no topic of which more is unknown."""
     return not subject.startswith("topic:")
 
 
-def place_of(change: str) -> tuple[TopicPartition, int] | None:
+def parse_change_name(change: str) -> tuple[TopicPartition, int] | None:
     """Partition and offset of a quarantined change; None where its name is none of a message's.
 
     It is ``topic:partition:offset``, and in a mark ``@`` and its batch.
@@ -59,13 +59,13 @@ def place_of(change: str) -> tuple[TopicPartition, int] | None:
     return TopicPartition(topic, int(partition)), int(offset)
 
 
-def raw_message(one: Resubmission, columns: Sequence[str]) -> pa.RecordBatch:
+def to_raw_message(one: Resubmission, columns: Sequence[str]) -> pa.RecordBatch:
     """``RAW`` of one message, then *columns*.
 
     Raises:
         FormatError: it names no place.
     """
-    place = place_of(one.change)
+    place = parse_change_name(one.change)
     if place is None:
         raise FormatError(f"{one.change} is no name of a message")
     at, offset = place

@@ -16,15 +16,15 @@ from pipeline.apply.merge_run import MergeRunner
 from pipeline.apply.mirror import MirrorSide
 from pipeline.apply.mirrors import Mirrors
 from pipeline.backfill.dry_run import MirrorIds, Previews
-from pipeline.backfill.runner import Rereading
-from pipeline.backfill.task import RereadDone, RereadFailed, RereadTask, attempt
+from pipeline.backfill.runner import BackfillRunner
+from pipeline.backfill.task import BackfillFailure, BackfillResult, BackfillTask, attempt
 from pipeline.build import open_feed, open_rows, open_table_format, open_transport, schema_readings
-from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
-from pipeline.checkpoint import Mark
+from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_checkpoint
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta import entries
 from pipeline.delta.store import open_store
 from pipeline.landing.loop import Landing
-from pipeline.landing.task import Done, LandingTask
+from pipeline.landing.task import LandingTask, TaskResult
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.model import Ordering, Table
@@ -46,8 +46,8 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     store.prove(entries.FOLDER)
     logs = [ChangeLog(store, settings.lane) for _ in range(5)]  # one for each thread
     logs[0].opened(clock())
-    require_rows_with_a_mark(logs[0])
-    mark = logs[0].mark() or Mark(settings.lane, -1)
+    require_rows_with_a_checkpoint(logs[0])
+    mark = logs[0].checkpoint() or Checkpoint(settings.lane, -1)
     router = build_router(settings)
     catalog = Catalog(router, schema_readings(settings.sources), Standards(settings.standards))
     catalog.add(logs[0].schema_changes(-1))
@@ -68,7 +68,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         log=logs[0],
         work=Workers(session, settings.small_batch_rows, jobs),
         clock=clock,
-        mark=mark,
+        checkpoint=mark,
         rereads=rereading.offer.news,
     )
     table_format = open_table_format(settings, session)
@@ -117,7 +117,7 @@ class Workers:
     small: int
     jobs: JobCounts = field(default_factory=JobCounts)
 
-    def __call__(self, tasks: Sequence[LandingTask]) -> Sequence[Done]:
+    def __call__(self, tasks: Sequence[LandingTask]) -> Sequence[TaskResult]:
         """What each task tells, in their order."""
         ranges = [one for task in tasks for intake in task.intakes for one in intake.ranges]
         rows = sum(one.until - one.first for one in ranges)
@@ -135,7 +135,7 @@ class BackfillWorkers:
 
     session: SparkSession
 
-    def __call__(self, tasks: Sequence[RereadTask]) -> Sequence[RereadDone | RereadFailed]:
+    def __call__(self, tasks: Sequence[BackfillTask]) -> Sequence[BackfillResult | BackfillFailure]:
         """What each task tells, in their order."""
         if len(tasks) < 2:
             return [attempt(task) for task in tasks]
@@ -148,7 +148,7 @@ def _rereading(
     log: ChangeLog,
     session: SparkSession,
     clock: Callable[[], datetime],
-) -> tuple[Rereading, Previews]:
+) -> tuple[BackfillRunner, Previews]:
     """With clients of its own, which belong to its thread."""
     feeds = tuple(open_feed(one, settings) for one in settings.sources)
     mirrors = open_table_format(settings)
@@ -157,5 +157,5 @@ def _rereading(
         return mirrors.reader(settings.mirror(table.name), table, settings.lane)
 
     work, ids = BackfillWorkers(session), MirrorIds(mirror)
-    rereading = Rereading(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
+    rereading = BackfillRunner(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
     return rereading, Previews(feeds, open_rows, mirror, clock)

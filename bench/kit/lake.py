@@ -21,13 +21,13 @@ from pipeline.apply.row_metadata import META, SLUICE
 from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile
-from pipeline.changelog.table import Stamp, app, mark_row
-from pipeline.checkpoint import Mark
+from pipeline.changelog.table import Stamp, app, checkpoint_row
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.store import open_store
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings, Router
 from pipeline.tables.delta.merge import Target, write_rows
@@ -54,7 +54,7 @@ class Lake:
     home: Path
     works: Sequence[Workload]
     spread: Run
-    mark: Mark = field(default_factory=lambda: Mark(LANE, -1))
+    checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint(LANE, -1))
     settings: PipelineSettings = field(init=False)
     passes: MergeRunner = field(init=False)
 
@@ -62,7 +62,7 @@ class Lake:
         """Open the change log."""
         self.settings = PipelineSettings(str(self.home), "", (), lane=LANE)
         shards = {f"{SOURCE}/{work.shard}": work.shard for work in self.works}
-        self.mark = replace(self.mark, shards=shards)
+        self.checkpoint = replace(self.checkpoint, shards=shards)
         self.catalog = Catalog(Router())
         self.catalog.learn(
             (SOURCE, SchemaChange("create", work.shard, BORN, work.schema, ""))
@@ -83,7 +83,11 @@ class Lake:
 
     def land(self, *changes: pa.RecordBatch) -> None:
         """Commit rows of ``CHANGES`` of the next batch, each group of one table, and their mark."""
-        batch, high, tables = self.mark.batch + 1, dict(self.mark.high), dict(self.mark.tables)
+        batch, high, tables = (
+            self.checkpoint.batch + 1,
+            dict(self.checkpoint.high),
+            dict(self.checkpoint.tables),
+        )
         for rows in changes:
             first = rows.slice(0, 1).to_pylist()[0]
             last = rows.slice(len(rows) - 1).to_pylist()[0]
@@ -92,9 +96,12 @@ class Lake:
             tables[first["table"]] = batch
         if batch == 0:
             tables = {work.shard: 0 for work in self.works}
-        before, self.mark = self.mark, replace(self.mark, batch=batch, high=high, tables=tables)
+        before, self.checkpoint = (
+            self.checkpoint,
+            replace(self.checkpoint, batch=batch, high=high, tables=tables),
+        )
         stamp = Stamp(LANE, batch, AT)
-        written = [self._written([mark_row(self.mark.changes_since(before), stamp)])]
+        written = [self._written([checkpoint_row(self.checkpoint.changes_since(before), stamp)])]
         if changes:
             written.append(self._written(changes))
         snapshot = self.log.look() or self.log.snapshot
@@ -105,11 +112,11 @@ class Lake:
         self.log.know(made)
         self.passes.highs.landed(batch, high)
 
-    def apply(self) -> tuple[Applied, ...]:
+    def apply(self) -> tuple[MergeReport, ...]:
         """Bring all mirrors up to the newest batch; the turns, which balance."""
-        found: list[Applied] = []
+        found: list[MergeReport] = []
         while True:
-            turns = self.passes.run(LandedState(self.mark, self.catalog), MergeRequest())
+            turns = self.passes.run(LandedState(self.checkpoint, self.catalog), MergeRequest())
             odd = [turn for turn in turns if turn.hold is not None or turn.account.residual]
             if odd:
                 raise AssertionError(f"not applied: {odd[0]}")
@@ -119,10 +126,10 @@ class Lake:
 
     def upkeep(self) -> None:
         """Compact what is due, as the service does between passes."""
-        applied = {name: self.passes.mirrors.applied(name) for name in self.mark.tables}
+        applied = {name: self.passes.mirrors.applied(name) for name in self.checkpoint.tables}
         keys = {work.shard: ("id",) for work in self.works}
         held = self.passes.held.is_held
-        self.upkeeping.run(self.mark, {}, applied, held, key=keys.__getitem__)
+        self.upkeeping.run(self.checkpoint, {}, applied, held, key=keys.__getitem__)
 
     def files(self, work: Workload) -> Mapping[str, ActiveFile]:
         """The files of a table's mirror, by path."""
@@ -154,7 +161,7 @@ class Lake:
 
     def _written(self, groups: Sequence[pa.RecordBatch]) -> WrittenFile:
         """Rows as one file of the change log, run by run, as one landing task leaves them."""
-        name = f"part-{self.mark.batch:06}-{groups[0]['op'][0]}.parquet"
+        name = f"part-{self.checkpoint.batch:06}-{groups[0]['op'][0]}.parquet"
         with SortedFile(self.log.store, self.log.snapshot.metadata, name, AT) as file:
             run_: list[pa.RecordBatch] = []
             for rows in groups:

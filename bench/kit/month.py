@@ -144,7 +144,7 @@ def _live(service: Service, app: App, length: timedelta) -> None:
     for number in range(length // ROUND):
         changed = service.tables[:1] if number % 12 == 0 else ()
         service.round(changed)
-        batch, now = service.lake.mark().batch, service.clock()
+        batch, now = service.lake.checkpoint().batch, service.clock()
         for table in changed:
             app.store.accounts.add("main", table, batch, Account(read=9, applied=9), now)
         for job in jobs:

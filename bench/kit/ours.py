@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from bench.kit.events import Stream
 from pipeline.build import open_dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.collectors.collector import Collector
 from pipeline.delta.store import open_store
-from pipeline.landing.listing import Feed
+from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
 from pipeline.model import Acknowledged, Capture, Head
 from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings
@@ -56,7 +56,9 @@ def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTra
     settings = PipelineSettings(lake, stream.kafka, (source,))
     log = ChangeLog(open_store(settings.changes), settings.lane)
     collector, server = cast(Collector, Idle()), cast(Source, Idle())
-    feed = Feed(source, collector, open_format(source), lambda _: server, open_dialect(source))
+    feed = LandingSource(
+        source, collector, open_format(source), lambda _: server, open_dialect(source)
+    )
     return Landing(
         settings=settings,
         feeds=(feed,),
@@ -65,7 +67,7 @@ def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTra
         log=log,
         work=Workers(session, settings.small_batch_rows),
         clock=lambda: datetime.now(UTC),
-        mark=Mark(settings.lane, -1),
+        checkpoint=Checkpoint(settings.lane, -1),
     )
 
 

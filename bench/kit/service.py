@@ -18,7 +18,7 @@ from monitor.config.file import parse
 from monitor.service import REMEMBERED
 from monitor.store.store import ServiceStore
 from pipeline.apply.mirror import Commit
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import (
@@ -157,7 +157,7 @@ class FakeLake:
 
     tables: Sequence[str]
     beats: Beats
-    newest: Mark = field(init=False)
+    newest: Checkpoint = field(init=False)
     mirrors: dict[str, MirrorPosition] = field(default_factory=dict)
     asked: int = 0
     text: str = ""
@@ -170,7 +170,7 @@ class FakeLake:
             for shard, name in shards.items()
             for partition in range(PARTITIONS)
         }
-        self.newest = Mark(
+        self.newest = Checkpoint(
             "main",
             0,
             offsets=ends,
@@ -186,7 +186,7 @@ class FakeLake:
         )
         self.mirrors = {name: MirrorPosition(0, 0, f"{name}-1") for name in self.tables}
 
-    def mark(self) -> Mark:
+    def checkpoint(self) -> Checkpoint:
         """Read on from the one before, as the change log's reader does."""
         if self.text:
             self.newest, self.text = self.newest.advanced(self.text), ""
@@ -209,7 +209,7 @@ class FakeLake:
 
     def land(self, changed: Sequence[str] = (), *, partitions: int = PARTITIONS) -> str:
         """Land and apply a batch with a change in *partitions* of each of *changed*; its text."""
-        before = self.mark()
+        before = self.checkpoint()
         batch, place = before.batch + 1, self.beats.number
         own = {name: Shard.parse(shard).source for shard, name in before.shards.items() if name}
         touched = [

@@ -37,14 +37,14 @@ from monitor.observe.verdicts import Rulings
 from monitor.spark.requests import Standstills
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign_commits import foreign_hold
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.copies.copy import CopyPosition
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.lag import copied as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.gaps import RULES
 from pipeline.model import Missing, Order, Stage, Table
-from pipeline.reports import Hold, read_gap
+from pipeline.reports import Hold, load_gap
 from pipeline.settings import SourceSettings
 from pipeline.transports.topics import spelled
 
@@ -86,12 +86,12 @@ class Forfeits:
 def _ruled(look: Sampling) -> dict[str, int]:
     """Table -> the newest batch since which other rules send it a shard, of those still open."""
     found: dict[str, int] = {}
-    if isinstance(look.mark, Missing):
+    if isinstance(look.checkpoint, Missing):
         return found
-    mark = look.mark.value
+    mark = look.checkpoint.value
     for name, text in mark.gaps.items():
         if name.startswith(RULES):
-            gap = read_gap(text)
+            gap = load_gap(text)
             for table in {mark.shards.get(shard) for shard in gap.shards} - {None}:
                 found[str(table)] = max(found.get(str(table), gap.batch), gap.batch)
     return found
@@ -107,9 +107,9 @@ def _ground(table: str, look: Sampling, ruled: int) -> Ground:
         for name, told in look.copies.items()
         if not isinstance(told, Missing)
     }
-    if isinstance(look.mark, Missing):
+    if isinstance(look.checkpoint, Missing):
         return Ground(mirror, None, copies=copies)
-    mark = look.mark.value
+    mark = look.checkpoint.value
     return Ground(mirror, mark.batch, mark.lives, ruled, copies)
 
 
@@ -188,7 +188,7 @@ class Assessor:
     waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
-    unlisted: Callable[[Table, Mark | None], str]
+    unlisted: Callable[[Table, Checkpoint | None], str]
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
     orderings: Mapping[str, SourceOrdering]
@@ -220,7 +220,7 @@ class Assessor:
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table* at the time of *facts*."""
         self._forfeits.take_back(table.name, look, facts.at)
-        samples, mark = look.samples(table), look.mark
+        samples, mark = look.samples(table), look.checkpoint
         doubts = self.doubts(table.sources, facts.at)
         counts = {} if isinstance(mark, Missing) else self._partitions(mark.value)
         earlier = None if doubts else self._earlier.get(table.name)
@@ -304,7 +304,7 @@ class Assessor:
         if since or name in self._disagreeing:
             self._disagreeing[name] = since
 
-    def _partitions(self, mark: Mark) -> Mapping[str, int]:
+    def _partitions(self, mark: Checkpoint) -> Mapping[str, int]:
         """Counted once for each batch: all tables ask."""
         batch, counts = self._counted
         if batch != mark.batch:
@@ -359,7 +359,7 @@ def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
 
 
 def _bases(look: Sampling) -> Mapping[str, Order]:
-    return {} if isinstance(look.mark, Missing) else look.mark.value.bases
+    return {} if isinstance(look.checkpoint, Missing) else look.checkpoint.value.bases
 
 
 def _intruded(table: Table, look: Sampling) -> Iterator[Hold]:

@@ -36,7 +36,7 @@ from monitor.observe.tables import Roster
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory, Verdicts
 from pipeline.changelog.reader import LogReader
-from pipeline.checkpoint import Lives
+from pipeline.checkpoint import Incarnations
 from pipeline.clocks import first_fence, over
 from pipeline.lags.samples import LandedBatch
 from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Stage, Table
@@ -254,9 +254,9 @@ class RoundWorld:
 
     def _awaits_base(self, table: Table, applied: int) -> bool:
         """Whether its newest base is not merged, or the first of a shard is being read."""
-        if isinstance(self.look.mark, Missing):
+        if isinstance(self.look.checkpoint, Missing):
             return False
-        mark, names = self.look.mark.value, tuple(map(str, table.shards))
+        mark, names = self.look.checkpoint.value, tuple(map(str, table.shards))
         read = (mark.rereads.get(name) for name in names if name not in mark.bases)
         first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
         return first or any(mark.complete.get(name, -1) > applied for name in names)
@@ -267,14 +267,14 @@ class RoundWorld:
 
     def landed_batch(self) -> int:
         """The newest batch of the lane when the round began; -1 before the first."""
-        mark = self.look.mark
+        mark = self.look.checkpoint
         return -1 if isinstance(mark, Missing) else mark.value.batch
 
     def bases(self, table: Table) -> Mapping[str, ShardBase]:
         """Those that were whole when the round began, and are merged into the pinned mirror."""
-        if isinstance(self.look.mark, Missing):
+        if isinstance(self.look.checkpoint, Missing):
             return NO_BASES
-        mark, applied = self.look.mark.value, self.mirror(table).batch
+        mark, applied = self.look.checkpoint.value, self.mirror(table).batch
         names = (str(shard) for shard in table.shards)
         return {
             name: ShardBase(mark.bases[name], mark.based[name])
@@ -301,17 +301,17 @@ class RoundWorld:
 
     def _is_log_of(self, batch: int, life: int | None) -> bool:
         """Whether the log, if it can be read, holds that *batch* as it was landed then."""
-        if isinstance(self.look.mark, Missing) or batch < 0:
+        if isinstance(self.look.checkpoint, Missing) or batch < 0:
             return True
         now = self._life(batch)
         return batch <= self.landed_batch() and (None in (life, now) or life == now)
 
     def _life(self, batch: int) -> int | None:
-        mark = self.look.mark
+        mark = self.look.checkpoint
         if isinstance(mark, Missing):
             return None
         told = mark.value.lives
-        return self.look.once("lives", lambda: Lives.of(told)).at(batch)
+        return self.look.once("lives", lambda: Incarnations.of(told)).at(batch)
 
 
 def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:

@@ -15,7 +15,7 @@ import structlog
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR, NOT_LANDED, Sampling
 from monitor.store.requests import RereadRequest
-from pipeline.checkpoint import Mark, Snap
+from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.model import Missing, Shard, Table
 
 PATIENCE = timedelta(minutes=15)
@@ -67,11 +67,11 @@ class FirstLandings:
     def _source(
         self, name: str, look: Sampling, tables: Sequence[Table], now: datetime
     ) -> FirstLanding | None:
-        if isinstance(look.mark, Missing):
+        if isinstance(look.checkpoint, Missing):
             if tables:
                 return None  # there were batches: it is the lake that does not answer
             return self._waiting(name, look, now)
-        mark = look.mark.value
+        mark = look.checkpoint.value
         waiting = [t for t in tables if name in t.sources and is_first(t, look, mark)]
         if not waiting:
             return None
@@ -119,7 +119,7 @@ def by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:
     return {table: one for one in moving_first for table in one.tables}
 
 
-def is_first(table: Table, look: Sampling, mark: Mark) -> bool:
+def is_first(table: Table, look: Sampling, mark: Checkpoint) -> bool:
     """Whether each shard without a base is being read, or all have one and the mirror is next."""
     names = [str(shard) for shard in table.shards]
     bare = [name for name in names if name not in mark.bases]
@@ -136,7 +136,7 @@ def _snapshot(shard: str, look: Sampling) -> bool:
     return source.acknowledged.value.snapshot
 
 
-def _read(waiting: Iterable[Table], source: str, mark: Mark) -> Mapping[str, Snap]:
+def _read(waiting: Iterable[Table], source: str, mark: Checkpoint) -> Mapping[str, OpenSnapshot]:
     """Open first snapshots of the source, by the shard's name."""
     shards = (shard for table in waiting for shard in table.shards if shard.source == source)
     return {
@@ -146,7 +146,7 @@ def _read(waiting: Iterable[Table], source: str, mark: Mark) -> Mapping[str, Sna
     }
 
 
-def _total(snaps: Mapping[str, Snap], expected: Mapping[str, int]) -> int | None:
+def _total(snaps: Mapping[str, OpenSnapshot], expected: Mapping[str, int]) -> int | None:
     """About how many rows there are; None where the source has not told of all."""
     if not snaps or any(name not in expected for name in snaps):
         return None
@@ -168,7 +168,7 @@ def _stuck(known: _Watched, now: datetime) -> datetime | None:
 
 
 def _words(
-    snaps: Mapping[str, Snap], waiting: Collection[Table], here: Progress, total: int | None
+    snaps: Mapping[str, OpenSnapshot], waiting: Collection[Table], here: Progress, total: int | None
 ) -> str:
     count = f"{len(waiting)} table" + ("s" if len(waiting) != 1 else "")
     reading = sorted(name for name, one in snaps.items() if not one.ended)
@@ -194,7 +194,11 @@ def _why(name: str, look: Sampling) -> str:
         return source.acknowledged.why
     if source.acknowledged.value.snapshot:
         return "the collector is reading its first snapshot"
-    return look.mark.why if isinstance(look.mark, Missing) else "the first batch is on its way"
+    return (
+        look.checkpoint.why
+        if isinstance(look.checkpoint, Missing)
+        else "the first batch is on its way"
+    )
 
 
 Estimates = Callable[[str], Mapping[str, int]]

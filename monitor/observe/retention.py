@@ -13,7 +13,7 @@ import structlog
 from monitor.observe.sampler import Sampling
 from monitor.observe.source_inventory import CensusAnswer
 from pipeline.build import every_topic
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.clocks import over
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
@@ -115,8 +115,8 @@ class RetentionWatch:
         if told is None:
             why = Missing("Kafka has not told the settings of the topics yet")
             return (Retention("topic", f"{source.prefix}.*", why, None),)
-        if not isinstance(look.mark, Missing):
-            self._note_emptied(look.mark.value, told)
+        if not isinstance(look.checkpoint, Missing):
+            self._note_emptied(look.checkpoint.value, told)
         covered = look.steps[-1].passed.get(source.name) if look.steps else None
         known = [covered.at] if covered else []
         return tuple(
@@ -126,7 +126,7 @@ class RetentionWatch:
             for name, kept in sorted(told.kept.items())
         )
 
-    def _note_emptied(self, mark: Mark, told: Topics) -> None:
+    def _note_emptied(self, mark: Checkpoint, told: Topics) -> None:
         """Remember of each topic when its ends were listed, if W has passed them all."""
         waiting = {at.topic for at, end in told.ends.items() if not retention.landed(mark, at, end)}
         self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
@@ -143,7 +143,7 @@ class RetentionWatch:
         return (retention.of_backlog(known),)
 
     def _of_log(self, source: str, look: Sampling) -> Retention:
-        told, mark = self.census(source), look.mark
+        told, mark = self.census(source), look.checkpoint
         kept: Limit = Missing(f"source {source} has not told its settings yet")
         if isinstance(told, CensusAnswer):
             kept = retention.log_kept(told.described.kept)
@@ -165,6 +165,6 @@ def _topic_kept(topic: TopicFacts) -> Limit:
     return retention.topic_kept(topic.settings)
 
 
-def _landed_with(mark: Mark, source: str) -> list[Acknowledged]:
+def _landed_with(mark: Checkpoint, source: str) -> list[Acknowledged]:
     """What the collector had acknowledged by the last batch: it may not answer now."""
     return [mark.acknowledged[source]] if source in mark.acknowledged else []

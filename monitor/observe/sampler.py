@@ -17,7 +17,7 @@ from monitor.observe.heartbeats import FenceBook
 from monitor.observe.tables import Roster
 from pipeline.apply.foreign_commits import Intrusion
 from pipeline.build import every_topic
-from pipeline.checkpoint import Mark, is_set_back
+from pipeline.checkpoint import Checkpoint, is_rolled_back
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.copies.copy import CopyPosition
@@ -62,7 +62,7 @@ class WatchedCollector(Protocol):
 class WatchedLake(Protocol):
     """The change log and the mirrors, without Spark."""
 
-    def mark(self) -> Mark | None:
+    def checkpoint(self) -> Checkpoint | None:
         """The newest marker; None before the first batch."""
         ...
 
@@ -82,7 +82,7 @@ class Sampling:
 
     at: datetime
     sources: Mapping[str, SourceSamples]
-    mark: Sample[Mark] | Missing
+    checkpoint: Sample[Checkpoint] | Missing
     mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
     troubles: Mapping[str, CollectorState] = field(default_factory=dict)
     intrusions: Mapping[str, Intrusion] = field(default_factory=dict)
@@ -101,12 +101,14 @@ class Sampling:
         """The part that concerns *table*."""
         nothing = Missing("the mirror was not sampled")
         mirror = self.mirrors.get(table.name, nothing)
-        return Samples(self.sources, self.mark, mirror, self.steps, self.worked)
+        return Samples(self.sources, self.checkpoint, mirror, self.steps, self.worked)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What *make* gives, which must not rest on mirrors: once for all who have this look."""
         mirror = Missing("no mirror has a part in it")
-        return Samples(self.sources, self.mark, mirror, self.steps, self.worked).once(key, make)
+        return Samples(self.sources, self.checkpoint, mirror, self.steps, self.worked).once(
+            key, make
+        )
 
 
 @dataclass(eq=False)
@@ -148,13 +150,13 @@ class Sampler:
         return Sampling(
             at=at,
             sources={name: SourceSamples(fences[name], *told[name][:2]) for name in fences},
-            mark=self.mark(),
+            checkpoint=self.checkpoint(),
             mirrors={},
             copies=self._copies(),
             troubles={name: one for name, (*_, one) in told.items() if not one.running},
         )
 
-    def mark(self) -> Sample[Mark] | Missing:
+    def checkpoint(self) -> Sample[Checkpoint] | Missing:
         """How far landing has come."""
         return self._sample(self.upstreams.ask({"the change log": self._mark})["the change log"])
 
@@ -205,8 +207,8 @@ class Sampler:
             return said.value
         return Sample(said.value, said.asked, self.budget)
 
-    def _mark(self) -> Mark | Missing:
-        return self.lake.mark() or Missing(NOT_LANDED)
+    def _mark(self) -> Checkpoint | Missing:
+        return self.lake.checkpoint() or Missing(NOT_LANDED)
 
     def _mirror(self, table: str) -> MirrorPosition | Missing:
         try:
@@ -236,7 +238,7 @@ class Watcher:
     roster: Roster
     clock: Callable[[], datetime]
     _look: Sampling = field(default_factory=Sampling.nothing)
-    _mark: Mark | None = None
+    _mark: Checkpoint | None = None
     _steps: tuple[LandedBatch, ...] = ()
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -254,8 +256,8 @@ class Watcher:
         with self._turn:
             if found:
                 self._look = self._merged(found)
-            if _outrun(self._look.mark, found):
-                self._look = self._marked(replace(self._look, mark=self.sampler.mark()))
+            if _outrun(self._look.checkpoint, found):
+                self._look = self._marked(replace(self._look, checkpoint=self.sampler.checkpoint()))
             return self._look
 
     def _merged(self, found: Mapping[str, Sample[MirrorPosition] | Missing]) -> Sampling:
@@ -283,7 +285,7 @@ class Watcher:
 
     def _due(self, *, taken: bool) -> list[Table]:
         """Mirrors that may have moved, and of the others those seen longest ago."""
-        tables, samples, mark = self.roster.tables(), self._look.mirrors, self._look.mark
+        tables, samples, mark = self.roster.tables(), self._look.mirrors, self._look.checkpoint
         if not taken:
             return [table for table in tables if table.name not in samples]
         due, resting = list[Table](), list[tuple[datetime, Table]]()
@@ -311,10 +313,10 @@ class Watcher:
 
     def _marked(self, look: Sampling) -> Sampling:
         """*look*, and all that is known by the mark in it."""
-        if isinstance(look.mark, Missing):
+        if isinstance(look.checkpoint, Missing):
             return replace(look, steps=self._steps)
-        mark, known = look.mark.value, self._mark
-        if known is not None and is_set_back(known, mark):
+        mark, known = look.checkpoint.value, self._mark
+        if known is not None and is_rolled_back(known, mark):
             self._steps = ()  # of batches that the log has lost, though others have their numbers
         self._mark = mark
         fences = {name: one.known() for name, one in look.sources.items()}
@@ -338,7 +340,7 @@ def _collected(one: WatchedCollector) -> tuple[Acknowledged | Missing, Collector
 
 
 def _outrun(
-    mark: Sample[Mark] | Missing, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
+    mark: Sample[Checkpoint] | Missing, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
 ) -> bool:
     """Whether a mirror holds batches that *mark* does not tell of: it may be in a base's midst."""
     if isinstance(mark, Missing):

@@ -43,7 +43,7 @@ from monitor.board import STALE, ChannelView, CopyView, CurrentBoard, DiskView, 
 from monitor.config.model import DiskSettings
 from monitor.store.alerts import Pile, StoredOutbox
 from monitor.store.store import ServiceStore
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.clocks import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lags.lag import Lags
@@ -415,7 +415,7 @@ def _image_ruling(
 
 
 def _expected(inputs: Inputs, cut: datetime, started: datetime) -> bool:
-    mirror, mark = inputs.samples.mirror, inputs.samples.mark
+    mirror, mark = inputs.samples.mirror, inputs.samples.checkpoint
     if not isinstance(mirror, Missing) and any(one.cut <= cut for one in mirror.value.images):
         return True
     if started > cut or isinstance(mark, Missing):
@@ -423,7 +423,7 @@ def _expected(inputs: Inputs, cut: datetime, started: datetime) -> bool:
     return _based(inputs.table, cut, inputs.samples, mark.value)
 
 
-def _based(table: Table, cut: datetime, samples: Samples, mark: Mark) -> bool:
+def _based(table: Table, cut: datetime, samples: Samples, mark: Checkpoint) -> bool:
     """Whether each shard had a base by the cut, as far as the newest ones tell."""
     for shard in table.shards:
         fence = first_fence(samples.source(shard.source).known(), cut)

@@ -15,7 +15,7 @@ from checks.blocks import Inputs, blocks
 from checks.table_state import StateSince, TableFacts, TableState, state_of
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR
-from pipeline.checkpoint import Mark, is_there, source_of
+from pipeline.checkpoint import Checkpoint, shard_exists, source_of
 from pipeline.clocks import day_end
 from pipeline.errors import UnreachableError
 from pipeline.image import DueCut, fence_of
@@ -49,7 +49,7 @@ class StateBook:
         *unreadable* says why its mirror could not be read; *first* is what is read of it for the
         first time.
         """
-        name, mark = inputs.table.name, inputs.samples.mark
+        name, mark = inputs.table.name, inputs.samples.checkpoint
         if isinstance(mark, Missing) and inputs.pause is None:
             return
         bases = {} if isinstance(mark, Missing) else mark.value.bases
@@ -85,7 +85,7 @@ class StateBook:
         return self._now
 
 
-def retired(mark: Mark, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
+def retired(mark: Checkpoint, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
     """Tables of which something landed, and of which nothing is there, or asked for, any more."""
     there, gone = set[str](), dict[str, Found]()
     for name, table in mark.shards.items():
@@ -99,12 +99,12 @@ def retired(mark: Mark, router: Router, sources: Collection[str]) -> Mapping[str
     return {name: one for name, one in gone.items() if name not in there}
 
 
-def _gone(name: str, mark: Mark, router: Router, sources: Collection[str]) -> str:
+def _gone(name: str, mark: Checkpoint, router: Router, sources: Collection[str]) -> str:
     if source_of(name) not in sources:
         return f"source {source_of(name)} is in the config no more"
     if not router.table(Shard.parse(name).name):
         return f"a rule ignores {Shard.parse(name).name}"
-    return "" if is_there(mark, name) else f"{Shard.parse(name).name} was dropped, or renamed"
+    return "" if shard_exists(mark, name) else f"{Shard.parse(name).name} was dropped, or renamed"
 
 
 def _since(name: str, one: Found, before: StateSince | None, at: datetime) -> StateSince:

@@ -23,7 +23,7 @@ from zlib import crc32
 
 import structlog
 
-from pipeline.checkpoint import Existence, Mark, is_there, living_shards, source_of
+from pipeline.checkpoint import Checkpoint, Existence, active_shards, shard_exists, source_of
 from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Order, Shard, Table
@@ -69,7 +69,7 @@ class KeyAnswer:
 class Comparison:
     """Tables that have ``changed`` between a mark and shards, each known by its identity."""
 
-    mark: Mark
+    checkpoint: Checkpoint
     shards: Mapping[str, str] | None
     changed: frozenset[str]
 
@@ -163,7 +163,7 @@ class Roster:
         """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
         return self._declared
 
-    def unlisted(self, table: Table, mark: Mark | None = None) -> str:
+    def unlisted(self, table: Table, mark: Checkpoint | None = None) -> str:
         """Why *table* may have shards that are not among its own; empty if it cannot.
 
         A source is believed by what it told last; one that has told nothing yet may have any, and
@@ -181,7 +181,7 @@ class Roster:
             (f"source {name} has not listed its tables: {why}" for name, why in silent if why), ""
         )
 
-    def update(self, mark: Mark) -> None:
+    def update(self, mark: Checkpoint) -> None:
         """Take over the shards of *mark*; ask the sources when it is time."""
         now, self._existing, self._bases = self.clock(), mark.existing, mark.bases
         with self._lock:
@@ -200,24 +200,24 @@ class Roster:
             self._moving = frozenset(_moving(mark, self.router))
             self._new = tuple(sorted(self.sources().keys() - {source_of(n) for n in mark.shards}))
 
-    def _changed(self, mark: Mark) -> frozenset[str]:
+    def _changed(self, mark: Checkpoint) -> frozenset[str]:
         """Tables whose shards are others in *mark*; asked for each table of a look, found once."""
         known, shards = self._compared, self._shards
-        if known is None or known.mark is not mark or known.shards is not shards:
+        if known is None or known.checkpoint is not mark or known.shards is not shards:
             known = self._compared = Comparison(mark, shards, self._compare(mark, shards or {}))
         return known.changed
 
-    def _compare(self, mark: Mark, shards: Mapping[str, str]) -> frozenset[str]:
+    def _compare(self, mark: Checkpoint, shards: Mapping[str, str]) -> frozenset[str]:
         if _telling(mark) == self._told:
             return frozenset()
-        others = living_shards(mark, self.router).items() ^ shards.items()
+        others = active_shards(mark, self.router).items() ^ shards.items()
         return frozenset(table for _, table in others)
 
-    def _living(self, mark: Mark) -> Mapping[str, str]:
+    def _living(self, mark: Checkpoint) -> Mapping[str, str]:
         """The shards that are there; their names are gone through only if one has changed."""
         if self._shards is not None and _telling(mark) == self._told:
             return self._shards
-        shards = living_shards(mark, self.router)
+        shards = active_shards(mark, self.router)
         if shards == self._shards:
             self._told = _telling(mark)
         return shards
@@ -327,7 +327,7 @@ def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Tabl
     )
 
 
-def _telling(mark: Mark) -> tuple[object, object]:
+def _telling(mark: Checkpoint) -> tuple[object, object]:
     """What of *mark* tells which shards are there."""
     return mark.shards, mark.existing
 
@@ -368,11 +368,11 @@ def _uncollected(
     return f"{found[0].name} of source {found[0].source}{more}: nothing of it has landed"
 
 
-def _moving(mark: Mark, router: Router) -> Iterator[str]:
+def _moving(mark: Checkpoint, router: Router) -> Iterator[str]:
     """Tables that the rules give a shard which has landed for another, or for none."""
     for name, table in mark.shards.items():
         now = router.table(Shard.parse(name).name)
-        if now is not None and now != table and is_there(mark, name):
+        if now is not None and now != table and shard_exists(mark, name):
             yield now
 
 

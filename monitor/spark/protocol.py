@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from pipeline.apply.image_export import Manifest
 from pipeline.archive import NO_WORD, ArchiveWord
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import (
     ConfigError,
     FormatError,
@@ -26,7 +26,7 @@ from pipeline.errors import (
 from pipeline.finding import Finding
 from pipeline.image import DueCut
 from pipeline.invariants import invariant as invariants
-from pipeline.reports import Applied, Landed, SparkWork
+from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 from pipeline.standards import standard as standards
@@ -74,7 +74,7 @@ class Request:
     readers: Mapping[str, int] = field(default_factory=dict)
     settings: PipelineSettings | None = None
     cuts: tuple[DueCut, ...] = ()
-    rereads: tuple[WishedReread, ...] = ()
+    rereads: tuple[BackfillRequest, ...] = ()
     paused: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
     archived: ArchiveWord = NO_WORD
@@ -104,10 +104,10 @@ class Reply:
     """
 
     id: int
-    landed: Landed | None = None
-    applied: tuple[Applied, ...] = ()
+    landed: LandingReport | None = None
+    applied: tuple[MergeReport, ...] = ()
     published: tuple[Manifest, ...] = ()
-    rereads: tuple[RereadState, ...] = ()
+    rereads: tuple[BackfillState, ...] = ()
     failure: Failure | None = None
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
     hazards: Mapping[str, tuple[Finding, ...]] | None = None

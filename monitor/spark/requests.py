@@ -22,7 +22,7 @@ from monitor.store.requests import RereadRequests, Resubmissions
 from pipeline.archive import ArchiveWord
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
-from pipeline.reports import Applied, Gap, Hold, Landed, SparkWork
+from pipeline.reports import Gap, Hold, LandingReport, MergeReport, SparkWork
 
 
 @dataclass(eq=False)
@@ -56,13 +56,13 @@ class Standstills:
         """All that stand now."""
         return (*self._sources, *self._tables.values())
 
-    def landed(self, landed: Landed, at: datetime) -> None:
+    def landed(self, landed: LandingReport, at: datetime) -> None:
         """Take over what one landing said."""
         with self._lock:
             self._sources, self._gaps = landed.holds, landed.gaps
             self._keep(at)
 
-    def applied(self, turns: Iterable[Applied], at: datetime) -> None:
+    def applied(self, turns: Iterable[MergeReport], at: datetime) -> None:
         """Take over what the turns said of their tables."""
         with self._lock:
             told = {turn.table: self._named_once(turn.table, turn.hold, at) for turn in turns}
@@ -141,12 +141,12 @@ class LaneRequests:
     paused: Callable[[], frozenset[str]] = frozenset
     wanted: Callable[[], frozenset[str]] = frozenset
     archived: Callable[[], ArchiveWord] = ArchiveWord
-    noted: Callable[[Sequence[Applied]], object] = tuple
+    noted: Callable[[Sequence[MergeReport]], object] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
     spark: dict[str, SparkWork] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    _untold: dict[Verb, tuple[Sequence[Applied], datetime]] = field(default_factory=dict)
+    _untold: dict[Verb, tuple[Sequence[MergeReport], datetime]] = field(default_factory=dict)
 
     @property
     def ailment(self) -> str:
@@ -224,7 +224,7 @@ class LaneRequests:
                 self.spark[work] = self.spark.get(work, SparkWork()) + done
         return reply
 
-    def _land(self) -> Landed | None:
+    def _land(self) -> LandingReport | None:
         with self._ailing(Verb.LAND):
             try:
                 asked = self.resubmissions.wished()
@@ -263,7 +263,7 @@ class LaneRequests:
             self._applied(*told)
             del self._untold[verb]
 
-    def _applied(self, turns: Sequence[Applied], started: datetime) -> None:
+    def _applied(self, turns: Sequence[MergeReport], started: datetime) -> None:
         now = self.clock()
         told = [turn for turn in turns if turn.account.read or turn.account.residual]
         with self.accounts.together() if told else nullcontext():
@@ -292,7 +292,7 @@ class LaneRequests:
             raise
         self.ailments[verb] = ""
 
-    def _landed(self, landed: Landed) -> None:
+    def _landed(self, landed: LandingReport) -> None:
         self.standstills.landed(landed, self.clock())
         self.resubmissions.told(landed.resubmitted, self.clock())
         if landed.batch is not None:

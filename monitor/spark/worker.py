@@ -35,10 +35,10 @@ from monitor.spark.protocol import (
 )
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import SluiceError
 from pipeline.finding import Finding
-from pipeline.reports import Applied, Landed, SparkWork
+from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 
@@ -50,11 +50,11 @@ log = structlog.get_logger(__name__)
 class ServedLane(Protocol):
     """What this process asks of the pipeline; its works may be asked for at the same time."""
 
-    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission]) -> Landed:
+    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission]) -> LandingReport:
         """Land one batch, and corrected messages with it."""
         ...
 
-    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
         """Merge what is landed: *urgent* tier 0, where that has a queue of its own."""
         ...
 
@@ -66,7 +66,7 @@ class ServedLane(Protocol):
         """Write out images."""
         ...
 
-    def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
         """Read on what is to be read again."""
         ...
 
@@ -220,7 +220,7 @@ class RequestServer:
         return Reply(request.id)
 
 
-def _merged(lane: ServedLane, request: Request) -> tuple[Applied, ...]:
+def _merged(lane: ServedLane, request: Request) -> tuple[MergeReport, ...]:
     urgent = request.verb is Verb.APPLY_URGENT
     wanted = frozenset[str]() if urgent else request.wanted
     given = (request.waived, request.cuts, request.paused, wanted, request.archived)

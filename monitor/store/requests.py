@@ -25,7 +25,7 @@ from monitor.store.schema import (
     resubmissions,
 )
 from pipeline.archive import ArchiveWindow, RegisteredWindow
-from pipeline.backfill_state import RereadState, RowsWished, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState, RowSelection
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin
 from pipeline.resubmissions import Resubmission, ResubmissionState
@@ -39,11 +39,11 @@ class RereadWish:
     """Which rows, as what they count, and which ``checks`` are to pass again once they are there.
 
     ``shown`` is the time that they show, ``incident`` the one that named them.  If it is ``dry`` it
-    is only told what would change.  ``rate`` as of a `WishedReread`.
+    is only told what would change.  ``rate`` as of a `BackfillRequest`.
     """
 
     origin: Origin = Origin.SNAPSHOT
-    rows: RowsWished = field(default_factory=RowsWished)
+    rows: RowSelection = field(default_factory=RowSelection)
     shown: datetime | None = None
     incident: str = ""
     checks: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class RereadRequest:
     who: str
     at: datetime
     ended: datetime | None = None
-    states: tuple[RereadState, ...] = ()
+    states: tuple[BackfillState, ...] = ()
     wish: RereadWish = field(default_factory=RereadWish)
     proofs: tuple[CheckedAgain, ...] = ()
 
@@ -162,10 +162,10 @@ class RereadRequests:
         query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
         return self._found(query)
 
-    def wished(self) -> tuple[WishedReread, ...]:
+    def wished(self) -> tuple[BackfillRequest, ...]:
         """What the pipeline is to read on."""
         return tuple(
-            WishedReread(one.id, one.table, w.origin, w.rows, w.shown, w.dry, w.rate)
+            BackfillRequest(one.id, one.table, w.origin, w.rows, w.shown, w.dry, w.rate)
             for one in self.open()
             for w in [one.wish]
         )
@@ -182,9 +182,9 @@ class RereadRequests:
         with self.database.write() as connection:
             connection.execute(update(rereads).where(rereads.c.id == id_).values(proofs=told))
 
-    def told(self, states: Iterable[RereadState], at: datetime) -> None:
+    def told(self, states: Iterable[BackfillState], at: datetime) -> None:
         """Keep how far each is; one that is done, or will never be, has ended."""
-        by_id: dict[str, list[RereadState]] = {}
+        by_id: dict[str, list[BackfillState]] = {}
         for state in states:
             by_id.setdefault(state.id, []).append(state)
         known = {one.id: one.states for one in self.open()}
@@ -196,7 +196,7 @@ class RereadRequests:
     def failed(self, why: str) -> None:
         """Keep that nothing could be read again, as what each waits for."""
         for one in self.open():
-            states = one.states or (RereadState(one.id, one.table, ""),)
+            states = one.states or (BackfillState(one.id, one.table, ""),)
             told = [
                 s if s.done is not None else replace(s, why=f"it failed: {why}") for s in states
             ]
@@ -208,11 +208,11 @@ class RereadRequests:
         known = self.get(id_)
         if known is None or known.ended is not None:
             return False
-        states = known.states or (RereadState(id_, known.table, ""),)
+        states = known.states or (BackfillState(id_, known.table, ""),)
         self._keep(id_, [_ended(one, why) for one in states], at)
         return True
 
-    def _keep(self, id_: str, states: Sequence[RereadState], ended: datetime | None) -> None:
+    def _keep(self, id_: str, states: Sequence[BackfillState], ended: datetime | None) -> None:
         told = [asdict(one) for one in states]
         going = (rereads.c.id == id_) & rereads.c.ended.is_(None)
         with self.database.write() as connection:
@@ -233,13 +233,13 @@ class RereadRequests:
     def _forget_rows(self, connection: Connection, id_: str) -> None:
         found = self.get(id_)
         if found is not None and self.hides(found.table):
-            wish = replace(found.wish, rows=RowsWished())
+            wish = replace(found.wish, rows=RowSelection())
             told = _WISH.dump_python(wish, mode="json")
             connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=told))
 
 
-def _ended(state: RereadState, why: str) -> RereadState:
-    return RereadState(state.id, state.table, state.shard, state.rows, state.done, why)
+def _ended(state: BackfillState, why: str) -> BackfillState:
+    return BackfillState(state.id, state.table, state.shard, state.rows, state.done, why)
 
 
 def _read(row: Row[Any]) -> RereadRequest:
@@ -251,7 +251,7 @@ def _read(row: Row[Any]) -> RereadRequest:
 
 
 _WISH = TypeAdapter(RereadWish)
-_STATES = TypeAdapter(tuple[RereadState, ...])
+_STATES = TypeAdapter(tuple[BackfillState, ...])
 _PROOFS = TypeAdapter(tuple[CheckedAgain, ...])
 
 

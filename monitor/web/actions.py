@@ -46,7 +46,7 @@ from monitor.web.deps import (
     end_after,
 )
 from pipeline.archive import ArchiveWindow, RegisteredWindow
-from pipeline.backfill_state import Preview, RowsWished
+from pipeline.backfill_state import RepairPreview, RowSelection
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Shard, Table
 from pipeline.sources.condition import parse_condition
@@ -193,9 +193,9 @@ def _preview(one: RereadRequest) -> answers.Preview | None:
     """What a dry run has found, of all shards."""
     if not one.wish.dry or not one.done:
         return None
-    found = Preview()
+    found = RepairPreview()
     for state in one.states:
-        found = found.with_more(state.preview or Preview())
+        found = found.with_more(state.preview or RepairPreview())
     return {
         "missing": found.missing,
         "extra": found.extra,
@@ -284,7 +284,7 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
         if condition is not None:
             require_condition(table, condition, parts.gate.roster.columns(table))
     shown = None if body.day is None else _noon(body.day, parts)
-    rows = RowsWished(where=body.where, most=body.most)
+    rows = RowSelection(where=body.where, most=body.most)
     wish = RereadWish(Origin.REPLAY, rows, shown, rate=body.rate)
     return _asked(names, wish, body.reason, body.who, parts)
 
@@ -306,7 +306,7 @@ def _asked(
     return backfills(made, parts, 202)
 
 
-def _require_previewable(rows: RowsWished, most: int) -> None:
+def _require_previewable(rows: RowSelection, most: int) -> None:
     """Refuse what no dry run can be of.
 
     Raises:

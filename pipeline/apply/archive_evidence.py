@@ -38,7 +38,7 @@ from pipeline.apply.row_metadata import Mask, flat_column, is_above, rank_rows, 
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, PlacedPart, placed_parts, scan
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import LandedDay
@@ -200,7 +200,7 @@ class LandedArchives:
 
 
 def find_archives(
-    table: Table, rules: ArchiveRules | None, log: ChangeLog, mark: Mark, after: int
+    table: Table, rules: ArchiveRules | None, log: ChangeLog, mark: Checkpoint, after: int
 ) -> LandedArchives | None:
     """What tells of the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
 
@@ -213,7 +213,9 @@ def find_archives(
     return LandedArchives(rules, _markers(table, rules, log, mark), partners)
 
 
-def _markers(table: Table, rules: ArchiveRules, log: ChangeLog, mark: Mark) -> LandedMarkers | None:
+def _markers(
+    table: Table, rules: ArchiveRules, log: ChangeLog, mark: Checkpoint
+) -> LandedMarkers | None:
     if not rules.markers:
         return None
     near = placed_parts(log.snapshot, mark.batch, (Op.CREATE, Op.UPDATE))

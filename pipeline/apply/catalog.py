@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.apply.decide import Fill, Floors
 from pipeline.apply.renames import PreviousName, TableRename
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.schema.history import (
@@ -178,7 +178,7 @@ class Catalog:
             if isinstance(asked, BaseNeeded):
                 raise HeldError(asked.reason, f"{shard.source}: {asked.detail}")
 
-    def moves(self, table: Table, mark: Mark, floors: Floors) -> tuple[TableRename, ...]:
+    def moves(self, table: Table, mark: Checkpoint, floors: Floors) -> tuple[TableRename, ...]:
         """Shards of *table* whose rows have yet to come from another, or to go with their shard.
 
         They go while another shard is there: a table of which none is left keeps its mirror.
@@ -202,7 +202,7 @@ class Catalog:
         return not isinstance(asked, Dropped) and self.newest(shard.source, shard.name) is not None
 
     def _names(
-        self, source: str, asked: PendingEffect | None, mark: Mark
+        self, source: str, asked: PendingEffect | None, mark: Checkpoint
     ) -> Iterator[PreviousName]:
         """The names that moved rows had, back to one that nothing was asked of."""
         while isinstance(asked, MovedRows):

@@ -35,7 +35,7 @@ from pipeline.apply.row_metadata import (
     rank_order,
     row_origins,
 )
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
@@ -52,7 +52,7 @@ def highest_orders(*orders: Mapping[K, Order]) -> dict[K, Order]:
     return found
 
 
-def base_floors(table: Table, mark: Mark, image: Image | None) -> dict[Shard, Order]:
+def base_floors(table: Table, mark: Checkpoint, image: Image | None) -> dict[Shard, Order]:
     """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
 
     Such changes may be of columns that are no longer there.  For an image only bases from before

@@ -26,7 +26,7 @@ from pipeline.apply.mirror import Commit, MirrorSnapshot
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Account
-from pipeline.reports import Hold, Refusal
+from pipeline.reports import Hold, MergeFailure
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
 _FAR = 1_000  # commits that are searched for the account of a turn
@@ -82,10 +82,10 @@ class ForeignWatch:
         try:
             return self._looked(table, waived)
         except (HeldError, UnreachableError) as error:
-            return Refusal.of(error).hold(table)
+            return MergeFailure.of(error).hold(table)
         except Exception as error:  # the boundary of one mirror: others write what they like there
             log.exception("log_unread", table=table)
-            return Refusal.unforeseen(error, "its log cannot be judged: ").hold(table)
+            return MergeFailure.unforeseen(error, "its log cannot be judged: ").hold(table)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""

@@ -278,7 +278,7 @@ class ImageWriter:
         """Write what is missing, of each table; one that fails is tried again the next time."""
         made: list[Manifest] = []
         tidied: set[str] = set()
-        for table in sorted(landed.mark.tables):
+        for table in sorted(landed.checkpoint.tables):
             place = self.settings.written_images(table) or self.settings.cloned_images(table)
             if place is None:
                 continue

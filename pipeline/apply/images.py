@@ -32,11 +32,11 @@ from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, parts, read
 from pipeline.changelog.table import DROPPED
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError
 from pipeline.image import DueCut, Image, cut_positions, find_missing, shards_digest
 from pipeline.model import Op, Order, Shard, Table
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ class DueImages:
         """Whether a cut has passed of which *table* is still to become the image."""
         return next(self._open(table, self.clock()), None) is not None
 
-    def of(self, table: Table, mark: Mark, at: datetime) -> Image | CutDelay | None:
+    def of(self, table: Table, mark: Checkpoint, at: datetime) -> Image | CutDelay | None:
         """The image that the next turn makes, or why there may be none yet.
 
         None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
@@ -189,7 +189,7 @@ def _known(turn: Commit) -> datetime:
 
 
 def find_doubts(
-    table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
+    table: Table, places: Mapping[str, Order], mark: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
     """Why nobody knows *table* as it was at *places* by what has landed; empty if that is known.
 
@@ -199,7 +199,7 @@ def find_doubts(
     return again or find_missing(table, places, mark, based)
 
 
-def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
+def _read_again(table: Table, places: Mapping[str, Order], mark: Checkpoint) -> str:
     """What of *table* was read again over the cut: its rows may tell what came after it."""
     for shard in table.shards:
         one, cut = mark.rereads.get(str(shard)), places[shard.source]
@@ -208,10 +208,10 @@ def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
     return ""
 
 
-def _lost(table: Table, mark: Mark) -> str:
+def _lost(table: Table, mark: Checkpoint) -> str:
     """What is open of *table* that lost it changes, whether before the cut or after it."""
     own = {str(shard) for shard in table.shards}
-    for gap in map(read_gap, mark.gaps.values()):
+    for gap in map(load_gap, mark.gaps.values()):
         if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
             return f"changes were lost before landing ({gap.id})"
     for subject, one in mark.quarantine.items():
@@ -250,16 +250,16 @@ def plan_correction(
         HeldError: ``image_uncorrected``; nobody can tell the table as it was at the cut any more.
         UnreachableError: the change log cannot be read.
     """
-    table = landed.catalog.table(name, landed.mark.shards)
+    table = landed.catalog.table(name, landed.checkpoint.shards)
     _refuse_other_sources(table, image)
     changes.look()
-    archive = find_archives(table, rules, changes, landed.mark, image.batch)
-    late = _joined(_late(image, name, landed.mark, changes), archive, image)
+    archive = find_archives(table, rules, changes, landed.checkpoint, image.batch)
+    late = _joined(_late(image, name, landed.checkpoint, changes), archive, image)
     schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
 
     def task(snapshot: Any) -> MergeTask[Any]:
         floors = floors_of(snapshot)
-        if why := find_doubts(table, image.positions, landed.mark, floors):
+        if why := find_doubts(table, image.positions, landed.checkpoint, floors):
             raise HeldError(REFUSED, f"{name}: {why}")
         return MergeTask(
             table=table,
@@ -269,7 +269,7 @@ def plan_correction(
             at=at,
             deletes=_deletes(image, name, changes),
             known=AppliedBefore(None),  # so each insert is looked for among the deletes
-            floors=highest_orders(floors, base_floors(table, landed.mark, image)),
+            floors=highest_orders(floors, base_floors(table, landed.checkpoint, image)),
             fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
             archive=None if archive is None else archive.evidence,
         )
@@ -292,7 +292,7 @@ def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.
     return late if archive is None else below_cut(archive.joined(late), image.positions)
 
 
-def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
+def _late(image: Image, name: str, mark: Checkpoint, changes: ChangeLog) -> pa.Table:
     """All that came after the image was made and stands below its cut."""
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
@@ -307,7 +307,7 @@ def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
     return late
 
 
-def _refuse_read_later(late: pa.Table, mark: Mark) -> None:
+def _refuse_read_later(late: pa.Table, mark: Checkpoint) -> None:
     """Return only if rows that were read from a source are of a reading that the mark knows.
 
     Whether that ended below the cut is asked with all other doubts.

@@ -17,28 +17,28 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pipeline.apply.catalog import Catalog
-from pipeline.checkpoint import Lives, Mark, source_of
+from pipeline.checkpoint import Checkpoint, Incarnations, source_of
 from pipeline.model import Order, SourcePartition, TopicPartition
-from pipeline.reports import SETTING, read_gap
+from pipeline.reports import SETTING, load_gap
 
 
 @dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
 class LandedState:
     """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
 
-    mark: Mark
+    checkpoint: Checkpoint
     catalog: Catalog
 
     def served(self, tier: Callable[[int], bool]) -> "LandedState":
         """The same, as if no table of another *tier* had ever landed."""
-        tables, shards = self.mark.tables.items(), self.mark.shards
+        tables, shards = self.checkpoint.tables.items(), self.checkpoint.shards
         own = {name: last for name, last in tables if tier(self.catalog.tier(name, shards))}
-        return LandedState(replace(self.mark, tables=own), self.catalog)
+        return LandedState(replace(self.checkpoint, tables=own), self.catalog)
 
     @cached_property
-    def lives(self) -> Lives:
+    def lives(self) -> Incarnations:
         """Of the change log up to the mark."""
-        return Lives.of(self.mark.lives)
+        return Incarnations.of(self.checkpoint.lives)
 
     @cached_property
     def through(self) -> Mapping[str, int]:
@@ -48,21 +48,23 @@ class LandedState:
         be sent again; -1 where it is to stand still until that is over, or a base is whole.  A
         source that is no longer configured sends nothing, again or anew, and keeps nobody waiting.
         """
-        if not self.mark.beats:
-            return self.mark.tables
+        if not self.checkpoint.beats:
+            return self.checkpoint.tables
         sure: dict[str, int] = {}
-        for name, table in self.mark.shards.items():
+        for name, table in self.checkpoint.shards.items():
             source = source_of(name)
-            trail = self.mark.beats.get(source)
+            trail = self.checkpoint.beats.get(source)
             if trail is None or not trail.waits or source not in self.catalog.readings:
                 continue
             if table is not None:
-                known = sure.get(table, self.mark.batch)
+                known = sure.get(table, self.checkpoint.batch)
                 sure[table] = min(known, -1 if trail.sure is None else trail.sure)
-        for name, table in self.mark.shards.items():
-            if table in sure and self.mark.complete.get(name, -1) > sure[table]:
+        for name, table in self.checkpoint.shards.items():
+            if table in sure and self.checkpoint.complete.get(name, -1) > sure[table]:
                 sure[table] = -1  # below its base nothing counts, and above it nothing does yet
-        return {name: min(last, sure.get(name, last)) for name, last in self.mark.tables.items()}
+        return {
+            name: min(last, sure.get(name, last)) for name, last in self.checkpoint.tables.items()
+        }
 
     @cached_property
     def gaps(self) -> Mapping[str, Sequence[str]]:
@@ -76,7 +78,7 @@ class LandedState:
 
     def _gaps(self, *kinds: str) -> Mapping[str, Sequence[str]]:
         found: dict[str, list[str]] = {}
-        for gap in map(read_gap, self.mark.gaps.values()):
+        for gap in map(load_gap, self.checkpoint.gaps.values()):
             for name in gap.shards if gap.doubt in kinds else ():
                 found.setdefault(name, []).append(gap.id)
         return found

@@ -22,7 +22,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import MaintenanceWork
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.maintenance import CleaningTimes, LogUpkeep
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.settings import PipelineSettings
 
@@ -56,7 +56,7 @@ class LakeMaintenance:
 
     def run(
         self,
-        mark: Mark,
+        mark: Checkpoint,
         readers: Mapping[str, int],
         applied: Mapping[str, int],
         held: Callable[[str], bool],

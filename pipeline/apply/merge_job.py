@@ -43,12 +43,12 @@ from pipeline.apply.partial_rows import find_moved_deletes, is_partial
 from pipeline.apply.renames import TableRename, move_rows
 from pipeline.changelog.scan import APPLIED_COLUMNS, Part, TableRows, WantedBatches, read, scan
 from pipeline.changelog.table import CHANGES, app
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.image import Image, LateChanges, add_image, images_property
 from pipeline.model import Op, Table
-from pipeline.reports import Refusal
+from pipeline.reports import MergeFailure
 from pipeline.schema.model import Column
 
 
@@ -78,7 +78,7 @@ class RemainingSnapshot:
 
 
 def remaining_batches(
-    table: Table, mark: Mark, turn: WantedBatches, until: int
+    table: Table, mark: Checkpoint, turn: WantedBatches, until: int
 ) -> WantedBatches | None:
     """Batches up to *until* in which bases go on that begin in those of a *turn*, or before."""
     end = min(_base_end(table, mark, turn), until)
@@ -97,7 +97,7 @@ def _keys(rows: pa.Table) -> Sequence[str]:
     return found
 
 
-def _base_end(table: Table, mark: Mark, turn: WantedBatches) -> int:
+def _base_end(table: Table, mark: Checkpoint, turn: WantedBatches) -> int:
     """The last batch of the bases that begin in *turn*; a new mirror has no rows before any."""
     names = [str(shard) for shard in table.shards]
     begun = [one for one in names if turn.after < 0 or mark.based.get(one, -1) <= turn.until]
@@ -188,7 +188,7 @@ class MergeOutcome:
     ``late``: cut -> what of them is late for its image.
     """
 
-    result: MergeResult[Any] | Refusal
+    result: MergeResult[Any] | MergeFailure
     topics: frozenset[str] = field(default_factory=frozenset)
     late: Mapping[datetime, LateChanges] = field(default_factory=dict)
 
@@ -237,7 +237,7 @@ def _alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
     try:
         rows = read(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
-        return MergeOutcome(Refusal.of(error))
+        return MergeOutcome(MergeFailure.of(error))
     return _done(job, group.changes, rows, group.turn)
 
 
@@ -267,10 +267,10 @@ def _done(
         result = turn(replace(job.task, changes=own, archive=evidence))
         return MergeOutcome(result, topics, late)
     except SluiceError as error:
-        return MergeOutcome(Refusal.of(error), topics)
+        return MergeOutcome(MergeFailure.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
         log.exception("turn_broken", table=job.name)
-        return MergeOutcome(Refusal.unforeseen(error), topics)
+        return MergeOutcome(MergeFailure.unforeseen(error), topics)
 
 
 def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:
@@ -385,7 +385,7 @@ class ParallelMerges:
             (found,) = self.spread([group])
         except UnreachableError as error:
             self._fatal.add(name)
-            return {name: MergeOutcome(Refusal.of(error))}
+            return {name: MergeOutcome(MergeFailure.of(error))}
         self._fatal.discard(name)
         return found
 

@@ -43,7 +43,7 @@ from pipeline.changelog.scan import (
     parts,
 )
 from pipeline.changelog.table import CHANGES, DROPPED
-from pipeline.checkpoint import ALWAYS, Mark, is_there
+from pipeline.checkpoint import NO_STANDARDS, Checkpoint, shard_exists
 from pipeline.clocks import over
 from pipeline.errors import HeldError
 from pipeline.image import Image
@@ -61,7 +61,9 @@ class RenameBarrier:
 
     _since: dict[str, datetime] = field(default_factory=dict)
 
-    def complete(self, table: str, moves: Sequence[TableRename], mark: Mark, now: datetime) -> bool:
+    def complete(
+        self, table: str, moves: Sequence[TableRename], mark: Checkpoint, now: datetime
+    ) -> bool:
         """Whether all below *moves* has landed.
 
         Raises:
@@ -83,7 +85,7 @@ class RenameBarrier:
 
 
 def require_no_gap(
-    table: Table, mark: Mark, moves: Sequence[TableRename], gaps: Mapping[str, Sequence[str]]
+    table: Table, mark: Checkpoint, moves: Sequence[TableRename], gaps: Mapping[str, Sequence[str]]
 ) -> None:
     """Refuse a table with an open gap; so may one be of which rows have yet to come.
 
@@ -95,7 +97,7 @@ def require_no_gap(
         HeldError: ``gap``, ``quarantine``.
     """
     others = {str(one.shard) for move in moves for one in move.names}
-    names = {name for name in _names(table) if is_there(mark, name)} | others
+    names = {name for name in _names(table) if shard_exists(mark, name)} | others
     lost = sorted(gap for name in names for gap in gaps.get(name, ()))
     if lost:
         raise HeldError("gap", f"changes were lost before landing ({lost[0]}); take a new base")
@@ -107,7 +109,7 @@ def require_no_gap(
 
 
 def require_same_standards(
-    table: Table, mark: Mark, moves: Sequence[TableRename], catalog: Catalog
+    table: Table, mark: Checkpoint, moves: Sequence[TableRename], catalog: Catalog
 ) -> None:
     """Refuse a table of which rows would be written by two standards, or with and without one.
 
@@ -120,8 +122,8 @@ def require_same_standards(
             detail = f"its rows had the name {other}, and other `standards` there"
             raise HeldError("standards", f"{detail}; take a new base of {table.name}")
     for name in sorted(_names(table)):
-        known = mark.standards.get(name, ALWAYS)
-        if not is_there(mark, name) or (name not in mark.shards and known is ALWAYS):
+        known = mark.standards.get(name, NO_STANDARDS)
+        if not shard_exists(mark, name) or (name not in mark.shards and known is NO_STANDARDS):
             continue
         if known.digest != wanted:
             detail = f"`standards` changed: rows of {name} are written otherwise from now on"
@@ -131,7 +133,7 @@ def require_same_standards(
             raise HeldError("standards", f"{detail}; take a new base")
 
 
-def require_kept_base(table: Table, mark: Mark, dropped: int) -> None:
+def require_kept_base(table: Table, mark: Checkpoint, dropped: int) -> None:
     """Refuse to begin a mirror of which batches since its base, up to *dropped*, are gone.
 
     Raises:
@@ -203,7 +205,7 @@ class MergePlanner:
         if not ready:
             return PendingFiles((), (), TableRows(self.changes.store))
         self.changes.look()
-        first, until = min(self.mirrors.applied(one.name) for one in ready), landed.mark.batch
+        first, until = min(self.mirrors.applied(one.name) for one in ready), landed.checkpoint.batch
         return PendingFiles(
             files=parts(self.changes.snapshot, first, until),
             deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
@@ -229,7 +231,7 @@ class MergePlanner:
             HeldError: it must stand still; the reason says why.
             LostRaceError: somebody else committed to its mirror meanwhile.
         """
-        mark, name = landed.mark, table.name
+        mark, name = landed.checkpoint, table.name
         moves = self._moves(table, landed, stamp.at)
         if moves is None:
             return None
@@ -260,7 +262,7 @@ class MergePlanner:
     def _with_rest(self, job: MergeJob[Any], landed: LandedState) -> MergeJob[Any]:
         """With what asks for rows of a base that goes on behind the turn."""
         until = _waiting(job.name, job.wanted.after, landed).until
-        batches = remaining_batches(job.task.table, landed.mark, job.wanted, until)
+        batches = remaining_batches(job.task.table, landed.checkpoint, job.wanted, until)
         if batches is None:
             return replace(job, rest=None)
         files = parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
@@ -301,7 +303,7 @@ class MergePlanner:
         """
         task, after, archive = job.task, job.wanted.after, self.archive_of(job.name)
         _refuse_answers(task.table, archive)
-        its = find_archives(task.table, archive, self.changes, landed.mark, after)
+        its = find_archives(task.table, archive, self.changes, landed.checkpoint, after)
         job = replace(job, archive=its)
         named = self.settings.demanded(job.name)
         if not named:
@@ -333,7 +335,7 @@ class MergePlanner:
 
     def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
         """What is known of a table that another speaks of; nobody waits for its turn."""
-        mark, seen = landed.mark, self.mirrors.seen(name)
+        mark, seen = landed.checkpoint, self.mirrors.seen(name)
         table = landed.catalog.table(name, mark.shards)
         reached = {one.source: mark.reached(one.source) for one in table.shards}
         try:
@@ -352,7 +354,7 @@ class MergePlanner:
         )
 
     def _history(
-        self, moves: tuple[TableRename, ...], pending: PendingFiles, mark: Mark
+        self, moves: tuple[TableRename, ...], pending: PendingFiles, mark: Checkpoint
     ) -> tuple[Part, ...]:
         """All files, where rows of other shards come or a change may be late."""
         if pending.every or not moves:
@@ -374,7 +376,7 @@ class MergePlanner:
         self, table: Table, landed: LandedState, now: datetime
     ) -> tuple[TableRename, ...] | None:
         """Rows that come from other names or go; None if changes of these may be on their way."""
-        mark, seen = landed.mark, self.mirrors.seen(table.name)
+        mark, seen = landed.checkpoint, self.mirrors.seen(table.name)
         floors = floors_of(seen) if seen is not None else {}
         landed.catalog.require_rows(table, mark.bases, floors)
         moves = landed.catalog.moves(table, mark, floors)
@@ -411,7 +413,7 @@ def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
 
 def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSchema:
     """With bases that are below the cut, where an *image* is made: others tell nothing of it."""
-    catalog, every = landed.catalog, landed.mark.bases
+    catalog, every = landed.catalog, landed.checkpoint.bases
     bases = {
         str(shard): every[str(shard)]
         for shard in table.shards
@@ -424,8 +426,8 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSche
 
 def _is_whole(table: Table, landed: LandedState) -> bool:
     """Whether no row of *table* is missing but what is on its way."""
-    mark, names = landed.mark, {str(shard) for shard in table.shards}
-    there = {name for name in names if is_there(mark, name)}
+    mark, names = landed.checkpoint, {str(shard) for shard in table.shards}
+    there = {name for name in names if shard_exists(mark, name)}
     unread = any(subject.startswith("topic:") for subject in mark.quarantine)
     lost = unread or any(landed.gaps.get(name) for name in there)
     open_ = {*mark.quarantine, *mark.snaps} & names
@@ -447,7 +449,7 @@ def _wanted(
     return bounded(pending.rows, near, table.name, wanted, MOST_ROWS)
 
 
-def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBefore | None:
+def _known(name: str, after: int, highs: HighestOrders, mark: Checkpoint) -> AppliedBefore | None:
     """How high the mirror has come by batch *after*; None if it holds nothing."""
     grown = bool(highs.topics(name) & set(mark.grown))
     return None if after < 0 else AppliedBefore(highs.of(name, after), grown)

@@ -50,12 +50,12 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.checkpoint import living_tables
+from pipeline.checkpoint import active_tables
 from pipeline.clocks import over
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
 from pipeline.model import Account, Table
-from pipeline.reports import Applied, Hold, Refusal
+from pipeline.reports import Hold, MergeFailure, MergeReport
 from pipeline.retries import Retries
 from pipeline.settings import PipelineSettings
 
@@ -72,7 +72,7 @@ class MergeIntervals:
         """Those of *tables* whose time has come, or that are *wanted*."""
         return [one for one in tables if one.name in wanted or self._due(one)]
 
-    def turned(self, turns: Iterable[Applied], last: Mapping[str, int]) -> None:
+    def turned(self, turns: Iterable[MergeReport], last: Mapping[str, int]) -> None:
         """*turns* were made; *last*: table -> the last batch that holds a change of it.
 
         One that is held, or has more to take up than one turn may read, comes again at once.
@@ -116,7 +116,7 @@ class UnreportedMerges:
                 self._told.discard(table)
             del self._unanswered[table]
 
-    def turns(self, tables: Iterable[str]) -> Iterator[Applied]:
+    def turns(self, tables: Iterable[str]) -> Iterator[MergeReport]:
         """The newest turn of each of *tables* that nobody was told of; from now on it is told.
 
         A mirror that does not answer is asked in the next pass, and keeps no other from it.
@@ -132,7 +132,7 @@ class UnreportedMerges:
             if snapshot is not None and last is not None:
                 batch, account = last
                 now = self.clock()
-                yield Applied(table, batch, snapshot.version, account, now, now - now)
+                yield MergeReport(table, batch, snapshot.version, account, now, now - now)
 
 
 MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late
@@ -215,7 +215,7 @@ class HeldMirrors:
         else:
             self._holds[table] = hold
 
-    def note_reports(self, reports: Collection[Applied]) -> None:
+    def note_reports(self, reports: Collection[MergeReport]) -> None:
         """Remember which tables are held after a run."""
         self._held |= {one.table for one in reports if one.hold is not None}
         for table in self._held & {one.table for one in reports if one.hold is None}:
@@ -265,12 +265,12 @@ class MergeRunner:
         self._untold = UnreportedMerges(self.mirrors, self.watch, self.clock)
         self._cycles = MergeIntervals(self.settings, self.clock)
 
-    def run(self, landed: LandedState, request: MergeRequest) -> tuple[Applied, ...]:
+    def run(self, landed: LandedState, request: MergeRequest) -> tuple[MergeReport, ...]:
         """Merge every mirror with landed changes that is due, tier 0 first.
 
         Returns a report for each such mirror, and for each one that is held.
         """
-        tables, waived = landed.mark.tables, request.waived
+        tables, waived = landed.checkpoint.tables, request.waived
         self.images.told(request.cuts)
         self.jobs.archived = request.archived
         self._untold.settle()
@@ -297,7 +297,7 @@ class MergeRunner:
         request: MergeRequest,
     ) -> tuple[list[Table], dict[str, Hold]]:
         """The tables to merge in this run, and the holds of those that cannot be."""
-        mark = landed.mark
+        mark = landed.checkpoint
         going = [name for name in behind if name not in request.paused]
         wanted = {*request.wanted, *filter(self.images.concerns, going)}
         ripe = self._cycles.ripe((landed.catalog.table(n, mark.shards) for n in going), wanted)
@@ -332,21 +332,21 @@ class MergeRunner:
         """Tables with something to apply, and holds of mirrors that do not fit the change log."""
         behind: list[str] = []
         broken: dict[str, Hold] = {}
-        for name in living_tables(landed.mark, landed.catalog.router):
+        for name in active_tables(landed.checkpoint, landed.catalog.router):
             if (hold := self.held.unreadable(name, waived)) is not None:
                 broken[name] = hold
                 continue
             try:
-                applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
+                applied = self.mirrors.applied_of(name, landed.checkpoint.batch, landed.lives)
                 due = applied < landed.through[name] or self.images.concerns(name)
             except (HeldError, UnreachableError) as error:
-                broken[name] = Refusal.of(error).hold(name)
+                broken[name] = MergeFailure.of(error).hold(name)
                 if isinstance(error, HeldError):
                     self.held.note_look(name, broken[name], waived)
                 continue
             except Exception as error:  # the boundary of one mirror: it stops no other
                 log.exception("turn_broken", table=name)
-                broken[name] = Refusal.unforeseen(error).hold(name)
+                broken[name] = MergeFailure.unforeseen(error).hold(name)
                 continue
             if due:
                 behind.append(name)
@@ -360,7 +360,7 @@ class MergeRunner:
         self, table: Table, landed: LandedState, waived: frozenset[str]
     ) -> tuple[object, ...]:
         """All that could let a table go on that failed."""
-        mark, seen = landed.mark, self.mirrors.seen(table.name)
+        mark, seen = landed.checkpoint, self.mirrors.seen(table.name)
         names = [str(shard) for shard in table.shards]
         bases = tuple(mark.bases.get(name) for name in names)
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
@@ -372,10 +372,10 @@ class MergeRunner:
 
     def _turns(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
-    ) -> tuple[Applied, ...]:
+    ) -> tuple[MergeReport, ...]:
         started = self.clock()
         jobs: list[MergeJob[Any]] = []
-        failed: list[Applied | None] = []
+        failed: list[MergeReport | None] = []
         pending = self.jobs.pending(ready, landed)
         room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
         for table in ready:
@@ -388,11 +388,11 @@ class MergeRunner:
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except (HeldError, UnreachableError) as error:
-                hold = Refusal.of(error).hold(table.name)
+                hold = MergeFailure.of(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
             except Exception as error:  # the boundary of one mirror: it stops no other
                 log.exception("turn_broken", table=table.name)
-                hold = Refusal.unforeseen(error).hold(table.name)
+                hold = MergeFailure.unforeseen(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
             else:
                 jobs += [job] if job is not None else []
@@ -409,7 +409,7 @@ class MergeRunner:
         """What its turn needs; None if it has none now."""
         self.jobs.require_archived(table, waived)
         stamp = self._stamp()
-        image = self.images.of(table, landed.mark, stamp.at)
+        image = self.images.of(table, landed.checkpoint, stamp.at)
         if isinstance(image, CutDelay):
             return None
         if image is not None and not self.jobs.at_once(table, landed, pending):
@@ -444,10 +444,10 @@ class MergeRunner:
         started: datetime,
         landed: LandedState,
         waived: frozenset[str],
-    ) -> Applied | None:
+    ) -> MergeReport | None:
         """Commit one turn; None if it starts over: somebody came between, or more has to land."""
         table, result = job.task.table, outcome.result
-        if isinstance(result, Refusal):
+        if isinstance(result, MergeFailure):
             return self._failed(table, result.hold(table.name), landed, waived)
         reached, job = job.reached, self._with_late(job, outcome)
         doubt = self.watch.below(table.name, job.task.snapshot, waived)
@@ -461,7 +461,7 @@ class MergeRunner:
             return None
         except (HeldError, UnreachableError) as error:
             self._untold.unanswered(table.name, reached)
-            return self._failed(table, Refusal.of(error).hold(table.name), landed, waived)
+            return self._failed(table, MergeFailure.of(error).hold(table.name), landed, waived)
         if self.table_format.engine(job.task.snapshot) is None:
             self.watch.ours(table.name, version)
         elif (told := self.watch.hold(table.name, waived)) is not None:
@@ -479,16 +479,16 @@ class MergeRunner:
 
     def _succeeded(
         self, job: MergeJob[Any], outcome: MergeOutcome, account: Account, started: datetime
-    ) -> Applied:
+    ) -> MergeReport:
         """The turn as it is told; of the changes in an image the turn after it tells."""
         name, reached, made = job.name, job.reached, self.mirrors.seen(job.name)
         self._untold.told(name)
         self._retries.succeeded(name)
         version, took = -1 if made is None else made.version, self.clock() - started
         if job.image is not None:
-            return Applied(name, reached, version, Account(), started, took, image=job.image)
+            return MergeReport(name, reached, version, Account(), started, took, image=job.image)
         self.highs.applied(name, reached, outcome.topics)
-        return Applied(name, reached, version, account, started, took)
+        return MergeReport(name, reached, version, account, started, took)
 
     def _commit(self, job: MergeJob[Any], written: MergeResult[Any], life: int | None) -> int:
         table = job.name
@@ -501,7 +501,7 @@ class MergeRunner:
 
     def _failed(
         self, table: Table, hold: Hold, landed: LandedState, waived: frozenset[str]
-    ) -> Applied | None:
+    ) -> MergeReport | None:
         """The table as it stands; None while what it lacks may still be on its way."""
         now = self.clock()
         circumstances = self._circumstances(table, landed, waived)
@@ -512,12 +512,12 @@ class MergeRunner:
             return None
         return self._still(table.name, hold)
 
-    def _still(self, name: str, hold: Hold | None = None) -> Applied:
+    def _still(self, name: str, hold: Hold | None = None) -> MergeReport:
         """The report of a mirror without a merge."""
         seen, now = self.mirrors.seen(name), self.clock()
         version = -1 if seen is None else seen.version
         batch = self.applied(name) if hold is None else self._batch(seen)
-        return Applied(name, batch, version, Account(), now, now - now, hold)
+        return MergeReport(name, batch, version, Account(), now, now - now, hold)
 
     def _batch(self, seen: MirrorSnapshot | None) -> int:
         return -1 if seen is None else batch_of(seen, self.settings.lane)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pipeline.apply.mirror import Commit, MirrorSnapshot, batch_of, incarnation_of
 from pipeline.apply.table_format import TableFormat
-from pipeline.checkpoint import Lives
+from pipeline.checkpoint import Incarnations
 from pipeline.errors import HeldError
 from pipeline.settings import PipelineSettings
 
@@ -62,7 +62,7 @@ class Mirrors(Generic[S]):
             known = self.look(table)
         return -1 if known is None else batch_of(known, self.settings.lane)
 
-    def applied_of(self, table: str, last: int, lives: Lives) -> int:
+    def applied_of(self, table: str, last: int, lives: Incarnations) -> int:
         """As ``applied``, of a change log that ends at batch *last*.
 
         Raises:

@@ -26,10 +26,10 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror import MirrorSide
 from pipeline.apply.row_metadata import SLUICE
 from pipeline.backfill.task import require_few, stretch_rows, stretches
-from pipeline.backfill_state import Preview, RereadState, WishedReread
-from pipeline.checkpoint import Mark
+from pipeline.backfill_state import BackfillRequest, BackfillState, RepairPreview
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, ProofError, SluiceError
-from pipeline.landing.listing import Feed
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.decode import typed
 from pipeline.sources.positions import locate_position
@@ -50,11 +50,11 @@ class MirrorIds:
 
     def of(
         self,
-        wish: WishedReread,
+        wish: BackfillRequest,
         shard: Shard,
         table: Table,
         span: tuple[int, int],
-        mark: Mark,
+        checkpoint: Checkpoint,
         *,
         fence: Order,
     ) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class MirrorIds:
         asked = (begun, span)
         if asked not in self._known:
             self._forget(begun)
-            due = self._due.setdefault(begun, mark.tables.get(table.name, -1))
+            due = self._due.setdefault(begun, checkpoint.tables.get(table.name, -1))
             self._known[asked] = self._ids(wish, shard, table, span, due)
         return self._known[asked]
 
@@ -80,7 +80,7 @@ class MirrorIds:
         self._known = {at: found for at, found in self._known.items() if at[0][0] in ids}
 
     def _ids(
-        self, wish: WishedReread, shard: Shard, table: Table, span: tuple[int, int], due: int
+        self, wish: BackfillRequest, shard: Shard, table: Table, span: tuple[int, int], due: int
     ) -> tuple[int, ...]:
         mirror = self.open(table)
         if mirror is None and due < 0:
@@ -116,12 +116,12 @@ Rows = Mapping[Any, Mapping[str, Any]]
 class Previews:
     """Works off dry wishes of ranges; what it knows of one is forgotten with the process."""
 
-    feeds: tuple[Feed, ...]
+    feeds: tuple[LandingSource, ...]
     open_rows: OpenRows
     open_mirror: Callable[[Table], MirrorSide | None]
     clock: Callable[[], datetime]
     _fences: dict[tuple[str, str], tuple[ReadFence, Order]] = field(default_factory=dict)
-    _done: dict[tuple[str, str], RereadState] = field(default_factory=dict)
+    _done: dict[tuple[str, str], BackfillState] = field(default_factory=dict)
     _next: tuple[str, str] = ("", "")
     _ids: MirrorIds = field(init=False)
 
@@ -130,22 +130,24 @@ class Previews:
         self._ids = MirrorIds(self.open_mirror)
 
     def run(
-        self, landed: LandedState, wishes: Sequence[tuple[WishedReread, Table]]
-    ) -> tuple[RereadState, ...]:
+        self, landed: LandedState, wishes: Sequence[tuple[BackfillRequest, Table]]
+    ) -> tuple[BackfillState, ...]:
         """One round; a wish has ended once each of its shards was looked at, which is once.
 
         A round has its time, as everybody who is read again waits for it: who had no turn comes
         first in the next.
         """
         self._keep(frozenset(wish.id for wish, _ in wishes))
-        unknown = [RereadState(w.id, w.table, "", why=NO_SHARD) for w, t in wishes if not t.shards]
+        unknown = [
+            BackfillState(w.id, w.table, "", why=NO_SHARD) for w, t in wishes if not t.shards
+        ]
         turns = [(wish, table, shard) for wish, table in wishes for shard in table.shards]
         first = next((n for n, (w, _, s) in enumerate(turns) if (w.id, str(s)) == self._next), 0)
-        found, until = list[RereadState](), time.monotonic() + ROUND
+        found, until = list[BackfillState](), time.monotonic() + ROUND
         for wish, table, shard in (*turns[first:], *turns[:first]):
             state = self._done.get((wish.id, str(shard)))
             if state is None and found and time.monotonic() > until:
-                state = RereadState(wish.id, wish.table, str(shard), why=QUEUED)
+                state = BackfillState(wish.id, wish.table, str(shard), why=QUEUED)
             state = state or self._state(wish, table, shard, landed)
             if state.done is not None:
                 self._done[wish.id, str(shard)] = state
@@ -161,36 +163,36 @@ class Previews:
         self._ids.keep(ids)
 
     def _state(
-        self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
-    ) -> RereadState:
+        self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState
+    ) -> BackfillState:
         told = (wish.id, wish.table, str(shard))
         try:
             found = self._look(wish, table, shard, landed)
         except SluiceError as error:
-            return RereadState(*told, why=str(error), refused=isinstance(error, ConfigError))
+            return BackfillState(*told, why=str(error), refused=isinstance(error, ConfigError))
         except Exception as error:  # the boundary of one wish: all else goes on
             log.exception("preview_failed", table=wish.table)
             why = f"{type(error).__name__}: {error}; see the log"
-            return RereadState(*told, why=why, refused=True)
+            return BackfillState(*told, why=why, refused=True)
         if found is None:
-            return RereadState(*told, why=NOT_YET)
-        return RereadState(*told, done=landed.mark.batch, preview=found)
+            return BackfillState(*told, why=NOT_YET)
+        return BackfillState(*told, done=landed.checkpoint.batch, preview=found)
 
     def _look(
-        self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
-    ) -> Preview | None:
+        self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState
+    ) -> RepairPreview | None:
         feed = next(one for one in self.feeds if one.settings.name == shard.source)
         with closing(self.open_rows(feed.connected())) as server:
             fence, at = self._fence(wish, shard, landed, server)
-            if not landed.mark.passed(shard.source, at):
+            if not landed.checkpoint.passed(shard.source, at):
                 return None
-            found, count = Preview(), 0
+            found, count = RepairPreview(), 0
             for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
                 span = stretch_rows(wish, shard, number).span
                 if span is None:
                     raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
                 # once this answers, the mirror is as far as the fence
-                self._ids.of(wish, shard, table, span, landed.mark, fence=at)
+                self._ids.of(wish, shard, table, span, landed.checkpoint, fence=at)
                 asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
                 texts = _read(server, fence, asked, wish, count)
                 count += len(texts)
@@ -199,13 +201,13 @@ class Previews:
             return found
 
     def _fence(
-        self, wish: WishedReread, shard: Shard, landed: LandedState, server: RowReader
+        self, wish: BackfillRequest, shard: Shard, landed: LandedState, server: RowReader
     ) -> tuple[ReadFence, Order]:
-        known, epoch = (wish.id, str(shard)), landed.mark.epochs.get(shard.source)
+        known, epoch = (wish.id, str(shard)), landed.checkpoint.epochs.get(shard.source)
         if epoch is None:
             raise ProofError(f"source:{shard.source}: its server is not known yet")
         if known not in self._fences:
-            at_least = landed.mark.heartbeats.get(shard.source, -1) + 1
+            at_least = landed.checkpoint.heartbeats.get(shard.source, -1) + 1
             fence = server.fence(at_least, self.clock())
             self._fences[known] = fence, Order(epoch.number, *locate_position(fence.head.position))
         fence, at = self._fences[known]
@@ -221,7 +223,7 @@ class Previews:
 
 
 def _read(
-    server: RowReader, fence: ReadFence, asked: RowsAsked, wish: WishedReread, before: int
+    server: RowReader, fence: ReadFence, asked: RowsAsked, wish: BackfillRequest, before: int
 ) -> list[str]:
     """Rows as the log would have them; so many were read *before*."""
     texts, ended = list[str](), False
@@ -241,7 +243,7 @@ def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
     return {row[table.key[0]]: row for row in rows}
 
 
-def compared(source: Rows, mirror: Rows, at: Order) -> Preview:
+def compared(source: Rows, mirror: Rows, at: Order) -> RepairPreview:
     """What a repair at *at* would write, take and replace."""
     standing = {id_ for id_, row in mirror.items() if not _is_newer(row, at)}
     missing = sorted(source.keys() - mirror.keys())
@@ -249,7 +251,7 @@ def compared(source: Rows, mirror: Rows, at: Order) -> Preview:
     both = sorted(source.keys() & standing)
     different = [one for one in both if _differ(source[one], mirror[one])]
     named = [*_named("missing", missing), *_named("extra", extra), *_named("different", different)]
-    return Preview(len(missing), len(extra), len(different), tuple(named))
+    return RepairPreview(len(missing), len(extra), len(different), tuple(named))
 
 
 def _named(what: str, ids: Sequence[Any]) -> Iterator[str]:

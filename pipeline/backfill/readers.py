@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from pipeline.apply.catalog import Catalog
-from pipeline.backfill_state import WishedReread
-from pipeline.checkpoint import Mark, is_there
+from pipeline.backfill_state import BackfillRequest
+from pipeline.checkpoint import Checkpoint, shard_exists
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, ProofError, SluiceError
-from pipeline.landing.listing import Feed
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
 from pipeline.schema.model import TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 class RowReaders:
     """One of each source of *feeds*, opened where its server is now."""
 
-    feeds: tuple[Feed, ...]
+    feeds: tuple[LandingSource, ...]
     open_rows: OpenRows
     clock: Callable[[], datetime]
     _known: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
@@ -63,16 +63,16 @@ class RowReaders:
             reader.close()
 
     def fence(
-        self, source: str, mark: Mark, identity: str, before: ReadFence | None = None
+        self, source: str, checkpoint: Checkpoint, identity: str, before: ReadFence | None = None
     ) -> ReadFence:
         """A place in the log that goes on from all that was seen of it.
 
         Raises:
             ProofError: it is another server's, or began again under the same name.
         """
-        at_least = mark.heartbeats.get(source, -1) + 1
+        at_least = checkpoint.heartbeats.get(source, -1) + 1
         fence = self.of(source).fence(at_least, self.clock())
-        epoch = mark.epochs.get(source)
+        epoch = checkpoint.epochs.get(source)
         seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
         whys = [why for one in seen if (why := explain_reset(one, fence.head.position)) is not None]
         if fence.head.identity != identity or whys:
@@ -88,7 +88,7 @@ class RowReaders:
         """
         self._described[shard] = self.of(shard.source).describe(shard)
 
-    def require_comparable(self, shard: Shard, origin: Origin, mark: Mark) -> None:
+    def require_comparable(self, shard: Shard, origin: Origin, checkpoint: Checkpoint) -> None:
         """Refuse what rows that are read again cannot be put among.
 
         Where changes have no place in the log, all of a table may be: it begins at a heartbeat.
@@ -101,13 +101,13 @@ class RowReaders:
         if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
             why = f"{msg} one by one cannot be put among changes that go by {ordering}"
             raise ConfigError(f"{why}; take a new base of the whole table (sluice bootstrap)")
-        names = (TopicPartition.parse(name).topic for name in mark.offsets)
+        names = (TopicPartition.parse(name).topic for name in checkpoint.offsets)
         if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
             raise ConfigError(f"{msg} cannot be put among changes of several partitions")
         if feed.format.notation not in self.of(shard.source).notations:
             raise ConfigError(f"{msg} would be written otherwise than its collector writes them")
 
-    def begins_at(self, shard: Shard, mark: Mark, fence: ReadFence) -> Order:
+    def begins_at(self, shard: Shard, checkpoint: Checkpoint, fence: ReadFence) -> Order:
         """The place of rows that are read behind *fence*: they know all changes below it.
 
         Where changes have no place in the log, that of the newest heartbeat that has landed: it
@@ -116,10 +116,10 @@ class RowReaders:
         Raises:
             ProofError: there is no such heartbeat yet, or it stands below what came before it.
         """
-        number = mark.epochs[shard.source].number
+        number = checkpoint.epochs[shard.source].number
         if self._feed(shard.source).format.ordering is Ordering.LOG:
             return Order(number, *locate_position(fence.head.position))
-        trail = mark.beats.get(shard.source)
+        trail = checkpoint.beats.get(shard.source)
         if trail is None or trail.order.epoch != number:
             raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")
         if trail.resending or trail.divided:
@@ -128,10 +128,10 @@ class RowReaders:
             raise ProofError(f"source:{shard.source}: {BELOW}")
         return trail.order
 
-    def has_landed(self, shard: Shard, order: Order, mark: Mark) -> bool:
+    def has_landed(self, shard: Shard, order: Order, checkpoint: Checkpoint) -> bool:
         """Whether all below *order*, a place where rows begin, has landed."""
         by_log = self._feed(shard.source).format.ordering is Ordering.LOG
-        return mark.passed(shard.source, order) if by_log else True
+        return checkpoint.passed(shard.source, order) if by_log else True
 
     def require_sent_as_it_is(self, shard: Shard) -> None:
         """Refuse what is not sent as the source has it, for so it would be read, and landed.
@@ -153,14 +153,14 @@ class RowReaders:
                 advice = "let the collector take a snapshot of it (execute-snapshot)"
                 raise ConfigError(f"{msg}; read again it would come as the source has it; {advice}")
 
-    def schema(self, shard: Shard, catalog: Catalog, mark: Mark) -> TableSchema | None:
+    def schema(self, shard: Shard, catalog: Catalog, checkpoint: Checkpoint) -> TableSchema | None:
         """Its columns and key as its log has told them; else as its source does, if rows do."""
         declared = catalog.newest(shard.source, shard.name)
         if declared is not None:
             return declared
         if shard not in self._described:
             self.describe(shard)
-        told, known = self._described[shard], mark.rereads.get(str(shard))
+        told, known = self._described[shard], checkpoint.rereads.get(str(shard))
         if told is None or known is None:
             return None
         dialect = self._feed(shard.source).dialect
@@ -168,7 +168,7 @@ class RowReaders:
         return TableSchema(shard.name, known.order, columns, told.key)
 
     def folding(
-        self, wishes: Sequence[WishedReread], mark: Mark, router: Router
+        self, wishes: Sequence[BackfillRequest], checkpoint: Checkpoint, router: Router
     ) -> dict[str, str | None]:
         """``source/shard`` -> table: of all that anything tells, with rows or without.
 
@@ -176,8 +176,12 @@ class RowReaders:
         that is wished for: in that of Postgres a table is told by its rows alone.
         """
         ids = {one.id for one in wishes}
-        begun = {name for name, one in mark.rereads.items() if one.id in ids}
-        names = {name for name in {*mark.shards, *mark.existing, *begun} if is_there(mark, name)}
+        begun = {name for name, one in checkpoint.rereads.items() if one.id in ids}
+        names = {
+            name
+            for name in {*checkpoint.shards, *checkpoint.existing, *begun}
+            if shard_exists(checkpoint, name)
+        }
         found = {name: router.table(Shard.parse(name).name) for name in names}
         missing = {one.table for one in wishes} - set(found.values())
         if missing:
@@ -200,7 +204,7 @@ class RowReaders:
             log.info("source was not asked for shards", source=source, why=str(error))
             return ()
 
-    def _feed(self, source: str) -> Feed:
+    def _feed(self, source: str) -> LandingSource:
         for feed in self.feeds:
             if feed.settings.name == source:
                 return feed

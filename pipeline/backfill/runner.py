@@ -25,21 +25,21 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.backfill.dry_run import MirrorIds
 from pipeline.backfill.readers import RowReaders
 from pipeline.backfill.task import (
+    BackfillFailure,
+    BackfillResult,
+    BackfillTask,
     ReadLimits,
-    RereadDone,
-    RereadFailed,
-    RereadTask,
     require_few,
     stretch_rows,
     stretches,
 )
-from pipeline.backfill_state import Reread, RereadState, WishedReread
+from pipeline.backfill_state import Backfill, BackfillRequest, BackfillState
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, ProofError, SluiceError, SparedError
-from pipeline.landing.backfill import RereadNews, RowsAgain
-from pipeline.landing.listing import Feed
+from pipeline.landing.backfill import BackfilledRows, BackfillNews
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.schema.model import TableSchema
 from pipeline.settings import PipelineSettings
@@ -52,7 +52,7 @@ from pipeline.standards.table_standards import TableStandards
 ANEW = 10  # times that it begins before somebody is to look why
 
 
-def require_few_beginnings(wish: WishedReread, shard: Shard, known: Reread | None) -> None:
+def require_few_beginnings(wish: BackfillRequest, shard: Shard, known: Backfill | None) -> None:
     """Refuse what is begun anew again and again.
 
     Raises:
@@ -63,7 +63,7 @@ def require_few_beginnings(wish: WishedReread, shard: Shard, known: Reread | Non
         raise ConfigError(f"{msg}; ask for it again once that is over")
 
 
-def begun_anew(known: Reread) -> str:
+def begun_anew(known: Backfill) -> str:
     """How often it was begun, for people; empty if once, or if it is done."""
     if known.done is not None or known.begun < 2:
         return ""
@@ -74,24 +74,24 @@ def begun_anew(known: Reread) -> str:
 class Offer:
     """Filled by one thread, the reader's; ``news`` alone is for landing's."""
 
-    begun: dict[str, Reread] = field(default_factory=dict)
-    ready: list[RowsAgain] = field(default_factory=list)
+    begun: dict[str, Backfill] = field(default_factory=dict)
+    ready: list[BackfilledRows] = field(default_factory=list)
     closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
     cancelled: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def news(self) -> RereadNews:
+    def news(self) -> BackfillNews:
         """All of it, as it stands."""
         with self._lock:
             begun, closing, cancelled = self.begun, self.closing, self.cancelled
-            return RereadNews(dict(begun), tuple(self.ready), dict(closing), dict(cancelled))
+            return BackfillNews(dict(begun), tuple(self.ready), dict(closing), dict(cancelled))
 
-    def begin(self, name: str, begun: Reread) -> None:
+    def begin(self, name: str, begun: Backfill) -> None:
         """Have the shard of that *name* begun, or cut."""
         with self._lock:
             self.begun[name] = begun
 
-    def read(self, rows: Sequence[RowsAgain]) -> None:
+    def read(self, rows: Sequence[BackfilledRows]) -> None:
         """Have *rows* landed, after those that wait."""
         with self._lock:
             self.ready += rows
@@ -101,31 +101,31 @@ class Offer:
         with self._lock:
             self.closing[name] = (id_, order)
 
-    def cancel(self, mark: Mark, wanted: Set[str]) -> None:
+    def cancel(self, checkpoint: Checkpoint, wanted: Set[str]) -> None:
         """Offer nothing more of what nobody wishes any more, and have landing forget it."""
-        every = [*self.begun.items(), *mark.rereads.items()]
+        every = [*self.begun.items(), *checkpoint.rereads.items()]
         known = {name: one.id for name, one in every if one.done is None}
         with self._lock:
             self.cancelled = {name: id_ for name, id_ in known.items() if id_ not in wanted}
             self.ready[:] = [one for one in self.ready if one.id in wanted]
             self.closing = {name: one for name, one in self.closing.items() if one[0] in wanted}
 
-    def forget(self, mark: Mark, is_there: Callable[[RowsAgain], bool]) -> None:
+    def forget(self, checkpoint: Checkpoint, is_there: Callable[[BackfilledRows], bool]) -> None:
         """What the mark tells of needs no more telling, nor what it has passed by, or is gone."""
         there = [one for one in self.ready if is_there(one)]
         with self._lock:
-            for name in [n for n, one in self.begun.items() if _is_known(mark, n, one)]:
+            for name in [n for n, one in self.begun.items() if _is_known(checkpoint, n, one)]:
                 del self.begun[name]
             self.ready[:] = there
-            self.ready[:] = [one for one in self.ready if self._awaited(mark, one)]
+            self.ready[:] = [one for one in self.ready if self._awaited(checkpoint, one)]
             for name, (wanted, _) in list(self.closing.items()):
-                known = mark.rereads.get(name)
+                known = checkpoint.rereads.get(name)
                 if known is None or known.id != wanted or known.closing is not None:
                     del self.closing[name]
 
-    def _awaited(self, mark: Mark, rows: RowsAgain) -> bool:
+    def _awaited(self, checkpoint: Checkpoint, rows: BackfilledRows) -> bool:
         """Whether landing may still take it, now or after others of its stretch."""
-        known = mark.rereads.get(rows.name)
+        known = checkpoint.rereads.get(rows.name)
         if known is None or known.id != rows.id or known.order != rows.order:
             return False
         if rows.stretch >= len(known.stretches) or known.stretches[rows.stretch].ended:
@@ -138,12 +138,12 @@ class Offer:
         )
 
 
-def _is_known(mark: Mark, name: str, one: Reread) -> bool:
+def _is_known(checkpoint: Checkpoint, name: str, one: Backfill) -> bool:
     """Whether landing has taken it, or did not want it: a batch or two have ended since."""
-    known = mark.rereads.get(name)
+    known = checkpoint.rereads.get(name)
     if one.key:  # it was begun before, and is cut now
         return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
-    return (known is not None and known.order >= one.order) or mark.batch > one.since + 1
+    return (known is not None and known.order >= one.order) or checkpoint.batch > one.since + 1
 
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
@@ -159,17 +159,17 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class Rereading:
+class BackfillRunner:
     """Works off wishes; ``work`` runs tasks, here or spread by Spark.
 
     ``_fences`` belong to this life: another one reads behind a fence at the same place.
     """
 
     settings: PipelineSettings
-    feeds: tuple[Feed, ...]
+    feeds: tuple[LandingSource, ...]
     log: ChangeLog
     open_rows: OpenRows
-    work: Callable[[Sequence[RereadTask]], Sequence[RereadDone | RereadFailed]]
+    work: Callable[[Sequence[BackfillTask]], Sequence[BackfillResult | BackfillFailure]]
     clock: Callable[[], datetime]
     limits: ReadLimits = field(default_factory=ReadLimits)
     mirror_ids: MirrorIds = field(default_factory=lambda: MirrorIds(lambda _: None))
@@ -186,32 +186,34 @@ class Rereading:
         """Ask nobody yet."""
         self.readers = RowReaders(self.feeds, self.open_rows, self.clock)
 
-    def run(self, landed: LandedState, wishes: Sequence[WishedReread]) -> tuple[RereadState, ...]:
+    def run(
+        self, landed: LandedState, wishes: Sequence[BackfillRequest]
+    ) -> tuple[BackfillState, ...]:
         """One round: begin what is new, read on in what is open; tell how far each wish is.
 
         What is open and of none of *wishes* is cancelled, and told of until landing knows.
         """
-        self.offer.forget(landed.mark, self._is_there)
-        self.offer.cancel(landed.mark, {one.id for one in wishes})
+        self.offer.forget(landed.checkpoint, self._is_there)
+        self.offer.cancel(landed.checkpoint, {one.id for one in wishes})
         self.mirror_ids.keep(frozenset(one.id for one in wishes))
         wanted = self.tables(landed, wishes)
         self._round += 1
         troubles = dict(self._advanced(wanted, landed))
         going = (
-            self._state(one, name, landed.mark, troubles.get(one.id))
+            self._state(one, name, landed.checkpoint, troubles.get(one.id))
             for one, table in wanted
             for name in map(str, table.shards or ("",))
         )
         gone = (
-            RereadState(id_, "", name, why=GIVEN_UP) for name, id_ in self.offer.cancelled.items()
+            BackfillState(id_, "", name, why=GIVEN_UP) for name, id_ in self.offer.cancelled.items()
         )
         return (*going, *gone)
 
     def tables(
-        self, landed: LandedState, wishes: Sequence[WishedReread]
-    ) -> list[tuple[WishedReread, Table]]:
+        self, landed: LandedState, wishes: Sequence[BackfillRequest]
+    ) -> list[tuple[BackfillRequest, Table]]:
         """Each of *wishes* with its table, and all of its shards that anything tells of."""
-        folding = self.readers.folding(wishes, landed.mark, landed.catalog.router)
+        folding = self.readers.folding(wishes, landed.checkpoint, landed.catalog.router)
         return [(one, landed.catalog.table(one.table, folding)) for one in wishes]
 
     def close(self) -> None:
@@ -219,7 +221,7 @@ class Rereading:
         self.readers.close()
 
     def _advanced(
-        self, wanted: Sequence[tuple[WishedReread, Table]], landed: LandedState
+        self, wanted: Sequence[tuple[BackfillRequest, Table]], landed: LandedState
     ) -> Iterator[tuple[str, SluiceError | None]]:
         """Give each wish its turn, as far as the round's time goes; who had none comes first."""
         until = time.monotonic() + ROUND
@@ -230,17 +232,19 @@ class Rereading:
                 return
             yield wish.id, self._advance(wish, table, landed)
 
-    def _has_room(self, mark: Mark) -> bool:
+    def _has_room(self, checkpoint: Checkpoint) -> bool:
         """Whether one more shard may be read at the same time."""
-        every = mark.rereads.items()
+        every = checkpoint.rereads.items()
         going = {name for name, one in every if one.done is None and one.closing is None}
         return len(going | self.offer.begun.keys()) < OPEN
 
-    def _is_there(self, rows: RowsAgain) -> bool:
+    def _is_there(self, rows: BackfilledRows) -> bool:
         """Upkeep takes what nobody names, if landing stood still for so long."""
         return rows.file is None or self.log.store.exists(rows.file.path)
 
-    def _advance(self, wish: WishedReread, table: Table, landed: LandedState) -> SluiceError | None:
+    def _advance(
+        self, wish: BackfillRequest, table: Table, landed: LandedState
+    ) -> SluiceError | None:
         """Begin, end and read on what can be; why not all, if something stands in the way."""
         if not table.shards:
             return ProofError(f"no shard of {wish.table} is known: nothing of it has landed")
@@ -249,48 +253,52 @@ class Rereading:
         found = [why for step in steps if (why := _failure(wish, step)) is not None]
         return found[0] if found else None
 
-    def _step(self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState) -> None:
-        known = landed.mark.rereads.get(str(shard))
+    def _step(self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState) -> None:
+        known = landed.checkpoint.rereads.get(str(shard))
         key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
         if known is None or known.id != wish.id or _is_other(known, key):
             require_few_beginnings(wish, shard, known)
-            if self._has_room(landed.mark):
-                self._begin(wish, shard, landed.mark)
+            if self._has_room(landed.checkpoint):
+                self._begin(wish, shard, landed.checkpoint)
         elif known.done is None and known.closing is None:
-            require_few(wish, sum(o.rows for o in landed.mark.rereads.values() if o.id == wish.id))
+            require_few(
+                wish, sum(o.rows for o in landed.checkpoint.rereads.values() if o.id == wish.id)
+            )
             self._go_on(wish, shard, table, landed)
 
-    def _begin(self, wish: WishedReread, shard: Shard, mark: Mark) -> None:
+    def _begin(self, wish: BackfillRequest, shard: Shard, checkpoint: Checkpoint) -> None:
         """Note a place in the log: the mark learns of it before all below it has landed."""
         name = str(shard)
-        epoch, lists = mark.epochs.get(shard.source), mark.lists.get(shard.source)
+        epoch, lists = checkpoint.epochs.get(shard.source), checkpoint.lists.get(shard.source)
         if name in self.offer.begun:
             return
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
             raise ProofError(f"source:{shard.source}: {why}; it begins when that has settled")
-        self.readers.require_comparable(shard, wish.origin, mark)
+        self.readers.require_comparable(shard, wish.origin, checkpoint)
         self.readers.require_sent_as_it_is(shard)
         self.readers.describe(shard)
-        fence = self.readers.fence(shard.source, mark, epoch.identity)
-        place_of = self.readers.begins_at(shard, mark, fence)
-        begun = Reread(wish.id, wish.origin, place_of, fence.head.identity, mark.batch + 1)
+        fence = self.readers.fence(shard.source, checkpoint, epoch.identity)
+        place_of = self.readers.begins_at(shard, checkpoint, fence)
+        begun = Backfill(wish.id, wish.origin, place_of, fence.head.identity, checkpoint.batch + 1)
         self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
         self.offer.begin(name, begun)
         self._fences[name] = fence
 
-    def _go_on(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
+    def _go_on(
+        self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState
+    ) -> None:
         """Take the next step that is due: cut it once all below it has landed, end it."""
-        known = landed.mark.rereads[str(shard)]
+        known = landed.checkpoint.rereads[str(shard)]
         if known.key and known.read:
-            self._end(shard, known, landed.mark)
-        elif not known.key and self.readers.has_landed(shard, known.order, landed.mark):
+            self._end(shard, known, landed.checkpoint)
+        elif not known.key and self.readers.has_landed(shard, known.order, landed.checkpoint):
             self._cut(wish, shard, table, landed)
 
-    def _cut(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
+    def _cut(self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState) -> None:
         """Into stretches along the key, which is known by now as it was at the place noted."""
-        known = landed.mark.rereads[str(shard)]
-        declared = self.readers.schema(shard, landed.catalog, landed.mark)
+        known = landed.checkpoint.rereads[str(shard)]
+        declared = self.readers.schema(shard, landed.catalog, landed.checkpoint)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
         _require_shown(shard, key, wish, landed.catalog.standards.of(table.name))
@@ -300,16 +308,20 @@ class Rereading:
         cut = replace(known, key=key, stretches=stretches(wish, shard, table, bounds))
         self.offer.begin(str(shard), cut)
 
-    def _end(self, shard: Shard, known: Reread, mark: Mark) -> None:
+    def _end(self, shard: Shard, known: Backfill, checkpoint: Checkpoint) -> None:
         """Note where the log ends now that all was read: what the reads saw stands below it."""
-        fence = self.readers.fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
+        fence = self.readers.fence(
+            shard.source, checkpoint, known.identity, self._fences.get(str(shard))
+        )
         self.offer.end(
             str(shard), known.id, Order(known.order.epoch, *locate_position(fence.needed))
         )
 
-    def _tasks(self, wish: WishedReread, table: Table, landed: LandedState) -> Iterator[RereadTask]:
+    def _tasks(
+        self, wish: BackfillRequest, table: Table, landed: LandedState
+    ) -> Iterator[BackfillTask]:
         for shard in table.shards:
-            known = landed.mark.rereads.get(str(shard))
+            known = landed.checkpoint.rereads.get(str(shard))
             if known is None or known.id != wish.id or known.done is not None or not known.key:
                 continue
             waiting = [one for one in self.offer.ready if one.name == str(shard)]
@@ -331,22 +343,22 @@ class Rereading:
 
     def _task(
         self,
-        wish: WishedReread,
+        wish: BackfillRequest,
         table: Table,
         landed: LandedState,
         asked: RowsAsked,
         number: int,
-    ) -> RereadTask:
+    ) -> BackfillTask:
         now = self.clock()
         name, source = str(asked.shard), asked.shard.source
-        known = landed.mark.rereads[name]
+        known = landed.checkpoint.rereads[name]
         rows, there = stretch_rows(wish, asked.shard, number), tuple[int, ...]()
         if rows.span is not None and known.origin is Origin.REPAIR:
             ids, fence = self.mirror_ids, known.order
-            there = ids.of(wish, asked.shard, table, rows.span, landed.mark, fence=fence)
+            there = ids.of(wish, asked.shard, table, rows.span, landed.checkpoint, fence=fence)
         if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
-            self._fences[name] = self.readers.fence(source, landed.mark, known.identity)
-        return RereadTask(
+            self._fences[name] = self.readers.fence(source, landed.checkpoint, known.identity)
+        return BackfillTask(
             changes=self.log.store.uri,
             metadata=self.log.opened(now).metadata,
             stamp=Stamp(self.settings.lane, -1, now),
@@ -370,7 +382,7 @@ class Rereading:
             standards=landed.catalog.standards,
         )
 
-    def _read_on(self, wish: WishedReread, table: Table, landed: LandedState) -> None:
+    def _read_on(self, wish: BackfillRequest, table: Table, landed: LandedState) -> None:
         """Read the next rows of each stretch; what one lacks costs the others nothing.
 
         Raises:
@@ -380,9 +392,9 @@ class Rereading:
             tasks = tuple(self._tasks(wish, table, landed))
             rated = tasks[:1] and tasks[0].limits.rate  # of one task only the rate is known
             done = self.work(tasks[: 1 if rated else AT_ONCE])
-            self._keep([one for one in done if isinstance(one, RereadDone)])
+            self._keep([one for one in done if isinstance(one, BackfillResult)])
             for one in done:
-                if isinstance(one, RereadFailed):
+                if isinstance(one, BackfillFailure):
                     before, _ = self._failed.get((one.name, one.stretch), (0, one.error))
                     count = 1 if one.brake else before + 1  # a brake is looked at again soon
                     self._failed[one.name, one.stretch] = (count, one.error)
@@ -391,7 +403,7 @@ class Rereading:
             if name in own:
                 raise error
 
-    def _keep(self, done: Sequence[RereadDone]) -> None:
+    def _keep(self, done: Sequence[BackfillResult]) -> None:
         """Have the rows landed, and ask for as many at once as each server has time for."""
         self.offer.read([one.rows for one in done])
         fewest: dict[str, int] = {}
@@ -404,7 +416,7 @@ class Rereading:
             faster = min(2 * asked, self.limits.select)
             self._paces[name] = select if select < asked else faster
 
-    def _rate(self, wish: WishedReread, source: str) -> int:
+    def _rate(self, wish: BackfillRequest, source: str) -> int:
         """Rows a second that may be read: the lower of what was wished and the source's limit."""
         given = (wish.rate, read_limits(self.readers.settings(source).options).rate)
         return min(filter(None, given), default=0)
@@ -415,10 +427,10 @@ class Rereading:
         return self._round % min(1 << count, RARELY) != 0
 
     def _state(
-        self, wish: WishedReread, name: str, mark: Mark, trouble: SluiceError | None
-    ) -> RereadState:
-        known = mark.rereads.get(name)
-        told = RereadState(wish.id, wish.table, name)
+        self, wish: BackfillRequest, name: str, checkpoint: Checkpoint, trouble: SluiceError | None
+    ) -> BackfillState:
+        known = checkpoint.rereads.get(name)
+        told = BackfillState(wish.id, wish.table, name)
         if known is not None and known.id == wish.id:
             told = replace(told, rows=known.rows, done=known.done, why=begun_anew(known))
         if told.done is None and trouble is None and known is not None and known.closing:
@@ -436,7 +448,7 @@ class Rereading:
         return replace(told, why=str(trouble), refused=refused, brake=brake)
 
 
-def _failure(wish: WishedReread, step: Callable[[], None]) -> SluiceError | None:
+def _failure(wish: BackfillRequest, step: Callable[[], None]) -> SluiceError | None:
     try:
         step()
     except SluiceError as error:
@@ -465,7 +477,7 @@ def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | Non
 
 
 def _require_shown(
-    shard: Shard, key: tuple[str, ...], wish: WishedReread, own: TableStandards | None
+    shard: Shard, key: tuple[str, ...], wish: BackfillRequest, own: TableStandards | None
 ) -> None:
     """Refuse to read along a key that the lake must not have: it would tell how far that is."""
     standards = {name: None if own is None else own.of(name) for name in key}
@@ -476,6 +488,6 @@ def _require_shown(
         raise ConfigError(f"{msg}, which its standard hides; {advice}")
 
 
-def _is_other(known: Reread, key: tuple[str, ...]) -> bool:
+def _is_other(known: Backfill, key: tuple[str, ...]) -> bool:
     """Whether the table goes by another key than the one that it is read along."""
     return known.done is None and bool(known.key and key) and known.key != key

@@ -22,7 +22,13 @@ from itertools import starmap
 import pyarrow as pa
 import structlog
 
-from pipeline.backfill_state import KeyStretch, RowsWished, WishedKey, WishedRange, WishedReread
+from pipeline.backfill_state import (
+    BackfillRequest,
+    KeyRange,
+    RowSelection,
+    SelectedKey,
+    SelectedRange,
+)
 from pipeline.changelog.data_file import Blank, SortedFile
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, Stamp
 from pipeline.delta.log import Metadata
@@ -36,8 +42,8 @@ from pipeline.errors import (
     UnreachableError,
 )
 from pipeline.formats import json_text as keys
-from pipeline.landing.backfill import RowsAgain
-from pipeline.landing.task import Routes
+from pipeline.landing.backfill import BackfilledRows
+from pipeline.landing.task import TableRouter
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.schema.model import TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings
@@ -73,7 +79,7 @@ class ReadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadTask:
+class BackfillTask:
     """All that a task needs, to be sent to where it runs; *asked*'s limit is not looked at.
 
     If it asks for keys, those are read one by one.  ``there`` are ids that the mirror has of what
@@ -100,22 +106,22 @@ class RereadTask:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadDone:
+class BackfillResult:
     """What a task tells; ``select`` is how many rows a statement could be asked for in time.
 
-    ``brake`` as of a `RereadState`.
+    ``brake`` as of a `BackfillState`.
     """
 
-    rows: RowsAgain
+    rows: BackfilledRows
     select: int
     brake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RereadFailed:
+class BackfillFailure:
     """Why a task of the stretch told nothing; ``refused`` if it never will.
 
-    ``brake`` as of a `RereadState`.
+    ``brake`` as of a `BackfillState`.
     """
 
     name: str
@@ -132,21 +138,21 @@ class RereadFailed:
         return ConfigError(self.why) if self.refused else UnreachableError(self.why)
 
 
-def attempt(task: RereadTask) -> RereadDone | RereadFailed:
+def attempt(task: BackfillTask) -> BackfillResult | BackfillFailure:
     """Run *task*; what stands in its way is a value, so others of its round keep their rows."""
     try:
         return run(task)
     except SluiceError as error:
         refused = isinstance(error, ConfigError)
         brake = error.brake if isinstance(error, SparedError) else ""
-        return RereadFailed(str(task.asked.shard), task.stretch, str(error), refused, brake)
+        return BackfillFailure(str(task.asked.shard), task.stretch, str(error), refused, brake)
     except Exception as error:  # the boundary of one task
         log.exception("reread_failed", table=task.table)
         why = f"{type(error).__name__}: {error}; see the log"
-        return RereadFailed(str(task.asked.shard), task.stretch, why, refused=False)
+        return BackfillFailure(str(task.asked.shard), task.stretch, why, refused=False)
 
 
-def run(task: RereadTask) -> RereadDone:
+def run(task: BackfillTask) -> BackfillResult:
     """Read, shape, write.
 
     Raises:
@@ -171,7 +177,7 @@ def run(task: RereadTask) -> RereadDone:
                 if len(rows):
                     count += len(rows)
                     file.add([shaped(rows, task, blank, op)])
-    rows_again = RowsAgain(
+    rows_again = BackfilledRows(
         name=str(task.asked.shard),
         table=task.table,
         id=task.id,
@@ -185,7 +191,7 @@ def run(task: RereadTask) -> RereadDone:
         columns=told.digest,
         told=told.news,
     )
-    return RereadDone(rows_again, pace.select, pace.brake)
+    return BackfillResult(rows_again, pace.select, pace.brake)
 
 
 @dataclass(eq=False)
@@ -228,7 +234,7 @@ class _ToldColumns:
 class ReadPace:
     """How many rows the next statement asks for, and when; halved where the server is too slow.
 
-    ``brake`` as of a `RereadState`.
+    ``brake`` as of a `BackfillState`.
     """
 
     limits: ReadLimits
@@ -283,7 +289,7 @@ _Read = tuple[RowsRead, pa.RecordBatch]
 """Rows, and those that were asked for and are not there: their keys, and the keys' columns."""
 
 
-def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Read]:
+def _reads(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_Read]:
     after: KeyTexts | None = task.asked.after
     count = 0
     while not pace.over(count):
@@ -301,7 +307,7 @@ def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Rea
         after, count = read.last, count + len(read.rows)
 
 
-def _keyed(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Read]:
+def _keyed(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_Read]:
     """The rows of some keys after the others; ``last`` is how many were asked for by then."""
     at, first = (int(task.asked.after[0]) if task.asked.after else 0,) * 2
     while not pace.over(at - first):
@@ -322,7 +328,7 @@ def _keyed(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Rea
 
 
 def _ids(
-    server: RowReader, task: RereadTask, after: KeyTexts | None, read: RowsRead
+    server: RowReader, task: BackfillTask, after: KeyTexts | None, read: RowsRead
 ) -> tuple[str, ...]:
     """Keys of those rows of the mirror that stand between *after* and where *read* ended."""
     end = task.asked.until if read.ended else read.last
@@ -332,7 +338,7 @@ def _ids(
     return server.keys_of(task.asked.shard, task.asked.key, ids) if ids else ()
 
 
-def _gone(asked: Sequence[str], read: RowsRead, task: RereadTask) -> pa.RecordBatch:
+def _gone(asked: Sequence[str], read: RowsRead, task: BackfillTask) -> pa.RecordBatch:
     """``ROWS`` of the keys that are not among the rows *read*; what a delete tells of its row."""
     found = set(read.rows["key_values"].to_pylist()) if asked else set()
     keys = [key for key in dict.fromkeys(asked) if key not in found]
@@ -343,7 +349,7 @@ def _gone(asked: Sequence[str], read: RowsRead, task: RereadTask) -> pa.RecordBa
 
 
 def shaped(
-    rows: pa.RecordBatch, task: RereadTask, blank: Blank, op: Op = Op.READ
+    rows: pa.RecordBatch, task: BackfillTask, blank: Blank, op: Op = Op.READ
 ) -> pa.RecordBatch:
     """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence, their batch left blank.
 
@@ -353,7 +359,7 @@ def shaped(
     """
     count, shard = len(rows), task.asked.shard
     source, name = pa.repeat(shard.source, count), pa.repeat(shard.name, count)
-    table, unique = Routes(task.router, task.standards).of(name)
+    table, unique = TableRouter(task.router, task.standards).of(name)
     if (own := task.standards.of(task.router.table(shard.name))) is not None:
         rows = rows_again(rows, task.asked.key, own)
     order = [pa.repeat(pa.scalar(part, pa.int64()), count) for part in task.order.parts]
@@ -383,8 +389,8 @@ class StretchRows:
 
 
 def stretches(
-    wish: WishedReread, shard: Shard, table: Table, bounds: Callable[[], Sequence[KeyTexts]]
-) -> tuple[KeyStretch, ...]:
+    wish: BackfillRequest, shard: Shard, table: Table, bounds: Callable[[], Sequence[KeyTexts]]
+) -> tuple[KeyRange, ...]:
     """Where reading begins and ends; none if no row of *shard* is wished for.
 
     Raises:
@@ -393,15 +399,15 @@ def stretches(
     rows = wish.rows
     if not rows.some:
         cuts = tuple(bounds())
-        return tuple(starmap(KeyStretch, zip((*cuts, None), (None, *cuts), strict=True)))
+        return tuple(starmap(KeyRange, zip((*cuts, None), (None, *cuts), strict=True)))
     if rows.ranges and table.key != (table.id_column,):
         msg = f"the key of {table.name} is not one integer column, so it has no ranges"
         raise ConfigError(f"{msg}; name the keys (--keys)")
-    found = [KeyStretch((str(one.last),), (str(one.first - 1),)) for one in _ranges(rows, shard)]
-    return (*found, KeyStretch()) if _keys(rows, shard) else tuple(found)
+    found = [KeyRange((str(one.last),), (str(one.first - 1),)) for one in _ranges(rows, shard)]
+    return (*found, KeyRange()) if _keys(rows, shard) else tuple(found)
 
 
-def stretch_rows(wish: WishedReread, shard: Shard, number: int) -> StretchRows:
+def stretch_rows(wish: BackfillRequest, shard: Shard, number: int) -> StretchRows:
     """What the stretch of that *number* asks for."""
     ranges = _ranges(wish.rows, shard)
     if not wish.rows.some:
@@ -411,7 +417,7 @@ def stretch_rows(wish: WishedReread, shard: Shard, number: int) -> StretchRows:
     return StretchRows(tuple(one.values for one in _keys(wish.rows, shard)))
 
 
-def require_few(wish: WishedReread, rows: int) -> None:
+def require_few(wish: BackfillRequest, rows: int) -> None:
     """Refuse what has come to more rows than its wish allows.
 
     Raises:
@@ -423,9 +429,9 @@ def require_few(wish: WishedReread, rows: int) -> None:
         raise ConfigError(f"{msg}; ask for fewer, or take a new base: sluice bootstrap")
 
 
-def _ranges(rows: RowsWished, shard: Shard) -> tuple[WishedRange, ...]:
+def _ranges(rows: RowSelection, shard: Shard) -> tuple[SelectedRange, ...]:
     return tuple(one for one in rows.ranges if one.shard in ("", str(shard)))
 
 
-def _keys(rows: RowsWished, shard: Shard) -> tuple[WishedKey, ...]:
+def _keys(rows: RowSelection, shard: Shard) -> tuple[SelectedKey, ...]:
     return tuple(one for one in rows.keys if one.shard in ("", str(shard)))

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pipeline.changelog.data_file import PARTITION
 from pipeline.changelog.scan import Part, order_ends, overlap, parts, scan
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
-from pipeline.checkpoint import FULL_EVERY, Mark, MarkDelta
+from pipeline.checkpoint import FULL_EVERY, Checkpoint, CheckpointDelta
 from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.entries import Action
 from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot
@@ -32,7 +32,7 @@ from pipeline.model import Op, Order
 Texts = Sequence[tuple[int, str]]
 
 
-def replay(texts: Iterable[tuple[int, str]], before: Mark | None = None) -> Mark:
+def replay(texts: Iterable[tuple[int, str]], before: Checkpoint | None = None) -> Checkpoint:
     """The mark after the last of *texts*: (batch, text), in any order, each batch once.
 
     It grows from *before*, the mark of the batch before the first text; without it, from the
@@ -42,27 +42,27 @@ def replay(texts: Iterable[tuple[int, str]], before: Mark | None = None) -> Mark
         HeldError: ``mark_lost`` if a batch is missing or there twice, or none tells everything.
     """
     ordered: Texts = sorted(texts)
-    mark = before
+    checkpoint = before
     if ordered:
-        first = MarkDelta.loads(ordered[-1][1]).changed.full
-        if mark is None or first > mark.batch:
-            mark, ordered = _full(ordered, first)
-    if mark is None:
+        first = CheckpointDelta.loads(ordered[-1][1]).changed.full
+        if checkpoint is None or first > checkpoint.batch:
+            checkpoint, ordered = _full(ordered, first)
+    if checkpoint is None:
         raise HeldError("mark_lost", "there is no marker; restore it, or begin with an empty lake")
     for batch, text in ordered:
-        if batch != mark.batch + 1:
-            raise HeldError("mark_lost", _hole(mark.batch + 1, batch))
-        mark = mark.advanced(text)
-    return mark
+        if batch != checkpoint.batch + 1:
+            raise HeldError("mark_lost", _hole(checkpoint.batch + 1, batch))
+        checkpoint = checkpoint.advanced(text)
+    return checkpoint
 
 
-def _full(ordered: Texts, first: int) -> tuple[Mark, Texts]:
+def _full(ordered: Texts, first: int) -> tuple[Checkpoint, Texts]:
     """The full mark of batch *first*, and the texts after it."""
     found = [text for batch, text in ordered if batch == first]
     if len(found) != 1:
         detail = f"batch {first} has {len(found)} markers that tell everything"
         raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
-    return Mark.loads(found[0]), [(batch, text) for batch, text in ordered if batch > first]
+    return Checkpoint.loads(found[0]), [(batch, text) for batch, text in ordered if batch > first]
 
 
 def _hole(expected: int, found: int) -> str:
@@ -73,16 +73,16 @@ def _hole(expected: int, found: int) -> str:
 
 
 @dataclass(eq=False)
-class MarkReader:
+class CheckpointReader:
     """The mark of any batch of one lane, asked for in rising order; reads only what is new.
 
     ``texts`` reads (batch, text) of the lane's markers in batches after the one it is given.
     """
 
     texts: Callable[[int], Iterable[tuple[int, str]]]
-    _known: Mark | None = field(default=None, repr=False)
+    _known: Checkpoint | None = field(default=None, repr=False)
 
-    def at(self, batch: int) -> Mark:
+    def at(self, batch: int) -> Checkpoint:
         """The mark of *batch*, which was the newest one once; nothing is read twice.
 
         Raises:
@@ -92,14 +92,14 @@ class MarkReader:
         if known is not None and known.batch == batch:
             return known
         if known is None or not known.batch < batch <= known.batch + FULL_EVERY:
-            mark = replay(self._whole(batch))
+            checkpoint = replay(self._whole(batch))
         else:
-            mark = replay(self._after(known.batch, batch), known)
-        if mark.batch != batch:
-            detail = f"batch {batch} has no marker, the newest is that of {mark.batch}"
+            checkpoint = replay(self._after(known.batch, batch), known)
+        if checkpoint.batch != batch:
+            detail = f"batch {batch} has no marker, the newest is that of {checkpoint.batch}"
             raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
-        self._known = mark
-        return mark
+        self._known = checkpoint
+        return checkpoint
 
     def _whole(self, batch: int) -> Texts:
         """The texts from the newest full one on, which the last one names."""
@@ -107,7 +107,7 @@ class MarkReader:
         if len(last) != 1:
             detail = f"batch {batch} has {len(last)} markers"
             raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
-        first = MarkDelta.loads(last[0][1]).changed.full
+        first = CheckpointDelta.loads(last[0][1]).changed.full
         return last if first == batch else self._after(first - 1, batch)
 
     def _after(self, since: int, until: int) -> Texts:
@@ -125,11 +125,11 @@ class ChangeLog:
     store: Store
     lane: str
     _known: Snapshot | None = None
-    _marks: MarkReader = field(init=False, repr=False)
+    _marks: CheckpointReader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
-        self._marks = MarkReader(self._texts)
+        self._marks = CheckpointReader(self._texts)
 
     def look(self) -> Snapshot | None:
         """The newest version; None before the table is there."""
@@ -187,7 +187,7 @@ class ChangeLog:
                 self.know(following)
                 return
 
-    def mark(self) -> Mark | None:
+    def checkpoint(self) -> Checkpoint | None:
         """The newest batch's mark; None before the first batch.
 
         Raises:
@@ -279,7 +279,7 @@ class ChangeLog:
         return [Part(f.path, 0, 0) for f in self.snapshot.files.values() if wanted(f)]
 
 
-def require_rows_with_a_mark(log: ChangeLog) -> None:
+def require_rows_with_a_checkpoint(log: ChangeLog) -> None:
     """Refuse a log that holds batches of the lane, and nothing that numbers them.
 
     Raises:

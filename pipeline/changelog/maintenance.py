@@ -28,7 +28,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import PARTITION, STORED, SortedFile, WrittenFile
 from pipeline.changelog.scan import bounds, opened
 from pipeline.changelog.table import APPS, DROPPED, app
-from pipeline.checkpoint import Mark, is_there, living_shards, living_tables
+from pipeline.checkpoint import Checkpoint, active_shards, active_tables, shard_exists
 from pipeline.delta import maintenance
 from pipeline.delta.actions import remove_file, with_properties
 from pipeline.delta.commit import commit_actions
@@ -37,7 +37,7 @@ from pipeline.delta.log import ActiveFile, Snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import LostRaceError
 from pipeline.model import Op
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.settings import PipelineSettings, Router
 
 _BEGINNING = timedelta(minutes=10)
@@ -219,7 +219,7 @@ class LogUpkeep:
         """Nothing is due yet."""
         self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
 
-    def run(self, mark: Mark, applied: Mapping[str, int]) -> None:
+    def run(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
         """Compact the change log, and drop its oldest days that nobody needs any more.
 
         *applied*: table -> applied batch; no day that holds a later one is dropped.
@@ -237,7 +237,7 @@ class LogUpkeep:
             self._checkpointed = self.changes.snapshot.version
         if self._cleaning.due("changes"):
             self._cleaning.cleaned("changes")
-            self._drop(mark, applied)
+            self._drop(checkpoint, applied)
             maintenance.vacuum_files(store, _LEFT)
             maintenance.sweep_files(store, self.clock() - _LEFT)
             maintenance.clean_log(store)
@@ -247,7 +247,7 @@ class LogUpkeep:
 
         Not by the mark that is handed in: a log that was set back has an older one.
         """
-        newest = self.changes.mark()
+        newest = self.changes.checkpoint()
         if newest is None:
             return
         old = superseded(self.changes.snapshot, self.settings.lane, newest.full)
@@ -275,16 +275,16 @@ class LogUpkeep:
                 return True
         return False
 
-    def _drop(self, mark: Mark, applied: Mapping[str, int]) -> None:
+    def _drop(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
         """Drop whole days that are old, and that no mirror and no open question needs."""
-        why = self._kept_by(mark)
+        why = self._kept_by(checkpoint)
         if why and why != self._told:
             log.warning("upkeep drops no day of the change log", why=why)
         self._told = why
         if why:
             return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
-        needed = _first_needed(mark.batch, living_tables(mark, self._router()), applied)
+        needed = _first_needed(checkpoint.batch, active_tables(checkpoint, self._router()), applied)
         known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
         days: dict[str, list[ActiveFile]] = {}
         for file in self.changes.snapshot.files.values():
@@ -301,20 +301,24 @@ class LogUpkeep:
             dropped = {DROPPED: str(known)}
             self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
 
-    def _kept_by(self, mark: Mark) -> str:
+    def _kept_by(self, checkpoint: Checkpoint) -> str:
         """Why no day is dropped at all; empty if days may be.
 
         What is lost of a retired shard keeps none: that one comes back with a new base, or is held
         by the very gap.
         """
-        living = living_shards(mark, self._router())
+        living = active_shards(checkpoint, self._router())
 
         def concerns(shards: tuple[str, ...]) -> bool:
-            there = (name for name in shards if is_there(mark, name))
-            return not shards or any(name in living or name not in mark.shards for name in there)
+            there = (name for name in shards if shard_exists(checkpoint, name))
+            return not shards or any(
+                name in living or name not in checkpoint.shards for name in there
+            )
 
-        gaps = sorted(id_ for id_, text in mark.gaps.items() if concerns(read_gap(text).shards))
-        unread = sorted(name for name, one in mark.quarantine.items() if concerns(one.shards))
+        gaps = sorted(
+            id_ for id_, text in checkpoint.gaps.items() if concerns(load_gap(text).shards)
+        )
+        unread = sorted(name for name, one in checkpoint.quarantine.items() if concerns(one.shards))
         if gaps:
             return f"changes were lost before landing ({gaps[0]})"
         if unread:

@@ -34,7 +34,7 @@ from pipeline.readings import (
     ShardBase,
     Transaction,
 )
-from pipeline.resubmissions import place_of
+from pipeline.resubmissions import parse_change_name
 
 SIZE = "coalesce(octet_length(encode(raw, 'hex')) / 2, 0)"  # it has no length for bytes
 COLUMNS = 'batch, source, shard, "table", topic, "partition", "offset", received, error'
@@ -61,7 +61,7 @@ class ErrorRow:
         """As a mark names what is open: the shard, if its table is known, or else the topic."""
         if self.shard is not None and self.table is not None:
             return str(Shard(self.source, self.shard))
-        place = place_of(self.change)
+        place = parse_change_name(self.change)
         return f"topic:{place[0].topic if place is not None else ''}"
 
 
@@ -81,7 +81,7 @@ def error_rows(
 
 def error_row(pinned: SnapshotReader, lane: str, change: str) -> tuple[ErrorRow, bytes] | None:
     """That of one name, with its bytes; None if there is none."""
-    place, _, batch = place_of(change), *change.rpartition("@")[1:]
+    place, _, batch = parse_change_name(change), *change.rpartition("@")[1:]
     if place is None or not batch.isdigit():
         return None
     at, offset = place

@@ -111,7 +111,7 @@ def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
     return _rows([_row(one, Op.SETTLE) for one in settles], stamp)
 
 
-def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:
+def checkpoint_row(text: str, stamp: Stamp) -> pa.RecordBatch:
     """The marker of a batch, as a row of ``CHANGES``."""
     return _rows([{"op": str(Op.MARK), "after": text}], stamp)
 

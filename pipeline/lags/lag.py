@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import Sample, Samples, SourceSamples, age, applied_step, fresh, living
 from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import has_reached, names_transactions
@@ -150,7 +150,7 @@ def _lag(entry: Watermark, leave: Watermark) -> Lag:
 def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta | None:
     """Age of the oldest sample that the hop's exit rests on; None if one was never taken."""
     if hop is Hop.MERGE:
-        return age(now, samples.mark, samples.mirror)
+        return age(now, samples.checkpoint, samples.mirror)
     key, sources = ("age", hop, table.sources, now), table.sources
     return samples.once(key, lambda: _age_upstream(hop, sources, samples, now))
 
@@ -166,7 +166,7 @@ def _age_upstream(
         case Hop.SYNC:
             ages = [age(now, one.synced) for one in sources if one.synced is not None]
         case _:
-            ages = [age(now, samples.mark)]
+            ages = [age(now, samples.checkpoint)]
     known = [each for each in ages if each is not None]
     return max(known) if len(known) == len(ages) else None
 
@@ -177,7 +177,7 @@ def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[
     if Hop.MERGE in upstream:
         return dict(upstream)  # what stands in the way of knowing it of any table
     newest = samples.walked(table)[-1].passed.get(source)
-    landed = _at(newest, _unlanded(source, samples.mark))
+    landed = _at(newest, _unlanded(source, samples.checkpoint))
     return {
         **upstream,
         Hop.CONSUMER: landed,
@@ -188,16 +188,16 @@ def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[
 def _upstream(source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
     """Exits that are the same for all tables of the source; all hops, if nobody can know more."""
     one = samples.source(source)
-    mark = fresh(samples.mark, now)
+    checkpoint = fresh(samples.checkpoint, now)
     fences = living(one, now)
     if isinstance(fences, Missing):
         hops = [hop for hop in Hop if hop in EVERY or (hop is Hop.SYNC and one.synced is not None)]
         return dict.fromkeys(hops, fences)
-    exits: dict[Hop, Watermark] = {Hop.COLLECTION: _collected(one, fences, mark, now)}
+    exits: dict[Hop, Watermark] = {Hop.COLLECTION: _collected(one, fences, checkpoint, now)}
     if one.synced is not None:
         exits[Hop.SYNC] = _synced(one.synced, fences, now)
-    if isinstance(mark, Missing):
-        return exits | {Hop.CONSUMER: mark, Hop.MERGE: mark}
+    if isinstance(checkpoint, Missing):
+        return exits | {Hop.CONSUMER: checkpoint, Hop.MERGE: checkpoint}
     return exits
 
 
@@ -236,7 +236,7 @@ def lifted(exits: Mapping[Hop, Watermark]) -> dict[Hop, Watermark]:
 
 
 def _collected(
-    one: SourceSamples, fences: tuple[Fence, ...], mark: Mark | Missing, now: datetime
+    one: SourceSamples, fences: tuple[Fence, ...], checkpoint: Checkpoint | Missing, now: datetime
 ) -> Watermark:
     acknowledged = fresh(one.acknowledged, now)
     if isinstance(acknowledged, Missing):
@@ -244,8 +244,8 @@ def _collected(
     if acknowledged.snapshot:
         return Missing("the collector is reading its initial snapshot")
     newest = fences[-1]
-    epoch = None if isinstance(mark, Missing) else mark.epochs.get(newest.source)
-    counted = isinstance(mark, Missing) or newest.source in mark.acknowledged
+    epoch = None if isinstance(checkpoint, Missing) else checkpoint.epochs.get(newest.source)
+    counted = isinstance(checkpoint, Missing) or newest.source in checkpoint.acknowledged
     told = names_transactions(acknowledged.position) and names_transactions(newest.head.position)
     if epoch and epoch.number > 1 and not (counted or told):
         return Missing("what is acknowledged may be of the log before")
@@ -274,12 +274,16 @@ def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Water
     return _at(applied.passed.get(source), "no heartbeat is applied yet")
 
 
-def _unlanded(source: str, mark: Sample[Mark] | Missing) -> str:
+def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
     """Why no heartbeat proves what has landed: none is there, or nobody knows what is before it."""
-    known = mark.why if isinstance(mark, Missing) else mark.value.heartbeats.get(source)
-    if not isinstance(known, int) or isinstance(mark, Missing):
+    known = (
+        checkpoint.why
+        if isinstance(checkpoint, Missing)
+        else checkpoint.value.heartbeats.get(source)
+    )
+    if not isinstance(known, int) or isinstance(checkpoint, Missing):
         return "no heartbeat has landed yet"
-    told = source in mark.value.acknowledged
+    told = source in checkpoint.value.acknowledged
     short = "not all that was sent before it" if told else "its collector has not said what it sent"
     return f"heartbeat {known} has landed, but {short}"
 
@@ -292,10 +296,10 @@ def _history(
     source: str, hop: Hop, samples: Samples, old: WatermarkFloor | None
 ) -> tuple[int, int]:
     """Epoch and batch that a watermark belongs to; the old ones while the mark is unknown."""
-    if isinstance(samples.mark, Missing):
+    if isinstance(samples.checkpoint, Missing):
         return (old.epoch, old.batch) if old else (-1, -1)
-    mark = samples.mark.value
-    epoch = mark.epochs[source].number if source in mark.epochs else -1
+    checkpoint = samples.checkpoint.value
+    epoch = checkpoint.epochs[source].number if source in checkpoint.epochs else -1
     if hop is Hop.MERGE and not isinstance(samples.mirror, Missing):
-        return epoch, min(mark.batch, samples.mirror.value.batch)
-    return epoch, mark.batch
+        return epoch, min(checkpoint.batch, samples.mirror.value.batch)
+    return epoch, checkpoint.batch

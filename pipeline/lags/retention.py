@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
 from pipeline.sources.positions import has_reached
 from pipeline.sources.source import LogBacklog
@@ -112,9 +112,9 @@ def _fastest(samples: Sequence[BacklogSample]) -> float | None:
     return max(rates, default=None)
 
 
-def landed(mark: Mark, at: TopicPartition, end: PartitionEnd) -> bool:
+def landed(checkpoint: Checkpoint, at: TopicPartition, end: PartitionEnd) -> bool:
     """Whether W has come to *end*, in the same incarnation of the topic."""
-    w = mark.offsets.get(str(at), PartitionEnd(0))
+    w = checkpoint.offsets.get(str(at), PartitionEnd(0))
     if w.topic_id and end.topic_id and w.topic_id != end.topic_id:
         return end.offset == 0
     return w.offset >= end.offset

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.copies.copy import CopyPosition
 from pipeline.image import Image
 from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
@@ -131,7 +131,7 @@ class Samples:
     """
 
     sources: Mapping[str, SourceSamples]
-    mark: Sample[Mark] | Missing
+    checkpoint: Sample[Checkpoint] | Missing
     mirror: Sample[MirrorPosition] | Missing
     steps: tuple[LandedBatch, ...] = ()
     worked: WorkedOut = field(default_factory=WorkedOut, compare=False, repr=False)
@@ -150,7 +150,7 @@ class Samples:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What *make* gives, which must not rest on the mirror: worked out once for all tables."""
-        known = self.worked.of(self.sources, self.mark, self.steps)
+        known = self.worked.of(self.sources, self.checkpoint, self.steps)
         if key not in known:
             known[key] = make()
         found: T = known[key]
@@ -164,14 +164,14 @@ class Samples:
         part.  The present mark's, however old its sample, stands at
         their end.
         """
-        if isinstance(self.mark, Missing):
+        if isinstance(self.checkpoint, Missing):
             return self.steps
         key = (table.name, table.shards)
         if key not in self._walked:
-            self._walked[key] = self._walk(table, self.mark.value)
+            self._walked[key] = self._walk(table, self.checkpoint.value)
         return self._walked[key]
 
-    def _walk(self, table: Table, mark: Mark) -> tuple[LandedBatch, ...]:
+    def _walk(self, table: Table, mark: Checkpoint) -> tuple[LandedBatch, ...]:
         steps = self.steps_of(table)
         based = (mark.complete.get(str(shard), -1) for shard in table.shards)
         late = (one.get(table.name, -1) for one in (mark.departed, mark.belated))
@@ -182,7 +182,7 @@ class Samples:
 
     def steps_of(self, table: Table) -> tuple[LandedBatch, ...]:
         """All steps of the table's sources, whether or not they say something of *table*."""
-        sources, mark = table.sources, self.mark
+        sources, mark = table.sources, self.checkpoint
         if isinstance(mark, Missing):
             return self.steps
 
@@ -254,13 +254,13 @@ def age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
     return max(ages) if len(ages) == len(samples) else None
 
 
-def step(mark: Mark, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
+def step(mark: Checkpoint, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
     """What *mark* proves of the *fences* known by source, each ascending by number."""
     newest = {source: covered(mark, known) for source, known in fences.items()}
     return LandedBatch(mark.batch, mark.tables, {k: v for k, v in newest.items() if v is not None})
 
 
-def covered(mark: Mark, fences: Sequence[Fence]) -> Fence | None:
+def covered(mark: Checkpoint, fences: Sequence[Fence]) -> Fence | None:
     """The newest of *fences*, ascending, that *mark* covers; None if it covers none."""
     return next((fence for fence in reversed(fences) if mark.covers(fence)), None)
 

@@ -16,18 +16,18 @@ holds for them.
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from pipeline.backfill_state import KeyStretch, Reread
+from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import ColumnEvent
-from pipeline.checkpoint import Epoch, Mark, source_of
+from pipeline.checkpoint import Checkpoint, Epoch, source_of
 from pipeline.landing.bases import Settled
-from pipeline.landing.batch_stats import Facts, News, after, told_schema
-from pipeline.landing.listing import Feed
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, after, told_schema
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Origin, Shard
 from pipeline.schema.model import TableDescription
 from pipeline.sources.positions import locate_position
 
-NOTHING = Facts()
+NOTHING = BatchStats()
 MOST = 64 * 2**20  # bytes of files that one batch writes anew, which all that lands waits for
 STATEMENT = 200  # letters of one that are remembered
 Sends = Callable[[str, Order], bool | None]
@@ -35,11 +35,11 @@ Sends = Callable[[str, Order], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAgain:
+class BackfilledRows:
     """Rows of one stretch of a re-reading: above ``after`` up to ``read``; ``file`` has no batch.
 
     ``ended`` if they are the last of the stretch.  ``file`` is None where there was no row.
-    ``columns`` as of a `Reread`; ``told`` are they where the log has not told them so.
+    ``columns`` as of a `Backfill`; ``told`` are they where the log has not told them so.
     """
 
     name: str
@@ -57,14 +57,14 @@ class RowsAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadNews:
+class BackfillNews:
     """What is handed to a batch: re-readings that begin, rows, and where logs ended after all.
 
     ``cancelled`` are the ids of those that nobody wishes any more, by ``source/shard``.
     """
 
-    begun: Mapping[str, Reread] = field(default_factory=dict)
-    rows: tuple[RowsAgain, ...] = ()
+    begun: Mapping[str, Backfill] = field(default_factory=dict)
+    rows: tuple[BackfilledRows, ...] = ()
     closing: Mapping[str, tuple[str, Order]] = field(default_factory=dict)
     cancelled: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,23 +75,23 @@ class RereadNews:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadStep:
+class BackfillStep:
     """Re-readings after a batch, the rows that it takes, and the bases that it completes.
 
     ``told`` are those of the rows that tell columns: they hold from the re-reading's order on.
     """
 
-    rereads: Mapping[str, Reread] = field(default_factory=dict)
-    taken: tuple[RowsAgain, ...] = ()
+    rereads: Mapping[str, Backfill] = field(default_factory=dict)
+    taken: tuple[BackfilledRows, ...] = ()
     settled: tuple[Settled, ...] = ()
-    told: tuple[RowsAgain, ...] = ()
+    told: tuple[BackfilledRows, ...] = ()
 
     @property
     def files(self) -> tuple[WrittenFile, ...]:
         """Those of the rows that are taken, of no batch yet."""
         return tuple(one.file for one in self.taken if one.file is not None)
 
-    def counted(self, facts: Facts) -> Facts:
+    def counted(self, facts: BatchStats) -> BatchStats:
         """*facts* with the rows that are taken."""
         if not self.taken:
             return facts
@@ -103,75 +103,77 @@ class RereadStep:
         return replace(facts, rows=rows, tables=tables, shards=shards)
 
 
-def is_due(mark: Mark, news: RereadNews, tried: Set[str] = frozenset()) -> bool:
+def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[str] = frozenset()) -> bool:
     """Whether a batch is worth its while for what there is to do for re-readings.
 
     *tried* are those that could not be completed by the batch before: they wait for another's.
     """
-    return news.any or not ripe(mark) <= tried
+    return news.any or not ripe(checkpoint) <= tried
 
 
-def ripe(mark: Mark) -> frozenset[str]:
+def ripe(checkpoint: Checkpoint) -> frozenset[str]:
     """Re-readings of which all is landed that their reads may have seen."""
     return frozenset(
         name
-        for name, one in mark.rereads.items()
+        for name, one in checkpoint.rereads.items()
         if one.done is None
         and one.closing is not None
-        and mark.passed(source_of(name), one.closing)
+        and checkpoint.passed(source_of(name), one.closing)
     )
 
 
 def advanced(
-    mark: Mark,
-    facts: Facts,
+    checkpoint: Checkpoint,
+    facts: BatchStats,
     epochs: Mapping[str, Epoch],
-    news: RereadNews,
+    news: BackfillNews,
     sends: Sends,
     *,
-    before: Facts = NOTHING,
-) -> RereadStep:
+    before: BatchStats = NOTHING,
+) -> BackfillStep:
     """Go on from *mark*, the one before the batch, with its *facts* and the *epochs* now.
 
     *before* are the facts of the batch before: it may have run while what begins was noted.
     """
-    every = {**mark.rereads, **_begun(mark, before, epochs, news)}
+    every = {**checkpoint.rereads, **_begun(checkpoint, before, epochs, news)}
     rereads = {}
     for name, one in every.items():
-        why = _void(name, one, mark, facts, epochs)
+        why = _void(name, one, checkpoint, facts, epochs)
         if _is_cancelled(name, one, news) and (one.rows or one.first is not None):
-            rereads[name] = _given_up(one, epochs.get(source_of(name)), mark.batch + 1)
+            rereads[name] = _given_up(one, epochs.get(source_of(name)), checkpoint.batch + 1)
         elif why and not _is_cancelled(name, one, news):
-            rereads[name] = _given_up(one, epochs.get(source_of(name)), mark.batch + 1, why)
+            rereads[name] = _given_up(one, epochs.get(source_of(name)), checkpoint.batch + 1, why)
         elif not _is_cancelled(name, one, news):
             rereads[name] = one
-    taken, told = _taken(news.rows, rereads, epochs, mark.batch + 1)
+    taken, told = _taken(news.rows, rereads, epochs, checkpoint.batch + 1)
     for name, (wanted, order) in news.closing.items():
         known = rereads.get(name)
         if known is not None and known.id == wanted and known.read and known.closing is None:
             rereads[name] = replace(known, closing=order)
     done = {
-        name: one for name, one in sorted(rereads.items()) if _is_complete(name, one, mark, sends)
+        name: one
+        for name, one in sorted(rereads.items())
+        if _is_complete(name, one, checkpoint, sends)
     }
     for name, one in done.items():
-        rereads[name] = replace(one, done=mark.batch + 1, stretches=())
+        rereads[name] = replace(one, done=checkpoint.batch + 1, stretches=())
     settled = tuple(
-        Settled(n, one.order, one.since) for n, one in done.items() if _is_base(n, one, mark)
+        Settled(n, one.order, one.since) for n, one in done.items() if _is_base(n, one, checkpoint)
     )
-    return RereadStep(rereads, taken, settled, told)
+    return BackfillStep(rereads, taken, settled, told)
 
 
 def _taken(
-    offered: Sequence[RowsAgain],
-    rereads: dict[str, Reread],
+    offered: Sequence[BackfilledRows],
+    rereads: dict[str, Backfill],
     epochs: Mapping[str, Epoch],
     batch: int,
-) -> tuple[tuple[RowsAgain, ...], tuple[RowsAgain, ...]]:
+) -> tuple[tuple[BackfilledRows, ...], tuple[BackfilledRows, ...]]:
     """Those of *offered* that follow what is landed, and of them those that tell columns.
 
     No more than one batch is to wait for: the others are offered again.  *rereads* are taken on.
     """
-    taken, told, size = list[RowsAgain](), list[RowsAgain](), 0
+    taken, told, size = list[BackfilledRows](), list[BackfilledRows](), 0
     for rows in offered:
         known, own = rereads.get(rows.name), rows.file.size if rows.file is not None else 0
         if known is None or not _follows(rows, known) or (taken and size + own > MOST):
@@ -188,17 +190,17 @@ def _taken(
 
 
 def _begun(
-    mark: Mark, before: Facts, epochs: Mapping[str, Epoch], news: RereadNews
-) -> dict[str, Reread]:
+    checkpoint: Checkpoint, before: BatchStats, epochs: Mapping[str, Epoch], news: BackfillNews
+) -> dict[str, Backfill]:
     found = {}
     for name, one in news.begun.items():
-        known = mark.rereads.get(name)
-        if _is_newer(one, known) and not _void(name, one, mark, before, epochs):
+        known = checkpoint.rereads.get(name)
+        if _is_newer(one, known) and not _void(name, one, checkpoint, before, epochs):
             found[name] = one if known is None else one.after(known)
     return found
 
 
-def _given_up(one: Reread, epoch: Epoch | None, batch: int, void: str = "") -> Reread:
+def _given_up(one: Backfill, epoch: Epoch | None, batch: int, void: str = "") -> Backfill:
     """What is left of it: rows, all read before the log's end was looked at for this batch.
 
     If it is *void*, it begins anew: how often that was is to be known.
@@ -212,7 +214,7 @@ def _given_up(one: Reread, epoch: Epoch | None, batch: int, void: str = "") -> R
     return replace(made, void=void)
 
 
-def _is_newer(one: Reread, known: Reread | None) -> bool:
+def _is_newer(one: Backfill, known: Backfill | None) -> bool:
     """Whether it begins after *known*, or is *known*, cut along a key now."""
     if not one.key:
         return known is None or known.order < one.order
@@ -220,21 +222,23 @@ def _is_newer(one: Reread, known: Reread | None) -> bool:
     return known is not None and uncut and (one.id, one.order) == (known.id, known.order)
 
 
-def _is_cancelled(name: str, one: Reread, news: RereadNews) -> bool:
+def _is_cancelled(name: str, one: Backfill, news: BackfillNews) -> bool:
     return one.done is None and news.cancelled.get(name) == one.id
 
 
-def _is_base(name: str, one: Reread, mark: Mark) -> bool:
+def _is_base(name: str, one: Backfill, checkpoint: Checkpoint) -> bool:
     """Whether it makes one: a snapshot may have made one above it meanwhile."""
-    known = mark.bases.get(name)
+    known = checkpoint.bases.get(name)
     return one.origin is Origin.SNAPSHOT and (known is None or known < one.order)
 
 
-def _void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> str:
+def _void(
+    name: str, one: Backfill, checkpoint: Checkpoint, facts: BatchStats, epochs: Mapping[str, Epoch]
+) -> str:
     """Why what it has read so far cannot be told apart from what came since; empty if it can."""
     if one.done is not None:
         return ""
-    epoch, lists = epochs.get(source_of(name)), mark.lists.get(source_of(name))
+    epoch, lists = epochs.get(source_of(name)), checkpoint.lists.get(source_of(name))
     if epoch is None or (epoch.number, epoch.identity) != (one.order.epoch, one.identity):
         return "its server, or its log, is another one"
     if lists is not None and lists.above is not None and lists.above >= one.order:
@@ -246,28 +250,30 @@ def _void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str,
     return ""
 
 
-def _follows(rows: RowsAgain, known: Reread) -> bool:
+def _follows(rows: BackfilledRows, known: Backfill) -> bool:
     if (rows.id, rows.order) != (known.id, known.order) or rows.stretch >= len(known.stretches):
         return False
     stretch = known.stretches[rows.stretch]
     return not stretch.ended and stretch.read == rows.after
 
 
-def _with(known: Reread, rows: RowsAgain) -> Reread:
+def _with(known: Backfill, rows: BackfilledRows) -> Backfill:
     stretches = list(known.stretches)
     before = stretches[rows.stretch]
-    stretches[rows.stretch] = KeyStretch(before.until, rows.read, rows.ended)
+    stretches[rows.stretch] = KeyRange(before.until, rows.read, rows.ended)
     count = known.rows + rows.rows
     return replace(known, stretches=tuple(stretches), rows=count, columns=rows.columns)
 
 
-def _is_complete(name: str, one: Reread, mark: Mark, sends: Sends) -> bool:
+def _is_complete(name: str, one: Backfill, checkpoint: Checkpoint, sends: Sends) -> bool:
     if one.done is not None or one.closing is None or not one.read:
         return False
-    return mark.passed(source_of(name), one.closing) and bool(sends(name, one.order))
+    return checkpoint.passed(source_of(name), one.closing) and bool(sends(name, one.order))
 
 
-def columns_told(rows: Iterable[RowsAgain], feeds: Sequence[Feed]) -> tuple[ColumnEvent, ...]:
+def columns_told(
+    rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
+) -> tuple[ColumnEvent, ...]:
     """What *rows* tell; nothing of a source whose statements tell columns."""
     by_source = {feed.settings.name: feed for feed in feeds}
     found = []
@@ -283,17 +289,17 @@ def columns_told(rows: Iterable[RowsAgain], feeds: Sequence[Feed]) -> tuple[Colu
 
 
 def with_columns(
-    facts: Facts, rows: Iterable[RowsAgain], feeds: Sequence[Feed]
-) -> tuple[Facts, tuple[ColumnEvent, ...]]:
+    facts: BatchStats, rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
+) -> tuple[BatchStats, tuple[ColumnEvent, ...]]:
     """*facts* with what *rows* tell, as if rows of the log had; and what is to be landed of it."""
     told = columns_told(rows, feeds)
     if not told:
         return facts, ()
     readings = {feed.settings.name: feed.reading for feed in feeds}
-    news, schemas = list[News](), dict(facts.schemas)
+    news, schemas = list[SchemaNews](), dict(facts.schemas)
     for one in told:
         _, changes = readings[one.source].read(one.payload, one.order)
-        news += [News(one.source, change, snapshot=False) for change in changes]
+        news += [SchemaNews(one.source, change, snapshot=False) for change in changes]
         name = str(Shard(one.source, one.shard))
         schemas = after(schemas, {name: told_schema(one.order, one.payload)})
     every = sorted((*facts.news, *news), key=lambda one: (one.source, one.change.order))

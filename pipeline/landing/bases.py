@@ -55,11 +55,11 @@ from functools import lru_cache
 from itertools import chain, groupby
 
 from pipeline.changelog.table import Settle
-from pipeline.checkpoint import Existence, Mark, Snap, is_there, source_of
-from pipeline.landing.batch_stats import Facts, News, SnapshotRows, unread_changes
+from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot, shard_exists, source_of
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows, unread_changes
 from pipeline.landing.order_check import highest_by_source
 from pipeline.model import Order, Shard, ShardId, SnapshotAgain
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.transports.topics import endings, spelled
@@ -84,63 +84,69 @@ def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
     return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
 
 
-def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
+def advance(
+    checkpoint: Checkpoint, facts: BatchStats, batch: int
+) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
-    snaps = dict(mark.snaps)
+    snaps = dict(checkpoint.snaps)
     for news in facts.news:
         described = news.change.kind == "create" and news.snapshot and not news.signalled
-        if described and news.captured and not is_trimmed(mark, news.change.shard):
-            _begin(snaps, mark, news.name, Snap(news.change.order, batch), described=True)
-    existing, created = births(mark, facts)
+        if described and news.captured and not is_trimmed(checkpoint, news.change.shard):
+            _begin(
+                snaps, checkpoint, news.name, OpenSnapshot(news.change.order, batch), described=True
+            )
+    existing, created = births(checkpoint, facts)
     born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
-        _begin(snaps, mark, name, Snap(rows.order, batch))
+        _begin(snaps, checkpoint, name, OpenSnapshot(rows.order, batch))
         known = snaps.get(name)
         if known is not None and known.order == rows.order:
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
-    live = highest_by_source({**mark.high, **facts.high}) if snaps else {}
-    told, read = _told_snapshots(mark, facts), read_snapshots(mark, facts)
-    left: dict[str, Snap] = {}
+    live = highest_by_source({**checkpoint.high, **facts.high}) if snaps else {}
+    told, read = _told_snapshots(checkpoint, facts), read_snapshots(checkpoint, facts)
+    left: dict[str, OpenSnapshot] = {}
     settled = dict(born)
     for name, one in snaps.items():
         source = source_of(name)
         orders, began = told.get(source, frozenset()), read.get(source)
         snap = _newest(one, orders, began, batch)
-        over = _is_part(snap, mark, name) or _is_outlived(
+        over = _is_part(snap, checkpoint, name) or _is_outlived(
             snap, existing.get(name), created.get(name)
         )
-        whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in mark.bases)
+        whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in checkpoint.bases)
         if not over and whole and _complete(snap, live.get(source)):
             settled[name] = Settled(name, snap.order, snap.batch)
-        elif not over and (whole or not _has_landed(mark, name, snap)):
+        elif not over and (whole or not _has_landed(checkpoint, name, snap)):
             left[name] = snap
             continue
         if snap.described is not None:
-            left[name] = Snap(snap.described, batch)
+            left[name] = OpenSnapshot(snap.described, batch)
     return left, tuple(settled[name] for name in sorted(settled))
 
 
-def initial_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
+def initial_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
     """Source -> order of its newest snapshot of all tables, whether or not rows of it landed."""
-    return {source: max(orders) for source, orders in _told_snapshots(mark, facts).items()}
+    return {source: max(orders) for source, orders in _told_snapshots(checkpoint, facts).items()}
 
 
-def _told_snapshots(mark: Mark, facts: Facts) -> dict[str, frozenset[Order]]:
+def _told_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, frozenset[Order]]:
     """Source -> orders of its snapshots of all tables: the newest before, and those of now."""
-    known = {source: frozenset({order}) for source, order in mark.initial.items()}
+    known = {source: frozenset({order}) for source, order in checkpoint.initial.items()}
     return known | {s: known.get(s, frozenset()) | orders for s, orders in facts.initial.items()}
 
 
-def _newest(snap: Snap, told: frozenset[Order], read: Order | None, batch: int) -> Snap:
+def _newest(
+    snap: OpenSnapshot, told: frozenset[Order], read: Order | None, batch: int
+) -> OpenSnapshot:
     """*snap*, or the newer one that has described its shard, once that is one of all tables."""
     newer = snap.described
     if newer is not None and newer in told and newer == read:
-        return Snap(newer, batch, told=True)
+        return OpenSnapshot(newer, batch, told=True)
     return snap if snap.told else replace(snap, told=any(_is_began(snap, one) for one in told))
 
 
-def _is_of_all_tables(snap: Snap, read: Order | None, *, tells: bool, based: bool) -> bool:
+def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, based: bool) -> bool:
     """Whether the snapshot of a shard was one of all tables, by what has landed of its source.
 
     *read* is that source's newest by `read_snapshots`.  Schema changes tell that, where a source
@@ -155,7 +161,7 @@ def _is_of_all_tables(snap: Snap, read: Order | None, *, tells: bool, based: boo
     return snap.told if tells else is_read
 
 
-def _is_began(snap: Snap, order: Order | None) -> bool:
+def _is_began(snap: OpenSnapshot, order: Order | None) -> bool:
     """Whether *snap* began at *order*; its rows may land once a new epoch has begun."""
     if order is None:
         return False
@@ -163,9 +169,9 @@ def _is_began(snap: Snap, order: Order | None) -> bool:
     return order == place or (order.epoch < place.epoch and order.parts[1:] == place.parts[1:])
 
 
-def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
+def read_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
     """Source -> order of its newest snapshot of which a row has landed, if it may be of all."""
-    read, based = dict(mark.snapshots), {source_of(name) for name in mark.bases}
+    read, based = dict(checkpoint.snapshots), {source_of(name) for name in checkpoint.bases}
     rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
     first = ((source, order) for source, order in rows if source not in based)
     for source, order in (*first, *facts.wholes.items()):
@@ -173,53 +179,59 @@ def read_snapshots(mark: Mark, facts: Facts) -> dict[str, Order]:
     return read
 
 
-def _has_landed(mark: Mark, name: str, snap: Snap) -> bool:
+def _has_landed(checkpoint: Checkpoint, name: str, snap: OpenSnapshot) -> bool:
     """Whether all has landed that was sent with *snap*, and this batch brings no more of it."""
-    return mark.snaps.get(name) == snap and mark.passed(source_of(name), snap.order)
+    return checkpoint.snaps.get(name) == snap and checkpoint.passed(source_of(name), snap.order)
 
 
-def is_torn(rows: SnapshotRows, known: Snap | None) -> bool:
+def is_torn(rows: SnapshotRows, known: OpenSnapshot | None) -> bool:
     """Whether some of the snapshot's *rows*, or of those *known* from before, are of two epochs."""
     return rows.torn or (known is not None and known.rows > 0 and rows.goes_on(known.order))
 
 
-def _is_part(snap: Snap, mark: Mark, name: str) -> bool:
-    part = mark.parts.get(name)
+def _is_part(snap: OpenSnapshot, checkpoint: Checkpoint, name: str) -> bool:
+    part = checkpoint.parts.get(name)
     return part is not None and part >= snap.order
 
 
-def _is_outlived(snap: Snap, known: Existence | None, created: Order | None) -> bool:
+def _is_outlived(snap: OpenSnapshot, known: Existence | None, created: Order | None) -> bool:
     """Whether the table was dropped since, or made anew: what was read of it is no base."""
     gone = known is not None and not known.there and known.order > snap.order
     return gone or (created is not None and created > snap.order)
 
 
-def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[str, Order]]:
+def births(
+    checkpoint: Checkpoint, facts: BatchStats
+) -> tuple[Mapping[str, Existence], Mapping[str, Order]]:
     """Which shards are there after the batch, and the order of the CREATE of each born in it."""
-    found, born = dict(mark.existing), {}
+    found, born = dict(checkpoint.existing), {}
     for (source, order), grouped in groupby(facts.news, key=lambda n: (n.source, n.change.order)):
         together = tuple(grouped)
         for shard in _went(together):
             _tell(found, str(Shard(source, shard)), Existence(order, there=False))
         for news in (one for one in together if one.change.kind != "drop"):
             name = news.name
-            seen = name in mark.shards or facts.firsts.get(name, order) < order
+            seen = name in checkpoint.shards or facts.firsts.get(name, order) < order
             birth = news.captured and _is_birth(news, found.get(name), seen=seen)
-            if birth and (name in mark.bases or not is_trimmed(mark, news.change.shard)):
+            if birth and (
+                name in checkpoint.bases or not is_trimmed(checkpoint, news.change.shard)
+            ):
                 born[name] = order
             _tell(found, name, Existence(order, there=True))
-    return found, {n: o for n, o in born.items() if n not in mark.bases or mark.bases[n] < o}
+    return found, {
+        n: o for n, o in born.items() if n not in checkpoint.bases or checkpoint.bases[n] < o
+    }
 
 
-def with_drops(facts: Facts, mark: Mark) -> Facts:
+def with_drops(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
     """*facts* with a DROP of each known shard of a database that was dropped: none is told of."""
     if not facts.databases:
         return facts
     told = {news.name for news in facts.news}
-    known = {*mark.shards, *mark.existing, *facts.shards}
-    names = sorted(told | {name for name in known if is_there(mark, name)})
+    known = {*checkpoint.shards, *checkpoint.existing, *facts.shards}
+    names = sorted(told | {name for name in known if shard_exists(checkpoint, name)})
     made = [
-        News(
+        SchemaNews(
             one.source,
             SchemaChange("drop", Shard.parse(name).name, one.order, None, one.text),
             False,
@@ -233,7 +245,7 @@ def with_drops(facts: Facts, mark: Mark) -> Facts:
     return replace(facts, news=tuple(every))
 
 
-def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
+def _is_birth(news: SchemaNews, known: Existence | None, *, seen: bool) -> bool:
     if news.snapshot or news.change.kind != "create":
         return False
     if known is not None and known.order >= news.change.order:
@@ -244,9 +256,9 @@ def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
     return news.over if there else news.empty
 
 
-def is_trimmed(mark: Mark, shard: str) -> bool:
+def is_trimmed(checkpoint: Checkpoint, shard: str) -> bool:
     """Whether a topic named after *shard* had lost its beginning when it was first read."""
-    return spelled(shard) in _endings(mark.trimmed)
+    return spelled(shard) in _endings(checkpoint.trimmed)
 
 
 @lru_cache(maxsize=4)  # a snapshot tells of all tables at once, and all topics may be trimmed
@@ -255,20 +267,20 @@ def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     return frozenset(chain(topics, *map(endings, topics)))
 
 
-def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
+def inherited(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
     """Bases that renamed tables have: of the table that each was, if it has none of its own.
 
     They are older than the rename, so that the rows that came with it have still to be moved.
     """
     found = {
-        news.name: mark.bases[before]
+        news.name: checkpoint.bases[before]
         for news in facts.news
-        if news.captured and (before := news.former) is not None and before in mark.bases
+        if news.captured and (before := news.former) is not None and before in checkpoint.bases
     }
-    return {name: order for name, order in found.items() if name not in mark.bases}
+    return {name: order for name, order in found.items() if name not in checkpoint.bases}
 
 
-def _went(together: tuple[News, ...]) -> Iterator[str]:
+def _went(together: tuple[SchemaNews, ...]) -> Iterator[str]:
     """Shards that are gone after a statement; a snapshot's DROP is none."""
     for one in together:
         if one.change.previous is not None:
@@ -284,10 +296,15 @@ def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
 
 
 def _begin(
-    snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap, *, described: bool = False
+    snaps: dict[str, OpenSnapshot],
+    checkpoint: Checkpoint,
+    name: str,
+    snap: OpenSnapshot,
+    *,
+    described: bool = False,
 ) -> None:
     """One that has only *described* the shard may read no rows: it replaces none with its own."""
-    known, base = snaps.get(name), mark.bases.get(name)
+    known, base = snaps.get(name), checkpoint.bases.get(name)
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
     if known is None or (known.order < snap.order and not described):
@@ -297,17 +314,17 @@ def _begin(
         snaps[name] = replace(known, described=newest)
 
 
-def _complete(snap: Snap, live: Order | None) -> bool:
+def _complete(snap: OpenSnapshot, live: Order | None) -> bool:
     whole = snap.ended or snap.rows <= 1
     return whole and live is not None and live > snap.order
 
 
-def with_overlaps(facts: Facts, mark: Mark) -> Facts:
+def with_overlaps(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
     """*facts* of a batch after *mark*, with such changes among what could not be read."""
     found = {
         name: unread_changes(one.rows)
         for name, one in facts.around.items()
-        if any(_is_below(one.order, snapshot) for snapshot in _snapshots(name, facts, mark))
+        if any(_is_below(one.order, snapshot) for snapshot in _snapshots(name, facts, checkpoint))
     }
     return replace(facts, errors={**found, **facts.errors}) if found else facts
 
@@ -316,16 +333,16 @@ def _is_below(order: Order, snapshot: Order) -> bool:
     return order.epoch == snapshot.epoch and order < snapshot
 
 
-def _snapshots(name: str, facts: Facts, mark: Mark) -> Iterator[Order]:
+def _snapshots(name: str, facts: BatchStats, checkpoint: Checkpoint) -> Iterator[Order]:
     """Orders of the shard's snapshots that are known; a base that was read again is none."""
     if name in facts.snapshots:
         yield facts.snapshots[name].order
-    if name in mark.snaps:
-        yield mark.snaps[name].order
-    again = mark.rereads.get(name)
+    if name in checkpoint.snaps:
+        yield checkpoint.snaps[name].order
+    again = checkpoint.rereads.get(name)
     read = () if again is None else (again.order, again.base)
-    if name in mark.bases and mark.bases[name] not in read:
-        yield mark.bases[name]
+    if name in checkpoint.bases and checkpoint.bases[name] not in read:
+        yield checkpoint.bases[name]
 
 
 WHY = (
@@ -335,18 +352,22 @@ WHY = (
 )
 
 
-def with_torn(made: Mark, before: Mark, snapshots: Mapping[str, SnapshotRows]) -> Mark:
+def with_torn(
+    made: Checkpoint, before: Checkpoint, snapshots: Mapping[str, SnapshotRows]
+) -> Checkpoint:
     """*made*, the mark after *before*, with a gap of each of the *snapshots* that is torn."""
     for name, rows in snapshots.items():
         if made.shards.get(name) is None or not is_torn(rows, before.snaps.get(name)):
             continue
         why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
         gap = Gap.noticed(f"torn:{name}", made.batch, why, (name,), above=rows.order)
-        made = replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)})
+        made = replace(made, gaps={**made.gaps, gap.id: dump_gap(gap)})
     return made
 
 
-def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: datetime) -> Mark:
+def with_again(
+    made: Checkpoint, before: Checkpoint, wholes: Mapping[str, Order], at: datetime
+) -> Checkpoint:
     """*made*, the mark after *before*, with what snapshots that were seen *at* then leave lost.
 
     *wholes*: source -> order of a snapshot that read all of it.
@@ -362,21 +383,21 @@ def with_again(made: Mark, before: Mark, wholes: Mapping[str, Order], at: dateti
     return made
 
 
-def _older(source: str, before: Mark, above: Order) -> frozenset[str]:
+def _older(source: str, before: Checkpoint, above: Order) -> frozenset[str]:
     """Shards of *source* that had a base from below."""
     own = (name for name, base in before.bases.items() if base < above)
     return frozenset(n for n in own if source_of(n) == source and before.shards.get(n) is not None)
 
 
-def _is_asked_for(shards: frozenset[str], before: Mark) -> bool:
-    lost = {name for gap in map(read_gap, before.gaps.values()) for name in gap.shards}
+def _is_asked_for(shards: frozenset[str], before: Checkpoint) -> bool:
+    lost = {name for gap in map(load_gap, before.gaps.values()) for name in gap.shards}
     unread = {name for one in before.quarantine.values() for name in one.shards}
     return not shards.isdisjoint(lost | unread)
 
 
-def _with_gap(source: str, made: Mark, older: frozenset[str], above: Order) -> Mark:
+def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order) -> Checkpoint:
     """Of those that are there; whose rows have all landed by now are short of what was before."""
-    there = {name for name in older if is_there(made, name)}
+    there = {name for name in older if shard_exists(made, name)}
     whole = {name: made.bases[name] for name in there if made.bases[name] >= above}
     made = replace(made, lost={**made.lost, **whole})
     if not (left := there - whole.keys()):
@@ -387,4 +408,4 @@ def _with_gap(source: str, made: Mark, older: frozenset[str], above: Order) -> M
         " which that has no row, take a new base"
     )
     gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
-    return replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)})
+    return replace(made, gaps={**made.gaps, gap.id: dump_gap(gap)})

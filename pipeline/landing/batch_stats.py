@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.table import MIRROR_OPS
-from pipeline.checkpoint import ToldSchema
+from pipeline.checkpoint import DescribedSchema
 from pipeline.errors import FormatError
 from pipeline.formats.format import AROUND, INCREMENTAL
-from pipeline.heartbeats import HeartbeatRow, LandedBeat
+from pipeline.heartbeats import HeartbeatRow, LandedHeartbeat
 from pipeline.landing.order_check import (
     NO_FLOORS,
     ORDER,
@@ -114,8 +114,8 @@ class AroundRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RunTally:
-    """Counts and bounds of some rows; keys as in :class:`pipeline.checkpoint.Mark`.
+class RunStats:
+    """Counts and bounds of some rows; keys as in :class:`pipeline.checkpoint.Checkpoint`.
 
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
@@ -142,18 +142,18 @@ class RunTally:
     stretches: tuple[OrderStretch, ...]
     around: Mapping[str, AroundRows]
     wholes: Mapping[str, Order]
-    beats: Mapping[str, tuple[LandedBeat, ...]]
+    beats: Mapping[str, tuple[LandedHeartbeat, ...]]
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
-def tally(rows: pa.Table) -> RunTally:
+def tally(rows: pa.Table) -> RunStats:
     """Sum up *rows* of ``SLIM``."""
     mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
     codes, firsts = grouped(mirrored, ["source", "shard", "table"])
     shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
     names = [str(Shard(one["source"], one["shard"])) for one in shards]
     tables = [one["table"] for one in shards]
-    return RunTally(
+    return RunStats(
         rows=rows.num_rows,
         tables=_counts(tables, codes),
         shards=dict(zip(names, tables, strict=True)),
@@ -214,14 +214,14 @@ def _heartbeats(beats: pa.Table) -> dict[str, int]:
     return result
 
 
-def _beats(beats: pa.Table) -> dict[str, tuple[LandedBeat, ...]]:
+def _beats(beats: pa.Table) -> dict[str, tuple[LandedHeartbeat, ...]]:
     """Those that came out of the log."""
-    result: dict[str, list[LandedBeat]] = {}
+    result: dict[str, list[LandedHeartbeat]] = {}
     live = pc.and_(pc.is_valid(beats["log"]), pc.equal(beats["origin"], int(Origin.LIVE)))
     for beat in beats.filter(live).to_pylist():
         if (beat["note"] or "").isdigit():
             place = (beat["topic"], beat["partition"], beat["offset"])
-            one = LandedBeat(int(beat["note"]), *place, order_of(beat))
+            one = LandedHeartbeat(int(beat["note"]), *place, order_of(beat))
             result.setdefault(beat["source"], []).append(one)
     return {source: tuple(own) for source, own in result.items()}
 
@@ -318,10 +318,10 @@ class ToldSteps(Generic[T]):
     *known*: ``source/shard`` -> the newest.
     """
 
-    known: Mapping[str, ToldSchema]
+    known: Mapping[str, DescribedSchema]
     _steps: dict[str, list[_Stretch[T]]] = field(default_factory=dict)
 
-    def tell(self, name: str, told: ToldSchema, row: T) -> None:
+    def tell(self, name: str, told: DescribedSchema, row: T) -> None:
         """Note that *row* tells this of the shard *name*."""
         steps, here = self._of(name), (told.order, row)
         at = bisect_right(steps, told.order, key=lambda one: one.first[0])
@@ -365,7 +365,7 @@ class Unrepeated:
     tell together has to be judged again then, and what each said last counts, too.
     """
 
-    known: Mapping[str, ToldSchema]
+    known: Mapping[str, DescribedSchema]
     _told: ToldSteps[pa.RecordBatch] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -392,7 +392,7 @@ class Unrepeated:
 
 
 def unrepeated(
-    statements: Iterable[Mapping[str, Any]], known: Mapping[str, ToldSchema]
+    statements: Iterable[Mapping[str, Any]], known: Mapping[str, DescribedSchema]
 ) -> list[Mapping[str, Any]]:
     """*statements* (of ``SLIM``) of all tasks of a batch, without told columns that are no news.
 
@@ -405,21 +405,23 @@ def unrepeated(
     return [*(row for row in every if not _tells(row)), *steps.news()]
 
 
-def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, ToldSchema]:
+def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, DescribedSchema]:
     """``source/shard`` -> the newest schema that rows told, of *statements* (of ``SLIM``)."""
-    found: dict[str, ToldSchema] = {}
+    found: dict[str, DescribedSchema] = {}
     for row in statements:
         if _tells(row):
             _learn(found, _name(row), _schema(row))
     return found
 
 
-def told_schema(order: Order, payload: str) -> ToldSchema:
+def told_schema(order: Order, payload: str) -> DescribedSchema:
     """What is known of columns that a *payload* tells from *order* on."""
-    return ToldSchema(order, _digest(payload))
+    return DescribedSchema(order, _digest(payload))
 
 
-def after(known: Mapping[str, ToldSchema], told: Mapping[str, ToldSchema]) -> dict[str, ToldSchema]:
+def after(
+    known: Mapping[str, DescribedSchema], told: Mapping[str, DescribedSchema]
+) -> dict[str, DescribedSchema]:
     """The newest of both."""
     found = dict(known)
     for name, one in told.items():
@@ -427,7 +429,7 @@ def after(known: Mapping[str, ToldSchema], told: Mapping[str, ToldSchema]) -> di
     return found
 
 
-def _learn(known: dict[str, ToldSchema], name: str, one: ToldSchema) -> None:
+def _learn(known: dict[str, DescribedSchema], name: str, one: DescribedSchema) -> None:
     before = known.get(name)
     if before is None or one.order >= before.order:
         known[name] = one
@@ -445,7 +447,7 @@ def _name(row: Mapping[str, Any]) -> str:
     return str(Shard(row["source"], row["shard"]))
 
 
-def _schema(row: Mapping[str, Any]) -> ToldSchema:
+def _schema(row: Mapping[str, Any]) -> DescribedSchema:
     return told_schema(order_of(row), row["note"])
 
 
@@ -454,7 +456,7 @@ def _digest(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class SchemaNews:
     """A schema change of a source; ``snapshot`` if it describes a table about to be read.
 
     ``captured`` if the collector sends the table's rows: it tells of those it leaves out, too.
@@ -508,8 +510,8 @@ class UnreadChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Counts and maxima of one batch; keys as in :class:`pipeline.checkpoint.Mark`.
+class BatchStats:
+    """Counts and maxima of one batch; keys as in :class:`pipeline.checkpoint.Checkpoint`.
 
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
@@ -542,11 +544,11 @@ class Facts:
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
-    news: tuple[News, ...] = ()
+    news: tuple[SchemaNews, ...] = ()
     initial: Mapping[str, frozenset[Order]] = field(default_factory=dict)
     statements: int = 0
     databases: tuple[DroppedDatabase, ...] = ()
-    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
     texts: tuple[tuple[str, str], ...] = ()
     firsts: Mapping[str, Order] = field(default_factory=dict)
     errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
@@ -556,17 +558,17 @@ class Facts:
     late: frozenset[str] = frozenset()
     let_pass: Mapping[str, OrderSpan] = field(default_factory=dict)
     wholes: Mapping[str, Order] = field(default_factory=dict)
-    beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
+    beats: Mapping[str, tuple[LandedHeartbeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
 def gather(
-    told: Sequence[RunTally],
+    told: Sequence[RunStats],
     high: Mapping[str, Order],
     readings: Mapping[str, SchemaReading],
-    schemas: Mapping[str, ToldSchema] | None = None,
+    schemas: Mapping[str, DescribedSchema] | None = None,
     floors: Mapping[str, Order] = NO_FLOORS,
-) -> Facts:
+) -> BatchStats:
     """Add up what a batch's runs tell; *high* is the highest LIVE order landed before.
 
     *readings*: source -> how its schema changes are read; *schemas* are the newest columns that
@@ -577,7 +579,7 @@ def gather(
     read = _read(statements, readings)
     texts = [(source, one) for source, one in read.told if not one.snapshot]
     errors = _joined([*(one.errors for one in told), *read.unread], Unreadable.with_more)
-    return Facts(
+    return BatchStats(
         rows=sum(one.rows for one in told),
         tables=_joined([one.tables for one in told], add),
         shards={name: table for one in told for name, table in one.shards.items()},
@@ -600,8 +602,8 @@ def gather(
     )
 
 
-def _joined_beats(told: Iterable[RunTally]) -> dict[str, tuple[LandedBeat, ...]]:
-    found: dict[str, list[LandedBeat]] = {}
+def _joined_beats(told: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
+    found: dict[str, list[LandedHeartbeat]] = {}
     for source, own in chain.from_iterable(one.beats.items() for one in told):
         found.setdefault(source, []).extend(own)
     return {source: tuple(own) for source, own in found.items()}
@@ -619,7 +621,7 @@ def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[
 class _Statements:
     """Schema changes in log order, their statements, and those unread, of their topics."""
 
-    news: tuple[News, ...]
+    news: tuple[SchemaNews, ...]
     told: tuple[tuple[str, SchemaEvent], ...]
     unread: tuple[Mapping[str, Unreadable], ...]
 
@@ -627,7 +629,7 @@ class _Statements:
 def _read(
     statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
 ) -> _Statements:
-    news: list[News] = []
+    news: list[SchemaNews] = []
     every: list[tuple[str, SchemaEvent]] = []
     unread: list[Mapping[str, Unreadable]] = []
     placed = [row for row in statements if row["log"] is not None]
@@ -668,16 +670,16 @@ def _databases(
             yield DroppedDatabase(source, told.order, database, told.text)
 
 
-def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> News:
+def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> SchemaNews:
     read, signalled = row["snapshot"] is not None, row["snapshot"] == INCREMENTAL
-    news = News(row["source"], change, snapshot=read, signalled=signalled)
+    news = SchemaNews(row["source"], change, snapshot=read, signalled=signalled)
     if news.snapshot or change.kind != "create":
         return news  # no birth of a table, so nobody asks how it begins
     anew = partial(reading.dialect.makes_anew, change.statement)
     return replace(news, empty=anew(there=False), over=anew(there=True), new=anew(there=None))
 
 
-def _joined_firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:
+def _joined_firsts(told: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict[str, Order]:
     """Lowest order of the rows of each shard that was created: was it there before?"""
     created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
     firsts = _joined([one.firsts for one in told], min)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.checkpoint import Epoch, EpochStart, Mark
+from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
 from pipeline.landing.listing import Listing
 from pipeline.model import Head, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold
@@ -72,16 +72,16 @@ class Epochs:
         }
 
 
-def look(mark: Mark, listing: Listing) -> Epochs:
+def look(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     """Epochs after seeing the servers' heads.
 
     A new one is valid from the ends that were listed: a row of the new log that stands before
     them is either above all of the old log's rows, and right where it is, or it is found too low.
     """
-    known = dict(mark.epochs)
-    starts = {EpochStart.parse(name): first for name, first in mark.starts.items()}
+    known = dict(checkpoint.epochs)
+    starts = {EpochStart.parse(name): first for name, first in checkpoint.starts.items()}
     for source, (first, second) in listing.heads.items():
-        beat = mark.heartbeats.get(source, -1)
+        beat = checkpoint.heartbeats.get(source, -1)
         before = known.get(source)
         known[source] = observe(observe(before, first, beat), second, beat)
         if before is not None and known[source].number > before.number:
@@ -90,7 +90,7 @@ def look(mark: Mark, listing: Listing) -> Epochs:
 
 
 def reordered(
-    epochs: Epochs, mark: Mark, listing: Listing, orderings: Mapping[str, Ordering]
+    epochs: Epochs, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
 ) -> Epochs:
     """A new one for each source whose changes are ordered by something else than those landed.
 
@@ -99,11 +99,11 @@ def reordered(
     """
     known, starts = dict(epochs.known), dict(epochs.starts)
     for source, now in orderings.items():
-        if mark.orderings.get(source, now) == now or source not in known:
+        if checkpoint.orderings.get(source, now) == now or source not in known:
             continue
-        one, beat = known[source], mark.heartbeats.get(source, -1)
+        one, beat = known[source], checkpoint.heartbeats.get(source, -1)
         known[source] = replace(one, number=one.number + 1, heartbeat=beat, before=one.position)
-        for name, end in mark.offsets.items():
+        for name, end in checkpoint.offsets.items():
             at = TopicPartition.parse(name)
             if listing.source_of.get(at.topic) == source:
                 starts[EpochStart(source, one.number + 1, at)] = end.offset

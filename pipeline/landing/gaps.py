@@ -58,19 +58,19 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from pipeline.checkpoint import (
-    ALWAYS,
+    NO_STANDARDS,
+    Checkpoint,
     CollectorLists,
     Epoch,
-    Mark,
     RowStandards,
-    is_there,
+    shard_exists,
     source_of,
 )
 from pipeline.landing.bases import with_again, with_torn
-from pipeline.landing.batch_stats import Facts
+from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.heartbeats import with_beats, with_levels, with_missing_heartbeats
-from pipeline.landing.listing import Feed, Listing
+from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.source_holds import with_late
 from pipeline.model import (
@@ -84,7 +84,7 @@ from pipeline.model import (
     ShardId,
     TopicPartition,
 )
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router
 from pipeline.sources.positions import explain_missing_log, locate_position
 from pipeline.sources.source import explain_replaced_log
@@ -133,7 +133,7 @@ def captured(
 
 
 def placed(
-    ends: Mapping[str, Order], made: Mark, orderings: Mapping[str, Ordering]
+    ends: Mapping[str, Order], made: Checkpoint, orderings: Mapping[str, Ordering]
 ) -> Mapping[str, Order]:
     """The *ends* of logs as changes are ordered: by what landed, where they bear no places."""
     weak = {name for name, one in orderings.items() if one is not Ordering.LOG}
@@ -142,12 +142,12 @@ def placed(
 
 
 def with_lists(
-    made: Mark,
-    before: Mark,
+    made: Checkpoint,
+    before: Checkpoint,
     told: Mapping[str, Capture],
     ends: Mapping[str, Order],
     at: datetime,
-) -> Mark:
+) -> Checkpoint:
     """*made*, the mark after *before*, with the lists of its sources and what they leave out.
 
     *told* is without the collectors that are silent, and without what *before* says was replaced;
@@ -178,7 +178,7 @@ def with_lists(
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
             short = left | unsure | unread | replaced
             gap = Gap.noticed(f"lists:{source}", made.batch, why, short)
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, lists=lists, gaps=gaps, stores=stores)
 
 
@@ -194,25 +194,25 @@ def _known(
     return replace(now, since=None, above=end) if passed else now
 
 
-def _shown(made: Mark, now: CollectorLists, name: str) -> bool:
+def _shown(made: Checkpoint, now: CollectorLists, name: str) -> bool:
     """Whether the rows of a base were sent by the lists that there are *now*."""
     return now.since is None and is_above(now, made.bases[name])
 
 
-def _fresh(made: Mark, source: str, known: CollectorLists | None) -> list[str]:
+def _fresh(made: Checkpoint, source: str, known: CollectorLists | None) -> list[str]:
     """Shards whose base became complete since the lists were seen last before."""
     seen = made.batch if known is None or known.unseen < 0 else known.unseen
     every = [name for name, batch in made.complete.items() if batch >= seen]
     return [name for name in every if _is_based(made, source, name)]
 
 
-def _based(made: Mark, source: str) -> Iterator[str]:
+def _based(made: Checkpoint, source: str) -> Iterator[str]:
     return (name for name in made.bases if _is_based(made, source, name))
 
 
-def _is_based(made: Mark, source: str, name: str) -> bool:
+def _is_based(made: Checkpoint, source: str, name: str) -> bool:
     table = made.shards.get(name) if source_of(name) == source else None
-    return table is not None and name in made.bases and is_there(made, name)
+    return table is not None and name in made.bases and shard_exists(made, name)
 
 
 def _sends(lists: Capture, name: str) -> bool:
@@ -220,7 +220,11 @@ def _sends(lists: Capture, name: str) -> bool:
 
 
 def _replaced(
-    made: Mark, before: Mark, capture: Capture, remembered: Mapping[str, str], source: str
+    made: Checkpoint,
+    before: Checkpoint,
+    capture: Capture,
+    remembered: Mapping[str, str],
+    source: str,
 ) -> set[str]:
     """Those that were replaced, also if they have no base yet: it may be on its way.
 
@@ -232,11 +236,11 @@ def _replaced(
     if not found:
         return set()
     own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
-    there = (name for name in own if name in before.shards and is_there(made, name))
+    there = (name for name in own if name in before.shards and shard_exists(made, name))
     return {name for name in there if ShardId.parse(Shard.parse(name).name) in found}
 
 
-def _remembered(before: Mark, source: str) -> dict[str, str]:
+def _remembered(before: Checkpoint, source: str) -> dict[str, str]:
     """What the source had behind its tables, as of the batch before."""
     start = f"{source}/"
     return {n.removeprefix(start): one for n, one in before.stores.items() if n.startswith(start)}
@@ -275,7 +279,9 @@ def _first(names: set[str]) -> str:
     return f"{min(names)}{more}"
 
 
-def with_parted(made: Mark, before: Mark, heads: Mapping[str, tuple[Head, Head]]) -> Mark:
+def with_parted(
+    made: Checkpoint, before: Checkpoint, heads: Mapping[str, tuple[Head, Head]]
+) -> Checkpoint:
     """*made*, the mark after *before*, with what the servers of *heads* lack.
 
     *heads*: source -> what its server told before and after the listing, of those that answered.
@@ -286,11 +292,13 @@ def with_parted(made: Mark, before: Mark, heads: Mapping[str, tuple[Head, Head]]
         landed = None if known is None else _landed(before, source, known.number)
         why = None if known is None else _lacks(known, made.epochs[source], now, landed)
         if why is not None and (gap := _gap(source, made, before, why)).shards:
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, gaps=gaps)
 
 
-def with_reordered(made: Mark, before: Mark, orderings: Mapping[str, Ordering]) -> Mark:
+def with_reordered(
+    made: Checkpoint, before: Checkpoint, orderings: Mapping[str, Ordering]
+) -> Checkpoint:
     """*made*, the mark after *before*, with tables whose changes are ordered by something else.
 
     *orderings*: source -> what they rest on now.  What came between the last change in the one
@@ -301,11 +309,11 @@ def with_reordered(made: Mark, before: Mark, orderings: Mapping[str, Ordering]) 
         known = before.orderings.get(source, now)
         why = f"changes of source {source} were ordered by {known}, and are by {now}"
         if known != now and (gap := _gap(source, made, before, why)).shards:
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, gaps=gaps, orderings={**made.orderings, **orderings})
 
 
-def _landed(before: Mark, source: str, epoch: int) -> Order | None:
+def _landed(before: Checkpoint, source: str, epoch: int) -> Order | None:
     own = (order for name, order in before.high.items() if source_of(name) == source)
     return max((order for order in own if order.epoch == epoch), default=None)
 
@@ -316,20 +324,20 @@ def _lacks(known: Epoch, now: Epoch, head: Head, landed: Order | None) -> str | 
     return explain_missing_log(Head(known.identity, known.position), head, landed)
 
 
-def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
+def _gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
     """What is read in this batch may have been written by the new server, and so heals it."""
     batch = made.batch
     short = (
         name
         for name, table in made.shards.items()
-        if table is not None and source_of(name) == source and is_there(made, name)
+        if table is not None and source_of(name) == source and shard_exists(made, name)
         if name not in made.bases or made.based.get(name, -1) < batch
     )
     why = f"{why}; take a new base of each of its tables"
     return Gap.noticed(f"log:{source}", batch, why, short, batch=before.batch)
 
 
-def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:
+def with_unkept(made: Checkpoint, before: Checkpoint, told: Mapping[str, Capture]) -> Checkpoint:
     """*made*, the mark after *before*, with what was not kept of its sources, as was *told*.
 
     A table of which nothing was known before is short of nothing: its slot may be as new.
@@ -345,8 +353,8 @@ def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:
 
 
 def _with_exchanged(
-    source: str, made: Mark, before: Mark, known: RetainedLog, now: RetainedLog
-) -> Mark:
+    source: str, made: Checkpoint, before: Checkpoint, known: RetainedLog, now: RetainedLog
+) -> Checkpoint:
     """A base from where the log is kept again holds all: of what was before, nobody knows."""
     why, epoch = explain_replaced_log(known, now), made.epochs.get(source)
     if why is None:
@@ -359,40 +367,40 @@ def _with_exchanged(
     return _with_gap(made, replace(gap, shards=left, above=above))
 
 
-def _with_gap(made: Mark, gap: Gap) -> Mark:
-    return replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)}) if gap.shards else made
+def _with_gap(made: Checkpoint, gap: Gap) -> Checkpoint:
+    return replace(made, gaps={**made.gaps, gap.id: dump_gap(gap)}) if gap.shards else made
 
 
-def _unkept_gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
+def _unkept_gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
     """One that is open goes on: no base counts that began meanwhile."""
     topic, batch = f"unkept:{source}", made.batch
-    known = next((one for one in map(read_gap, made.gaps.values()) if one.topic == topic), None)
+    known = next((one for one in map(load_gap, made.gaps.values()) if one.topic == topic), None)
     first = batch if known is None else known.first
     why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
     gap = Gap.noticed(topic, first, why, short, batch=batch)  # told the same as long as it lasts
-    were = (one for one in map(read_gap, before.gaps.values()) if one.topic == topic)
+    were = (one for one in map(load_gap, before.gaps.values()) if one.topic == topic)
     return gap.after(were, made.shards)  # a table that is left is in what befell all of them
 
 
-def _there(made: Mark, before: Mark, source: str) -> set[str]:
+def _there(made: Checkpoint, before: Checkpoint, source: str) -> set[str]:
     return {
         name
         for name, table in made.shards.items()
         if name in before.shards
-        if table is not None and source_of(name) == source and is_there(made, name)
+        if table is not None and source_of(name) == source and shard_exists(made, name)
     }
 
 
 def with_untold(
-    made: Mark,
-    before: Mark,
+    made: Checkpoint,
+    before: Checkpoint,
     listing: Listing,
     epochs: Epochs,
     *,
-    facts: Facts,
+    facts: BatchStats,
     orderings: Mapping[str, Ordering],
     at: datetime,
-) -> Mark:
+) -> Checkpoint:
     """*made*, the mark after *before*, with the gaps that *listing* and *facts* show."""
     made = with_late(with_parted(made, before, listing.heads), facts)
     made = with_reordered(made, before, orderings)
@@ -421,7 +429,7 @@ def hidden_among(
     return frozenset(name for name, topic in topics.items() if topic in refused)
 
 
-def with_hidden(made: Mark, hidden: Iterable[str], router: Router) -> Mark:
+def with_hidden(made: Checkpoint, hidden: Iterable[str], router: Router) -> Checkpoint:
     """*made* with a gap of each shard of *hidden* that a table is made of; its base closes it.
 
     One that the same batch drops again needs none: no later DROP would end it.
@@ -429,9 +437,9 @@ def with_hidden(made: Mark, hidden: Iterable[str], router: Router) -> Mark:
     shards, gaps = dict(made.shards), dict(made.gaps)
     for name in sorted(hidden):
         shards[name] = router.table(Shard.parse(name).name)
-        if shards[name] is not None and name not in made.bases and is_there(made, name):
+        if shards[name] is not None and name not in made.bases and shard_exists(made, name):
             gap = _hidden_gap(name, made.batch)
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, shards=shards, gaps=gaps)
 
 
@@ -447,7 +455,7 @@ def _hidden_gap(name: str, batch: int) -> Gap:
 RULES = "rules:"  # how the id of such a gap begins
 
 
-def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
+def with_rules(made: Checkpoint, before: Checkpoint, router: Router) -> Checkpoint:
     """*made*, the mark of the first batch under the rules of *router*; *before* is the last one's.
 
     A shard that is gone needs nothing: what comes under its name again begins anew.
@@ -458,13 +466,13 @@ def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
         if new == old:
             continue
         shards[name] = new
-        if new is not None and is_there(made, name):
+        if new is not None and shard_exists(made, name):
             gap = _new_rule_gap(name, old, new, made)
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, shards=shards, gaps=gaps)
 
 
-def _new_rule_gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
+def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap:
     topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
     went = f"to {old}" if old is not None else "nowhere"
     why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
@@ -492,7 +500,9 @@ def rule_place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int
 STANDARDS = "standards:"  # how the id of such a gap begins
 
 
-def with_standards(made: Mark, before: Mark, standards: Standards, *, anew: bool) -> Mark:
+def with_standards(
+    made: Checkpoint, before: Checkpoint, standards: Standards, *, anew: bool
+) -> Checkpoint:
     """*made* with what its shards are written by; *before* is the mark of the batch before.
 
     *anew*: it is the first batch of a service, so that any shard's standards may have changed.
@@ -502,18 +512,18 @@ def with_standards(made: Mark, before: Mark, standards: Standards, *, anew: bool
     names = made.shards.keys() if anew else made.shards.keys() - before.shards.keys()
     known, gaps = dict(made.standards), dict(made.gaps)
     for name in sorted(names):
-        digest, old = standards.digest(made.shards[name]), made.standards.get(name, ALWAYS)
+        digest, old = standards.digest(made.shards[name]), made.standards.get(name, NO_STANDARDS)
         if digest == old.digest:
             continue
         seen = name in before.shards
         known[name] = RowStandards(digest, made.batch if seen else -1)
-        if seen and made.shards[name] is not None and is_there(made, name):
+        if seen and made.shards[name] is not None and shard_exists(made, name):
             gap = _new_standard_gap(name, made)
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, standards=known, gaps=gaps)
 
 
-def _new_standard_gap(name: str, made: Mark) -> Gap:
+def _new_standard_gap(name: str, made: Checkpoint) -> Gap:
     topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
     why = f"`standards` changed: what landed of {name} is written otherwise; take a new base of it"
     found = f"{STANDARDS}{name}@{made.batch}"
@@ -524,8 +534,8 @@ def has_sent(
     name: str,
     order: Order,
     *,
-    feeds: Sequence[Feed],
-    mark: Mark,
+    feeds: Sequence[LandingSource],
+    checkpoint: Checkpoint,
     listing: Listing,
     hidden: Callable[[Set[str]], Set[str]],
 ) -> bool | None:
@@ -537,7 +547,7 @@ def has_sent(
     feed = next((one for one in feeds if one.settings.name == source), None)
     if feed is None:
         return False
-    known = mark.lists.get(source)
+    known = checkpoint.lists.get(source)
     lists = collected(known, listing.captures.get(source), feed.told)
     if lists is None or not is_above(known, order):
         return None

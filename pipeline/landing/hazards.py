@@ -21,11 +21,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from pipeline.checkpoint import Mark, ToldHazard, is_there, source_of
+from pipeline.checkpoint import ActiveHazard, Checkpoint, shard_exists, source_of
 from pipeline.finding import Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.gaps import placed
 from pipeline.model import Capture, Order, Ordering, Shard
-from pipeline.reports import DELAY, SETTING, Gap, read_gap, tell_gap
+from pipeline.reports import DELAY, SETTING, Gap, dump_gap, load_gap
 from pipeline.settings import Router
 
 
@@ -35,19 +35,19 @@ class _Split:
 
     id: str
     new: str
-    ended: ToldHazard
+    ended: ActiveHazard
 
 
 def with_hazards(
-    made: Mark,
-    before: Mark,
+    made: Checkpoint,
+    before: Checkpoint,
     told: Mapping[str, Capture],
     ends: Mapping[str, Order],
     *,
     orderings: Mapping[str, Ordering],
     router: Router,
     waived: Collection[str],
-) -> Mark:
+) -> Checkpoint:
     """*made* with a gap for each hazard that was *told*, or is remembered, unless it is *waived*.
 
     *before* is the mark before it, *ends* are those of the sources' logs, asked for after *told*.
@@ -56,7 +56,7 @@ def with_hazards(
     known, splits = dict(made.hazards), list[_Split]()
     for source, capture in told.items():
         gone = f"{DELAY}:{source}"
-        gaps = {id_: text for id_, text in gaps.items() if read_gap(text).topic != gone}
+        gaps = {id_: text for id_, text in gaps.items() if load_gap(text).topic != gone}
         splits += _remember(known, source, capture, ends.get(source), made.batch)
     for id_, one in tuple(known.items()):
         if id_ in waived or hazard_id(one.source, one.hazard) in waived:
@@ -68,8 +68,8 @@ def with_hazards(
     for id_, one in known.items():
         gap = _gap(id_, one, gaps, made, router)
         if gap.shards:
-            were = (read_gap(before.gaps[id_]),) if id_ in before.gaps else ()
-            gaps[id_] = tell_gap(gap.after(were, made.shards))
+            were = (load_gap(before.gaps[id_]),) if id_ in before.gaps else ()
+            gaps[id_] = dump_gap(gap.after(were, made.shards))
     left = {id_: one for id_, one in known.items() if not _is_over(one, made, orderings)}
     return replace(made, gaps=gaps, hazards=left)
 
@@ -93,7 +93,7 @@ def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
 
 
 def _remember(
-    known: dict[str, ToldHazard], source: str, capture: Capture, end: Order | None, batch: int
+    known: dict[str, ActiveHazard], source: str, capture: Capture, end: Order | None, batch: int
 ) -> Iterator[_Split]:
     """Update *known* by what *capture* tells; yield what ended for some of its tables only.
 
@@ -121,11 +121,11 @@ def _remember(
         )
         now.pop(id_, None)
         yield from _ended(known, id_, replace(one, above=end, batch=batch), over)
-    known |= {id_: ToldHazard(source, hazard, batch) for id_, hazard in now.items()}
+    known |= {id_: ActiveHazard(source, hazard, batch) for id_, hazard in now.items()}
 
 
 def _ended(
-    known: dict[str, ToldHazard], id_: str, one: ToldHazard, parts: frozenset[str]
+    known: dict[str, ActiveHazard], id_: str, one: ActiveHazard, parts: frozenset[str]
 ) -> Iterator[_Split]:
     """Add to *known* that *one* is over for *parts*: it is not known by the same id any more."""
     if not parts:
@@ -140,23 +140,25 @@ def _ended(
     yield _Split(id_, new, known[new])
 
 
-def _split_gap(gaps: dict[str, str], split: _Split, known: Mapping[str, ToldHazard]) -> None:
+def _split_gap(gaps: dict[str, str], split: _Split, known: Mapping[str, ActiveHazard]) -> None:
     """Move the tables for which a setting is over into the gap that a base can close."""
-    gap, lasting = read_gap(gaps.pop(split.id)), known[split.id].hazard
+    gap, lasting = load_gap(gaps.pop(split.id)), known[split.id].hazard
     over = {n for n in gap.shards if split.ended.hazard.affects(Shard.parse(n).name)}
     left = tuple(n for n in gap.shards if n not in over or lasting.affects(Shard.parse(n).name))
     if left:
-        gaps[split.id] = tell_gap(replace(gap, shards=left))
+        gaps[split.id] = dump_gap(replace(gap, shards=left))
     if over and split.new in known:
-        others = read_gap(gaps[split.new]).shards if split.new in gaps else ()
+        others = load_gap(gaps[split.new]).shards if split.new in gaps else ()
         shards = tuple(sorted({*over, *others}))
         moved = _new_gap(split.new, split.ended, gap.first, shards)
-        gaps[split.new] = tell_gap(replace(moved, shared=gap.shared and len(shards) > 1))
+        gaps[split.new] = dump_gap(replace(moved, shared=gap.shared and len(shards) > 1))
 
 
-def _gap(id_: str, one: ToldHazard, gaps: Mapping[str, str], made: Mark, router: Router) -> Gap:
+def _gap(
+    id_: str, one: ActiveHazard, gaps: Mapping[str, str], made: Checkpoint, router: Router
+) -> Gap:
     """One that is open goes on: no base counts that began meanwhile."""
-    known = read_gap(gaps[id_]) if id_ in gaps else None
+    known = load_gap(gaps[id_]) if id_ in gaps else None
     found = _affected(made, one.source, one.hazard, router)
     above = one.above
     short = {n for n in found if above is None or n not in made.bases or made.bases[n] <= above}
@@ -166,7 +168,7 @@ def _gap(id_: str, one: ToldHazard, gaps: Mapping[str, str], made: Mark, router:
     return _new_gap(id_, one, one.batch if known is None else known.first, shards)
 
 
-def _new_gap(id_: str, one: ToldHazard, first: int, shards: tuple[str, ...]) -> Gap:
+def _new_gap(id_: str, one: ActiveHazard, first: int, shards: tuple[str, ...]) -> Gap:
     hazard, kind = one.hazard, id_.partition(":")[0]
     is_part = id_ != hazard_id(one.source, hazard)
     fix = "the setting is fixed for these tables" if is_part else hazard.fix
@@ -175,7 +177,7 @@ def _new_gap(id_: str, one: ToldHazard, first: int, shards: tuple[str, ...]) -> 
     return Gap(id_, topic, 0, first, first, why, shards=shards, batch=one.batch, above=one.above)
 
 
-def _is_over(one: ToldHazard, made: Mark, orderings: Mapping[str, Ordering]) -> bool:
+def _is_over(one: ActiveHazard, made: Checkpoint, orderings: Mapping[str, Ordering]) -> bool:
     """Whether no row can land any more that was sent by the setting."""
     if one.hazard.effect is Effect.DELAYS:
         return True
@@ -185,9 +187,9 @@ def _is_over(one: ToldHazard, made: Mark, orderings: Mapping[str, Ordering]) -> 
     return not placed_in_log or made.passed(one.source, one.above)
 
 
-def _affected(made: Mark, source: str, hazard: Finding, router: Router) -> Iterator[str]:
+def _affected(made: Checkpoint, source: str, hazard: Finding, router: Router) -> Iterator[str]:
     for name, table in made.shards.items():
-        if table is None or source_of(name) != source or not is_there(made, name):
+        if table is None or source_of(name) != source or not shard_exists(made, name):
             continue
         shard = Shard.parse(name).name
         if not hazard.affects(shard):

@@ -26,32 +26,32 @@ watermark is kept in memory, and determined again after a restart.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.checkpoint import Mark, is_there, source_of
+from pipeline.checkpoint import Checkpoint, shard_exists, source_of
 from pipeline.heartbeats import (
-    BeatBacklog,
-    BeatTrail,
+    HeartbeatBacklog,
+    HeartbeatHistory,
     HeartbeatRow,
-    LandedBeat,
-    SkippedBeats,
-    followed,
-    missing_heartbeats,
+    LandedHeartbeat,
+    MissingHeartbeats,
+    find_missing_heartbeats,
+    follow_heartbeats,
 )
 from pipeline.landing.listing import Listing
 from pipeline.landing.order_check import highest_by_source
 from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition, TopicPartition
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.positions import has_reached
 
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
 
 
 def with_beats(
-    made: Mark,
-    before: Mark,
-    beats: Mapping[str, Sequence[LandedBeat]],
+    made: Checkpoint,
+    before: Checkpoint,
+    beats: Mapping[str, Sequence[LandedHeartbeat]],
     orderings: Mapping[str, Ordering],
     once: Collection[str] = (),
-) -> Mark:
+) -> Checkpoint:
     """*made*, the mark after *before*, with the *beats* between, by source, in any order.
 
     *once* are the sources that never send again what was read of them.
@@ -64,7 +64,7 @@ def with_beats(
             continue
         trail = trails.get(source)
         since = made.batch if trail is None else trail.raised
-        seen = followed(trail, own, made.batch)
+        seen = follow_heartbeats(trail, own, made.batch)
         if seen is None:
             continue
         judged = _judged(seen.trail, tops.get(source), made.batch)
@@ -76,17 +76,17 @@ def with_beats(
                 id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
             }
             found.append(_sent_twice(source, made, seen.trail))
-        gaps |= {gap.id: tell_gap(gap) for gap in found if gap.shards}
+        gaps |= {gap.id: dump_gap(gap) for gap in found if gap.shards}
     trails = {source: _settled(one, source, made, before) for source, one in trails.items()}
     return replace(made, beats=trails, gaps=gaps)
 
 
 def with_missing_heartbeats(
-    made: Mark,
-    before: Mark,
+    made: Checkpoint,
+    before: Checkpoint,
     rows: Mapping[str, Sequence[HeartbeatRow]],
     orderings: Mapping[str, Ordering],
-) -> Mark:
+) -> Checkpoint:
     """Return *made* with a gap for each run of missing heartbeats of sources with log positions.
 
     Where the heartbeat before a gap, the missing ones and the one after it come again in that
@@ -106,12 +106,14 @@ def with_missing_heartbeats(
         gaps = _with_new_shards(source, gaps, made, before)
         highest = before.heartbeats.get(source, -1)
         orders = {row.number: row.order for row in own}
-        for missing, above in missing_heartbeats(highest, own, offsets) if highest >= 0 else ():
+        for missing, above in (
+            find_missing_heartbeats(highest, own, offsets) if highest >= 0 else ()
+        ):
             below = orders.get(missing.first - 1) or _last_order(source, own, before)
             gap = replace(_never_sent(source, made, missing, ""), above=above, below=below)
             left = tuple(n for n in gap.shards if n not in made.bases or made.bases[n] < above)
             if left:
-                gaps[gap.id] = tell_gap(replace(gap, shards=left))
+                gaps[gap.id] = dump_gap(replace(gap, shards=left))
     return replace(made, gaps=gaps)
 
 
@@ -130,33 +132,33 @@ def _with_sent_again(
         if not row.read and row.number >= 0
     ]
     found = dict(gaps)
-    for gap in map(read_gap, gaps.values()) if came else ():
+    for gap in map(load_gap, gaps.values()) if came else ():
         if gap.topic == f"beats:{source}" and not gap.sent_again:
             now = replace(gap, again=_sent_again(gap, (row.number for row in came)))
             if now.sent_again:  # a new server has its end at another place
                 ends = [row.order for row in came if row.number == gap.until] + [gap.above]
                 above = max((order for order in ends if order is not None), default=None)
                 now = replace(now, passed=False, above=above)
-            found[gap.id] = tell_gap(now)
+            found[gap.id] = dump_gap(now)
     return found
 
 
 def _with_new_shards(
-    source: str, gaps: Mapping[str, str], made: Mark, before: Mark
+    source: str, gaps: Mapping[str, str], made: Checkpoint, before: Checkpoint
 ) -> dict[str, str]:
     """*gaps* that are of tables, too, that were first seen in what was skipped and sent again."""
     own = (n for n in made.shards.keys() - before.shards.keys() if source_of(n) == source)
-    new = [name for name in own if made.shards[name] is not None and is_there(made, name)]
+    new = [name for name in own if made.shards[name] is not None and shard_exists(made, name)]
     found = dict(gaps)
-    for gap in map(read_gap, gaps.values()) if new else ():
+    for gap in map(load_gap, gaps.values()) if new else ():
         above = gap.above
         if gap.topic == f"beats:{source}" and above is not None:
             short = {name for name in new if name not in made.bases or made.bases[name] < above}
-            found[gap.id] = tell_gap(replace(gap, shards=tuple(sorted({*gap.shards, *short}))))
+            found[gap.id] = dump_gap(replace(gap, shards=tuple(sorted({*gap.shards, *short}))))
     return found
 
 
-def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Mark) -> Order | None:
+def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Checkpoint) -> Order | None:
     """The order of the newest heartbeat of *source* that had landed with *before*, if it is told.
 
     *rows* name the partitions of its topic.
@@ -177,14 +179,16 @@ def _sent_again(gap: Gap, numbers: Iterable[int]) -> int:
     return again
 
 
-def _judged(trail: BeatTrail, top: Order | None, batch: int) -> BeatTrail:
+def _judged(trail: HeartbeatHistory, top: Order | None, batch: int) -> HeartbeatHistory:
     """*trail*, which knows whether its highest stands above all that came in earlier batches."""
     if trail.raised != batch:
         return trail
     return replace(trail, clear=top is None or top < trail.order)
 
 
-def _settled(trail: BeatTrail, source: str, made: Mark, before: Mark) -> BeatTrail:
+def _settled(
+    trail: HeartbeatHistory, source: str, made: Checkpoint, before: Checkpoint
+) -> HeartbeatHistory:
     """*trail*, which is not over before what was sent again has landed from all partitions.
 
     Where batches are capped, others may be behind that of the heartbeats.  What the collector has
@@ -201,18 +205,18 @@ def _settled(trail: BeatTrail, source: str, made: Mark, before: Mark) -> BeatTra
     return replace(trail, over=made.batch, owed=trail.owed - heard)
 
 
-def _lost_with(made: Mark, since: int, beats: Iterable[LandedBeat]) -> str:
+def _lost_with(made: Checkpoint, since: int, beats: Iterable[LandedHeartbeat]) -> str:
     """What was lost, since that batch, of the partitions that *beats* came from."""
     ways = {one.partition_of for one in beats}
     told = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
-        for gap in map(read_gap, made.gaps.values())
+        for gap in map(load_gap, made.gaps.values())
         if gap.batch >= since and (gap.topic, gap.partition) in ways
     )
     return " and ".join(sorted(told))
 
 
-def _never_sent(source: str, made: Mark, skipped: SkippedBeats, gone: str) -> Gap:
+def _never_sent(source: str, made: Checkpoint, skipped: MissingHeartbeats, gone: str) -> Gap:
     lost = f"heartbeat {skipped.first} of source {source}"
     if skipped.until - skipped.first > 1:
         lost = f"heartbeats {skipped.first} to {skipped.until - 1} of source {source}"
@@ -228,7 +232,7 @@ def _never_sent(source: str, made: Mark, skipped: SkippedBeats, gone: str) -> Ga
     return _gap(source, made, f"beats:{source}", (skipped.first, skipped.until), why)
 
 
-def _sent_twice(source: str, made: Mark, trail: BeatTrail) -> Gap:
+def _sent_twice(source: str, made: Checkpoint, trail: HeartbeatHistory) -> Gap:
     why = (
         f"two collectors send the log of source {source}, or one that begins again and again:"
         f" heartbeat {trail.last} came behind {trail.highest}; older rows may stand where newer"
@@ -241,14 +245,14 @@ def _twice(source: str) -> str:
     return f"collectors:{source}"
 
 
-def _gap(source: str, made: Mark, topic: str, span: tuple[int, int], why: str) -> Gap:
+def _gap(source: str, made: Checkpoint, topic: str, span: tuple[int, int], why: str) -> Gap:
     own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
-    shards = tuple(sorted(name for name in own if is_there(made, name)))
+    shards = tuple(sorted(name for name in own if shard_exists(made, name)))
     id_ = f"{topic}:0:{span[0]}@{made.batch}"
     return Gap(id_, topic, 0, *span, why, shards=shards, batch=made.batch)
 
 
-def with_levels(made: Mark, listing: Listing) -> Mark:
+def with_levels(made: Checkpoint, listing: Listing) -> Checkpoint:
     """*made*, the mark after a batch that *listing* was made for, with what it tells of trails."""
     own = _partitions(made.beats, listing)
     beats = {
@@ -268,11 +272,11 @@ def _partitions(sources: Iterable[str], listing: Listing) -> Mapping[str, list[T
 
 
 def _levelled(
-    trail: BeatTrail,
-    made: Mark,
+    trail: HeartbeatHistory,
+    made: Checkpoint,
     own: Sequence[TopicPartition],
     ends: Mapping[TopicPartition, PartitionEnd],
-) -> BeatTrail:
+) -> HeartbeatHistory:
     listed = {str(at): ends[at].offset for at in own if at.topic == trail.topic}
     if not listed:
         return trail
@@ -283,15 +287,15 @@ def _levelled(
         trail = replace(trail, level=waiting.batch)
     if len(own) == 1 or _landed(listed, made):  # one partition is never ahead of itself
         return replace(trail, level=made.batch, backlog=None)
-    return replace(trail, backlog=BeatBacklog(made.batch, listed))
+    return replace(trail, backlog=HeartbeatBacklog(made.batch, listed))
 
 
-def _broken(waiting: BeatBacklog, listed: Mapping[str, int]) -> bool:
+def _broken(waiting: HeartbeatBacklog, listed: Mapping[str, int]) -> bool:
     """Whether it is never passed: heartbeats come through another topic, or this one was cut."""
     return any(listed.get(name, -1) < end for name, end in waiting.ends.items())
 
 
-def _landed(ends: Mapping[str, int], made: Mark) -> bool:
+def _landed(ends: Mapping[str, int], made: Checkpoint) -> bool:
     w = made.offsets
     return all(name in w and w[name].offset >= end for name, end in ends.items())
 
@@ -306,14 +310,14 @@ class _SeenBeat:
 
 
 @dataclass(eq=False)
-class PassedBeats:
+class HeartbeatLowWatermark:
     """The newest of each source that is passed, and the one that may be next."""
 
     _passed: dict[str, _SeenBeat] = field(default_factory=dict)
     _next: dict[str, _SeenBeat] = field(default_factory=dict)
 
     def floors(
-        self, mark: Mark, listing: Listing, orderings: Mapping[str, Ordering]
+        self, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
     ) -> Mapping[str, Order]:
         """`SourcePartition` -> order of the heartbeat that is passed in it.
 
@@ -321,19 +325,19 @@ class PassedBeats:
         """
         counted = [one for one, its in orderings.items() if its is Ordering.SEQUENCE]
         for source in counted:
-            self._learn(source, mark, listing)
+            self._learn(source, checkpoint, listing)
         known = (self._passed[source] for source in counted if source in self._passed)
         return {name: one.order for one in known for name in one.partitions}
 
-    def _learn(self, source: str, mark: Mark, listing: Listing) -> None:
-        epoch, known = mark.epochs.get(source), mark.acknowledged.get(source)
+    def _learn(self, source: str, checkpoint: Checkpoint, listing: Listing) -> None:
+        epoch, known = checkpoint.epochs.get(source), checkpoint.acknowledged.get(source)
         if (waiting := self._next.get(source)) is not None and epoch is not None:
             number, head = waiting.order.epoch, waiting.head
             if (number, head.identity) != (epoch.number, epoch.identity):
                 del self._next[source]
             elif known is not None and has_reached(known.position, head.position):
                 self._passed[source] = self._next.pop(source)
-        trail = mark.beats.get(source)
+        trail = checkpoint.beats.get(source)
         if trail is None or source in self._next or source not in listing.heads:
             return
         if not (trail.resending or trail.divided):

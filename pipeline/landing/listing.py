@@ -32,7 +32,7 @@ from typing import TypeVar
 
 import structlog
 
-from pipeline.checkpoint import Epoch, Mark, is_there, source_of
+from pipeline.checkpoint import Checkpoint, Epoch, shard_exists, source_of
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.mirrormaker import Mirrored
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
@@ -87,7 +87,7 @@ class TopicNames:
 class TopicShards:
     """Those of *shards*; ``names_of`` tells whose a topic is, None if that is nobody's."""
 
-    mark: Mark
+    checkpoint: Checkpoint
     shards: Collection[str]
     names_of: Callable[[str], TopicNames | None]
 
@@ -127,7 +127,7 @@ class TopicShards:
         return tuple(sorted(found))
 
     def _is_awaited(self, name: str) -> bool:
-        return self.mark.shards.get(name) is not None and is_there(self.mark, name)
+        return self.checkpoint.shards.get(name) is not None and shard_exists(self.checkpoint, name)
 
     @cached_property
     def _every(self) -> Mapping[str, list[str]]:
@@ -148,7 +148,9 @@ class TopicShards:
     @cached_property
     def _strays(self) -> Mapping[str, list[str]]:
         """By source, those of which no topic of their own was ever listed."""
-        topics = {TopicPartition.parse(n).topic for n in (*self.mark.offsets, *self.mark.gone)}
+        topics = {
+            TopicPartition.parse(n).topic for n in (*self.checkpoint.offsets, *self.checkpoint.gone)
+        }
         owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
         ends = {(source, end) for source, topic in owned for end in endings(topic)}
         found: dict[str, list[str]] = {}
@@ -169,7 +171,7 @@ Describe = Callable[[str], Iterable[TopicFacts]]
 
 
 @dataclass(eq=False)
-class Feed:
+class LandingSource:
     """Ask a source and its collector, turning silence into ``None`` or ``Missing``.
 
     The server asked is the one the *collector* is connected to: after a fail-over by
@@ -443,7 +445,7 @@ class Upstream:
     What came too late for one listing is not taken for the next: its ends may be older than it.
     """
 
-    feeds: Sequence[Feed]
+    feeds: Sequence[LandingSource]
     transport: Transport
     before: DeadlinePool[_Before]
     after: DeadlinePool[Head | None]
@@ -451,7 +453,7 @@ class Upstream:
 
     @classmethod
     def of(
-        cls, feeds: Sequence[Feed], transport: Transport, clock: Callable[[], datetime]
+        cls, feeds: Sequence[LandingSource], transport: Transport, clock: Callable[[], datetime]
     ) -> "Upstream":
         """One whose feeds have as long as their own limits let them take in sum."""
         never = -timedelta.resolution
@@ -534,11 +536,11 @@ class Upstream:
         return mine, beginnings, {tp: end for tp, end in ends.items() if tp in beginnings}
 
 
-def _look(feed: Feed) -> _Before:
+def _look(feed: LandingSource) -> _Before:
     return _Before(feed.head(), feed.acknowledged(), feed.captures())
 
 
-def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:
+def owner(topic: str, feeds: Sequence[LandingSource]) -> LandingSource | None:
     """Whose *topic* is: of several sources whose names it fits, the one with the longest prefix.
 
     Raises:
@@ -555,7 +557,7 @@ def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:
     return found[0]
 
 
-def tell_gone(chosen: Plan, made: Mark) -> None:
+def tell_gone(chosen: Plan, made: Checkpoint) -> None:
     """Told once it is committed: a round that commits nothing would say it again."""
     for gap in chosen.doubts:
         if f"{gap.id}@{made.batch}" not in made.gaps:
@@ -596,7 +598,7 @@ class Acknowledgements:
     _stale: dict[tuple[str, int], Acknowledged] = field(default_factory=dict)
 
     def passed(
-        self, listing: Listing, chosen: Plan, mark: Mark, epochs: Mapping[str, Epoch]
+        self, listing: Listing, chosen: Plan, mark: Checkpoint, epochs: Mapping[str, Epoch]
     ) -> dict[str, Acknowledged]:
         """What counts once W has come to *chosen*; *mark* is that before, *epochs* are those now.
 
@@ -615,7 +617,7 @@ class Acknowledgements:
             del self._waiting[source]
         return {source: promise.acknowledged for source, promise in found.items()}
 
-    def _credible(self, source: str, listing: Listing, mark: Mark, epoch: Epoch) -> bool:
+    def _credible(self, source: str, listing: Listing, mark: Checkpoint, epoch: Epoch) -> bool:
         said = listing.acknowledged[source]
         heads = listing.heads.get(source)
         end = heads[1].position if heads else epoch.position
@@ -638,7 +640,7 @@ NEVER = float("-inf")
 
 
 @dataclass(eq=False)
-class Noticed:
+class CaptureNotices:
     """For each source up to when the marks say all, with which hazards, and what it told last."""
 
     _said: dict[str, float] = field(default_factory=dict)
@@ -651,7 +653,7 @@ class Noticed:
         left = {n: one.after(self._said.get(n, NEVER)) for n, one in self._told.items()}
         return replace(listing, captures=left)
 
-    def is_due(self, mark: Mark) -> bool:
+    def is_due(self, mark: Checkpoint) -> bool:
         """Whether any of it is news of a table that *mark* knows."""
         news = {
             name

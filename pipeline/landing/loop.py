@@ -14,13 +14,13 @@ from functools import cached_property, partial
 import structlog
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.table import Stamp, mark_row, settle_rows
-from pipeline.checkpoint import Mark, has_live, lived, source_of
+from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
+from pipeline.checkpoint import Checkpoint, has_streaming_table, source_of, with_incarnation
 from pipeline.errors import HeldError, NoSchemasError
 from pipeline.finding import Finding, split_alternatives
-from pipeline.landing.backfill import RereadNews, advanced, is_due, ripe, with_columns
+from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
 from pipeline.landing.bases import Settled, settles_of, with_drops, with_overlaps
-from pipeline.landing.batch_stats import Facts, gather
+from pipeline.landing.batch_stats import BatchStats, gather
 from pipeline.landing.epochs import EpochBounds, Epochs, bounds, explain, look, reordered
 from pipeline.landing.gaps import (
     captured,
@@ -34,25 +34,25 @@ from pipeline.landing.gaps import (
     with_untold,
 )
 from pipeline.landing.hazards import hazard_id, with_hazards
-from pipeline.landing.heartbeats import PassedBeats
+from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import (
     Acknowledgements,
-    Feed,
+    CaptureNotices,
+    LandingSource,
     Listing,
-    Noticed,
     TopicShards,
     Upstream,
     tell_gone,
 )
-from pipeline.landing.next_checkpoint import grown_topics, next_mark
+from pipeline.landing.next_checkpoint import grown_topics, next_checkpoint
 from pipeline.landing.plan import Plan, PlanContext, divided, epochs_read, plan, read_alone
-from pipeline.landing.quarantine import Healed, Healing, Resubmitted, Resubmitting
+from pipeline.landing.quarantine import Healed, QuarantineRetry, Resubmitted, Resubmitting
 from pipeline.landing.redelivery import resending
-from pipeline.landing.source_holds import Circumstances, Disorder, LateRows
+from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
 from pipeline.landing.staging import Staged, recognised, rows_again, unexplained_rows, write_rows
-from pipeline.landing.task import Done, Intake, LandingTask, Provenance
+from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource
 from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
-from pipeline.reports import Hold, Landed, read_gap
+from pipeline.reports import Hold, LandingReport, load_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
@@ -73,21 +73,21 @@ class Landing:
     """
 
     settings: PipelineSettings
-    feeds: tuple[Feed, ...]
+    feeds: tuple[LandingSource, ...]
     router: Router
     transport: Transport
     log: ChangeLog
-    work: Callable[[Sequence[LandingTask]], Sequence[Done]]
+    work: Callable[[Sequence[LandingTask]], Sequence[TaskResult]]
     clock: Callable[[], datetime]
-    mark: Mark
-    rereads: Callable[[], RereadNews] = RereadNews
-    facts: Facts = field(default_factory=Facts)
+    checkpoint: Checkpoint
+    rereads: Callable[[], BackfillNews] = BackfillNews
+    facts: BatchStats = field(default_factory=BatchStats)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
-    _disorder: Disorder = field(default_factory=Disorder)
+    _disorder: SourceHolds = field(default_factory=SourceHolds)
     _healed: Healed = field(default_factory=Healed)
     _again: Resubmitted = field(default_factory=Resubmitted)
-    _noticed: Noticed = field(default_factory=Noticed)
-    _passed: PassedBeats = field(default_factory=PassedBeats)
+    _noticed: CaptureNotices = field(default_factory=CaptureNotices)
+    _passed: HeartbeatLowWatermark = field(default_factory=HeartbeatLowWatermark)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
@@ -100,7 +100,9 @@ class Landing:
         """What is asked what there is to land."""
         return Upstream.of(self.feeds, self.transport, self.clock)
 
-    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()) -> Landed:
+    def land(
+        self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
+    ) -> LandingReport:
         """Land one batch; ``batch`` is None when there was nothing to land.
 
         *resubmissions* are the same until they are told as landed.
@@ -111,26 +113,26 @@ class Landing:
         """
         started = self.clock()
         self._resume()
-        listing = self._noticed.unsaid(self.upstream.list(self.mark.offsets))
+        listing = self._noticed.unsaid(self.upstream.list(self.checkpoint.offsets))
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
-        self._again = self._resubmitting.found(self.mark, listing, resubmissions, started)
-        left = self._again.left(self.mark)
+        self._again = self._resubmitting.found(self.checkpoint, listing, resubmissions, started)
+        left = self._again.left(self.checkpoint)
         found = self._healing.found(left, listing, chosen, started, self._read_again)
         self._healed = found.with_more(self._again.healed)
         closed = waived | self._healed.ids
         facts = self._land(chosen, listing, held, closed) if self._due(chosen, closed) else None
         if facts is None:
-            return self._report(started, None, Facts(), chosen, held)
+            return self._report(started, None, BatchStats(), chosen, held)
         self.facts = facts
-        return self._report(started, self.mark.batch, self.facts, chosen, held)
+        return self._report(started, self.checkpoint.batch, self.facts, chosen, held)
 
     def unsaid_hazards(self) -> dict[str, tuple[Finding, ...]]:
         """Source -> settings that drop or rewrite changes, were seen, and are in no mark yet."""
         every = {feed.settings.name: sorted(feed.unsaid, key=repr) for feed in self.feeds}
         known = {
             id_: split_alternatives(one.hazard.shards)
-            for id_, one in self.mark.hazards.items()
+            for id_, one in self.checkpoint.hazards.items()
             if one.above is None
         }
         seen = {
@@ -151,40 +153,44 @@ class Landing:
     def _resume(self) -> None:
         """After a commit whose outcome is not known, go on from what the lake says."""
         if self._unsure:
-            found = self.log.mark() or Mark(self.mark.lane, -1)
-            if found.batch < self.mark.batch:  # its numbers are given again, to other batches
+            found = self.log.checkpoint() or Checkpoint(self.checkpoint.lane, -1)
+            if found.batch < self.checkpoint.batch:  # its numbers are given again, to other batches
                 self._life = uuid.uuid4()
-            self.mark, self._unsure, self._ruled = found, False, False
+            self.checkpoint, self._unsure, self._ruled = found, False, False
 
     def _plan(self, listing: Listing) -> Plan:
         going = [feed for feed in self.feeds if not self._disorder.holds(feed.settings.name)]
         known = PlanContext(
-            self.mark.gone,
+            self.checkpoint.gone,
             self._ends,
             epoch_ends=listing.epoch_ends,
             claimed=lambda topic: self.upstream.names(topic) is not None,
             ahead=frozenset(feed.settings.prefix for feed in going),
             in_turn=frozenset(feed.heartbeats for feed in going),
             hidden=listing.hidden,
-            needed=TopicShards(self.mark, self.mark.shards, self.upstream.names).is_needed,
+            needed=TopicShards(
+                self.checkpoint, self.checkpoint.shards, self.upstream.names
+            ).is_needed,
         )
-        again = resending(self.mark, self._epochs(listing).known)
+        again = resending(self.checkpoint, self._epochs(listing).known)
         cap = self._cap()
         most = min(cap, RESENT_AT_ONCE) if again else cap
-        chosen = plan(self.mark.offsets, listing.beginnings, listing.ends, most, known=known)
+        chosen = plan(self.checkpoint.offsets, listing.beginnings, listing.ends, most, known=known)
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
         return chosen
 
     def _cap(self) -> int:
         """Short batches once a table of tier 0 is live; before, no change of it can be delayed."""
         if self.settings.divided and not self._urgent:
-            self._urgent = has_live(self.mark, self.router, tier=0)
+            self._urgent = has_streaming_table(self.checkpoint, self.router, tier=0)
         return self.settings.most_rows if self._urgent else self.settings.batch_rows
 
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
-        open_ = set(self.mark.gaps).union(*self.mark.quarantined.values())
-        again = is_due(self.mark, self.rereads(), self._tried) or self._noticed.is_due(self.mark)
+        open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())
+        again = is_due(self.checkpoint, self.rereads(), self._tried) or self._noticed.is_due(
+            self.checkpoint
+        )
         return again or bool(chosen.spans or chosen.gaps or waived & open_ or self._healed.ids)
 
     @cached_property
@@ -196,18 +202,18 @@ class Landing:
         return Standards(self.settings.standards)
 
     def _epochs(self, listing: Listing) -> Epochs:
-        return reordered(look(self.mark, listing), self.mark, listing, self._orderings)
+        return reordered(look(self.checkpoint, listing), self.checkpoint, listing, self._orderings)
 
     @cached_property
-    def _healing(self) -> Healing:
-        return Healing(self.feeds, self._standards)
+    def _healing(self) -> QuarantineRetry:
+        return QuarantineRetry(self.feeds, self._standards)
 
     @cached_property
     def _resubmitting(self) -> Resubmitting:
         return Resubmitting(self.feeds, self.router, self.log, self._standards)
 
-    def _read_again(self, intake: Intake) -> Done:
-        stamp = Stamp(self.mark.lane, -1, self.clock())
+    def _read_again(self, intake: TaskSource) -> TaskResult:
+        stamp = Stamp(self.checkpoint.lane, -1, self.clock())
         reader = self.transport.reader(intake.ranges)
         metadata = self.log.opened(stamp.received).metadata
         task = LandingTask(self.log.store.uri, metadata, stamp, self.router, (intake,), reader)
@@ -215,9 +221,9 @@ class Landing:
 
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
-    ) -> Facts | None:
+    ) -> BatchStats | None:
         """Write, judge, commit; None where nothing is left: who stands still makes no batches."""
-        stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
+        stamp = Stamp(self.checkpoint.lane, self.checkpoint.batch + 1, self.clock())
         self.log.opened(stamp.received)
         judged = self._judged(chosen, listing, held, waived, stamp)
         if judged is None:
@@ -225,15 +231,21 @@ class Landing:
         chosen, epochs, staged, facts = judged
         chosen = chosen.landed(staged.epochs)
         feeds, hidden = self.feeds, partial(self._hidden, listing=listing)
-        sends = partial(has_sent, feeds=feeds, mark=self.mark, listing=listing, hidden=hidden)
-        again = advanced(self.mark, facts, epochs.known, self.rereads(), sends, before=self.facts)
+        sends = partial(
+            has_sent, feeds=feeds, checkpoint=self.checkpoint, listing=listing, hidden=hidden
+        )
+        again = advanced(
+            self.checkpoint, facts, epochs.known, self.rereads(), sends, before=self.facts
+        )
         counted = self._healed.counted(again.counted(facts))
         facts, columns = with_columns(counted, again.told, feeds)
-        made, settled = next_mark(
-            self.mark,
+        made, settled = next_checkpoint(
+            self.checkpoint,
             facts,
             chosen,
-            acknowledged=self._acknowledgements.passed(listing, chosen, self.mark, epochs.known),
+            acknowledged=self._acknowledgements.passed(
+                listing, chosen, self.checkpoint, epochs.known
+            ),
             epochs=epochs.known,
             starts=epochs.starts,
             waived=waived,
@@ -245,31 +257,33 @@ class Landing:
         made = self._with_lost(made, listing, epochs, facts, stamp.received)
         made = with_hazards(
             made,
-            self.mark,
+            self.checkpoint,
             listing.captures,
             epochs.ends(listing.heads),
             orderings=self._orderings,
             router=self.router,
             waived=waived,
         )
-        lives = lived(self.mark.lives, made.batch, self._life.int >> 66)
+        lives = with_incarnation(self.checkpoint.lives, made.batch, self._life.int >> 66)
         made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
         taken = rows_again(self.log, files, columns, stamp, counted_before=before)
-        self._tried = ripe(self.mark)
+        self._tried = ripe(self.checkpoint)
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
         return facts
 
     def _with_lost(
-        self, made: Mark, listing: Listing, epochs: Epochs, facts: Facts, at: datetime
-    ) -> Mark:
+        self, made: Checkpoint, listing: Listing, epochs: Epochs, facts: BatchStats, at: datetime
+    ) -> Checkpoint:
         """*made* with the gaps that no offsets show: what went elsewhere, or was never sent."""
         if not self._ruled:  # the rules of the batch before may have been others
-            made = with_rules(made, self.mark, self.router)
-        made = with_standards(made, self.mark, self._standards, anew=not self._ruled)
+            made = with_rules(made, self.checkpoint, self.router)
+        made = with_standards(made, self.checkpoint, self._standards, anew=not self._ruled)
         made, known = with_hidden(made, facts.hidden, self.router), self._orderings
-        return with_untold(made, self.mark, listing, epochs, facts=facts, orderings=known, at=at)
+        return with_untold(
+            made, self.checkpoint, listing, epochs, facts=facts, orderings=known, at=at
+        )
 
     def _judged(
         self,
@@ -278,18 +292,18 @@ class Landing:
         held: dict[str, Hold],
         waived: frozenset[str],
         stamp: Stamp,
-    ) -> tuple[Plan, Epochs, Staged, Facts] | None:
+    ) -> tuple[Plan, Epochs, Staged, BatchStats] | None:
         """What is written and explained; a source in disorder is left out and the rest tried again.
 
         It gets into *held*, as does one that is not read again yet, or whose registry is silent.
         """
         epochs = self._epochs(listing)
-        floors = self._passed.floors(self.mark, listing, self._orderings)
-        now = Circumstances(chosen, listing, epochs, waived)
+        floors = self._passed.floors(self.checkpoint, listing, self._orderings)
+        now = HoldContext(chosen, listing, epochs, waived)
         held.update(self._disorder.standing(now, stamp.received))
         chosen = self._left_out(chosen, listing, held) if held else chosen
         read = {listing.source_of[at.topic] for at in chosen.spans}
-        found: tuple[Plan, Epochs, Staged, Facts] | None = None
+        found: tuple[Plan, Epochs, Staged, BatchStats] | None = None
         late = LateRows(epochs)
         while found is None and (not held or self._due(chosen, waived)):
             try:
@@ -299,7 +313,10 @@ class Landing:
                 chosen = self._left_out(chosen, listing, held)
                 continue
             facts = self._gathered(staged, listing, floors)
-            own, grown = (facts.doubted, self.mark, floors), grown_topics(self.mark, chosen)
+            own, grown = (
+                (facts.doubted, self.checkpoint, floors),
+                grown_topics(self.checkpoint, chosen),
+            )
             if strange := unexplained_rows(self.log, staged, *own, grown=grown):
                 before = epochs
                 epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
@@ -313,7 +330,7 @@ class Landing:
 
     def _left_out(self, chosen: Plan, listing: Listing, held: Mapping[str, Hold]) -> Plan:
         left_out = partial(self._held, listing, set(held))
-        return chosen.without(left_out, self.mark.offsets, self.mark.gone)
+        return chosen.without(left_out, self.checkpoint.offsets, self.checkpoint.gone)
 
     def _held(self, listing: Listing, sources: Set[str], topic: str) -> bool:
         if topic in listing.source_of:
@@ -321,11 +338,13 @@ class Landing:
         names = self.upstream.names(topic)  # it is gone
         return names is not None and names.source in sources
 
-    def _gathered(self, staged: Staged, listing: Listing, floors: Mapping[str, Order]) -> Facts:
+    def _gathered(
+        self, staged: Staged, listing: Listing, floors: Mapping[str, Order]
+    ) -> BatchStats:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        told, mark = staged.tallies, self.mark
+        told, mark = staged.tallies, self.checkpoint
         facts = with_drops(gather(told, mark.high, readings, mark.schemas, floors), mark)
-        return self._captured(with_overlaps(facts, self.mark), listing)
+        return self._captured(with_overlaps(facts, self.checkpoint), listing)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""
@@ -334,7 +353,7 @@ class Landing:
         read = epochs_read(told for one in done for told in one.ranges)
         tallies = tuple(tally for one in done for tally in one.tallies)
         staged = Staged(tuple(one.file for one in done if one.file is not None), tallies, read)
-        return recognised(staged, self.mark, epochs, self.log, stamp)
+        return recognised(staged, self.checkpoint, epochs, self.log, stamp)
 
     def _tasks(
         self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp
@@ -366,33 +385,33 @@ class Landing:
         epochs: Epochs,
         bounded: Mapping[str, Mapping[TopicPartition, EpochBounds]],
         whole: Set[str],
-    ) -> list[Intake]:
+    ) -> list[TaskSource]:
         found = []
         for feed in self.feeds:
             name = feed.settings.name
             own = tuple(one for one in ranges if listing.source_of[one.topic] == name)
             if own:
                 beat, placed = feed.settings.heartbeat, feed.format.ordering
-                came = Provenance(name, beat, epochs.number(name), bounded[name], placed)
-                schemas = self.mark.schemas if name in whole else {}
+                came = SourceContext(name, beat, epochs.number(name), bounded[name], placed)
+                schemas = self.checkpoint.schemas if name in whole else {}
                 told = {n: one for n, one in schemas.items() if source_of(n) == name}
                 registry = self._disorder.registry(name, feed.registry)
-                found.append(Intake(came, feed.format, own, told, registry))
+                found.append(TaskSource(came, feed.format, own, told, registry))
         return found
 
-    def _captured(self, facts: Facts, listing: Listing) -> Facts:
+    def _captured(self, facts: BatchStats, listing: Listing) -> BatchStats:
         """Tell news of tables whose rows the collector sends from the others."""
         if not facts.news:
             return facts
         found: set[str] = set()
         for feed in self.feeds:
-            name, known = feed.settings.name, self.mark.lists.get(feed.settings.name)
+            name, known = feed.settings.name, self.checkpoint.lists.get(feed.settings.name)
             lists = collected(known, listing.captures.get(name), feed.told)
             if lists is not None:
                 own = {news.name for news in facts.news if news.source == name}
                 found |= captured(lists, own, facts.shards, first=known is None)
         hidden = self._hidden(found - facts.shards.keys(), listing)
-        sent, lists_of = found - hidden, self.mark.lists
+        sent, lists_of = found - hidden, self.checkpoint.lists
         news = (
             replace(o, captured=o.name in sent and is_above(lists_of.get(o.source), o.change.order))
             for o in facts.news
@@ -407,18 +426,20 @@ class Landing:
         """A topic deleted and created anew while it was read would mix two topics unseen."""
         self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
 
-    def _commit(self, made: Mark, settled: Sequence[Settled], staged: Staged, stamp: Stamp) -> None:
+    def _commit(
+        self, made: Checkpoint, settled: Sequence[Settled], staged: Staged, stamp: Stamp
+    ) -> None:
         settles = settles_of(settled, self.router)
         own = [settle_rows(settles, stamp)] if settles else []
-        own.append(mark_row(made.changes_since(self.mark), stamp))
+        own.append(checkpoint_row(made.changes_since(self.checkpoint), stamp))
         files = [*staged.files, *(write_rows(self.log, rows, stamp) for rows in own)]
         self._unsure = True  # until the mark was read back
         self.log.put([file.added(stamp.received) for file in files], stamp)
-        found = self.log.mark()
+        found = self.log.checkpoint()
         if found != made:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
-        self.mark, self._unsure, self._ruled = found, False, True
+        self.checkpoint, self._unsure, self._ruled = found, False, True
         told = self._noticed.say()
         for feed in self.feeds:
             if feed.settings.name in told:
@@ -428,19 +449,19 @@ class Landing:
         self,
         started: datetime,
         batch: int | None,
-        facts: Facts,
+        facts: BatchStats,
         chosen: Plan,
         held: dict[str, Hold],
-    ) -> Landed:
-        return Landed(
-            lane=self.mark.lane,
+    ) -> LandingReport:
+        return LandingReport(
+            lane=self.checkpoint.lane,
             batch=batch,
             rows=facts.rows,
             started=started,
             took=self.clock() - started,
             capped=chosen.capped,
             tables=tuple(sorted(facts.tables.items())),
-            gaps=tuple(read_gap(text) for text in self.mark.gaps.values()),
+            gaps=tuple(load_gap(text) for text in self.checkpoint.gaps.values()),
             holds=tuple(held.values()),
-            resubmitted=self._again.states(self.mark),
+            resubmitted=self._again.states(self.checkpoint),
         )

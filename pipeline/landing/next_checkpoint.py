@@ -11,8 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pipeline.checkpoint import SHOWN, Epoch, EpochStart, Mark, Quarantine, Snap, source_of
-from pipeline.landing.backfill import RereadStep
+from pipeline.checkpoint import (
+    MAX_NAMED_CHANGES,
+    Checkpoint,
+    Epoch,
+    EpochStart,
+    OpenSnapshot,
+    Quarantine,
+    source_of,
+)
+from pipeline.landing.backfill import BackfillStep
 from pipeline.landing.bases import (
     Settled,
     advance,
@@ -22,19 +30,19 @@ from pipeline.landing.bases import (
     is_torn,
     read_snapshots,
 )
-from pipeline.landing.batch_stats import NAMED, Facts, News, UnreadChanges, after
+from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, UnreadChanges, after
 from pipeline.landing.epochs import needed
 from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router
 
 _WORDS = re.compile(r"\w+")
 
 
-def mentioned(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[str]:
+def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[str]:
     """Shards whose relation stands somewhere in the text of a statement of their source.
 
     Or whose database does, in one about a database: no table is told to be dropped with it.
@@ -43,7 +51,7 @@ def mentioned(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[st
     said: dict[str, list[str]] = {}
     for source, text in texts:
         said.setdefault(source, []).extend((text, text.replace("``", "`")))
-    spoken = {source: _Spoken("\n".join(own).casefold()) for source, own in said.items()}
+    spoken = {source: _SourceStatements("\n".join(own).casefold()) for source, own in said.items()}
     return {
         name
         for name in shards
@@ -52,7 +60,7 @@ def mentioned(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[st
 
 
 @dataclass(frozen=True)  # without slots: most batches ask for some of it only
-class _Spoken:
+class _SourceStatements:
     """All that was said of one source, in small letters."""
 
     text: str
@@ -76,12 +84,12 @@ class _Spoken:
         return name in (self.words if _WORDS.fullmatch(name) else self.text)
 
 
-NONE_AGAIN = RereadStep()  # where none is open
+NONE_AGAIN = BackfillStep()  # where none is open
 
 
-def next_mark(
-    mark: Mark,
-    facts: Facts,
+def next_checkpoint(
+    checkpoint: Checkpoint,
+    facts: BatchStats,
     plan: Plan,
     *,
     acknowledged: Mapping[str, Acknowledged],
@@ -90,91 +98,101 @@ def next_mark(
     waived: frozenset[str],
     router: Router,
     names_of: Callable[[str], TopicNames | None],
-    again: RereadStep = NONE_AGAIN,
-) -> tuple[Mark, tuple[Settled, ...]]:
+    again: BackfillStep = NONE_AGAIN,
+) -> tuple[Checkpoint, tuple[Settled, ...]]:
     """Add one batch to *mark*; returns it with the shards whose base it completes.
 
     *acknowledged* holds only what W of *plan* has passed, *facts* the rows that *again* takes.  A
     source whose epoch moves loses what it had acknowledged: two logs prove nothing of each other.
     """
-    mark = _topics(mark, facts, plan)
-    snaps, settled = _reread(again, *_snaps(mark, facts, batch := mark.batch + 1, waived))
-    shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
-    closed = (*settled, *(dropped := _dropped(mark, facts, batch)))
-    known = _after(mark, facts, shards, names_of)
+    checkpoint = _topics(checkpoint, facts, plan)
+    snaps, settled = _reread(
+        again, *_snaps(checkpoint, facts, batch := checkpoint.batch + 1, waived)
+    )
+    shards = _shards(checkpoint, facts, (*snaps, *(done.name for done in settled)), router)
+    closed = (*settled, *(dropped := _dropped(checkpoint, facts, batch)))
+    known = _after(checkpoint, facts, shards, names_of)
     made = replace(
-        replace(mark, batch=batch, snaps=snaps, rereads=again.rereads),
-        acknowledged=_acknowledged(mark, acknowledged, epochs),
-        heartbeats=_highest(mark.heartbeats, facts.heartbeats),
-        tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, shards, router), batch)},
-        epochs=_epochs(mark, epochs),
-        high={**mark.high, **facts.high},
-        snapshots=read_snapshots(mark, facts),
-        initial=initial_snapshots(mark, facts),
+        replace(checkpoint, batch=batch, snaps=snaps, rereads=again.rereads),
+        acknowledged=_acknowledged(checkpoint, acknowledged, epochs),
+        heartbeats=_highest(checkpoint.heartbeats, facts.heartbeats),
+        tables={
+            **checkpoint.tables,
+            **dict.fromkeys(_touched(facts, settled, shards, router), batch),
+        },
+        epochs=_epochs(checkpoint, epochs),
+        high={**checkpoint.high, **facts.high},
+        snapshots=read_snapshots(checkpoint, facts),
+        initial=initial_snapshots(checkpoint, facts),
         shards=shards,
-        existing=known.mark.existing,
-        departed={**mark.departed, **dict.fromkeys(_departed(mark, facts, dropped), batch)},
-        bases=_bases(mark, facts, settled),
-        lost=_lost(mark, settled),
-        gaps=_gaps(mark, facts, _opened(plan, batch, known), closed, waived),
-        quarantine=_quarantine(mark, facts, known, closed, waived, epochs=epochs),
+        existing=known.checkpoint.existing,
+        departed={
+            **checkpoint.departed,
+            **dict.fromkeys(_departed(checkpoint, facts, dropped), batch),
+        },
+        bases=_bases(checkpoint, facts, settled),
+        lost=_lost(checkpoint, settled),
+        gaps=_gaps(checkpoint, facts, _opened(plan, batch, known), closed, waived),
+        quarantine=_quarantine(checkpoint, facts, known, closed, waived, epochs=epochs),
     )
     return _passed(_started(_completed(made, settled), starts, plan), acknowledged), settled
 
 
-def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
+def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint:
     """With W after *plan*, columns that rows told, and topics that grew or lack rows."""
     parts = {
         name: rows.order
         for name, rows in facts.snapshots.items()
-        if rows.topics & plan.trimmed or is_torn(rows, mark.snaps.get(name))
+        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(name))
     }
-    topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
-    at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
-    at = replace(at, schemas=after(mark.schemas, facts.schemas), quarantine=_left(mark, plan))
+    topics = tuple(sorted({*checkpoint.trimmed, *plan.trimmed}))
+    at = replace(checkpoint, offsets=dict(plan.offsets), gone=dict(plan.gone))
+    at = replace(
+        at, schemas=after(checkpoint.schemas, facts.schemas), quarantine=_left(checkpoint, plan)
+    )
     return replace(
         at,
-        grown=tuple(sorted(grown_topics(mark, plan))),
+        grown=tuple(sorted(grown_topics(checkpoint, plan))),
         trimmed=topics,
-        parts={**mark.parts, **parts},
+        parts={**checkpoint.parts, **parts},
     )
 
 
-def _left(mark: Mark, plan: Plan) -> dict[str, Quarantine]:
+def _left(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]:
     """What is open, not to be read again where another message may stand in its place."""
     moved = plan.disturbed
-    found = mark.quarantine.items()
+    found = checkpoint.quarantine.items()
     return {n: replace(one, epoch=0) if one.partitions & moved else one for n, one in found}
 
 
 def _after(
-    mark: Mark,
-    facts: Facts,
+    checkpoint: Checkpoint,
+    facts: BatchStats,
     shards: Mapping[str, str | None],
     names_of: Callable[[str], TopicNames | None],
 ) -> TopicShards:
     """The shards after the batch, and which of them are there."""
-    made = replace(mark, shards=shards, existing=births(mark, facts)[0])
+    made = replace(checkpoint, shards=shards, existing=births(checkpoint, facts)[0])
     return TopicShards(made, shards, names_of)
 
 
-def _departed(mark: Mark, facts: Facts, dropped: Iterable[Settled]) -> set[str]:
+def _departed(checkpoint: Checkpoint, facts: BatchStats, dropped: Iterable[Settled]) -> set[str]:
     """Tables that a shard has left, by a DROP or a RENAME."""
-    gone = {*(old for old, _ in _renamed(mark, facts)), *(done.name for done in dropped)}
-    return {table for name in gone if (table := mark.shards.get(name)) is not None}
+    gone = {*(old for old, _ in _renamed(checkpoint, facts)), *(done.name for done in dropped)}
+    return {table for name in gone if (table := checkpoint.shards.get(name)) is not None}
 
 
 def _snaps(
-    mark: Mark, facts: Facts, batch: int, waived: frozenset[str]
-) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
+    checkpoint: Checkpoint, facts: BatchStats, batch: int, waived: frozenset[str]
+) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
     """Snapshots that are still awaited, and the bases that this batch completes."""
-    left, settled = advance(mark, facts, batch)
+    left, settled = advance(checkpoint, facts, batch)
     return {n: snap for n, snap in left.items() if snap.waiver(n) not in waived}, settled
 
 
 def _reread(
-    again: RereadStep, snaps: Mapping[str, Snap], settled: tuple[Settled, ...]
-) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
+    again: BackfillStep, snaps: Mapping[str, OpenSnapshot], settled: tuple[Settled, ...]
+) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
     """With bases that were read again; a snapshot that began before one of them is outlived."""
     bases = {done.name: done for done in settled}
     for done in again.settled:
@@ -185,57 +203,61 @@ def _reread(
     return left, tuple(bases[name] for name in sorted(bases))
 
 
-def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
+def _bases(
+    checkpoint: Checkpoint, facts: BatchStats, settled: Iterable[Settled]
+) -> dict[str, Order]:
     own = {done.name: done.order for done in settled}
-    return {**mark.bases, **inherited(mark, facts), **own}
+    return {**checkpoint.bases, **inherited(checkpoint, facts), **own}
 
 
-def _completed(made: Mark, settled: Iterable[Settled]) -> Mark:
+def _completed(made: Checkpoint, settled: Iterable[Settled]) -> Checkpoint:
     complete = dict.fromkeys((done.name for done in settled), made.batch)
     began = {done.name: done.since for done in settled}
     return replace(made, based={**made.based, **began}, complete={**made.complete, **complete})
 
 
-def _lost(mark: Mark, settled: Iterable[Settled]) -> dict[str, Order]:
+def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> dict[str, Order]:
     """Up to where shards lack changes though nothing is open: rows moved away before still do."""
-    doubts: list[Gap | Quarantine] = [*map(read_gap, mark.gaps.values())]
-    doubts += mark.quarantine.values()
+    doubts: list[Gap | Quarantine] = [*map(load_gap, checkpoint.gaps.values())]
+    doubts += checkpoint.quarantine.values()
     closed = {
         done.name: done.order
         for done in settled
         if any(done.name in doubt.shards and _heals(done, doubt) for doubt in doubts)
     }
-    return {**mark.lost, **closed}
+    return {**checkpoint.lost, **closed}
 
 
-def _moved(mark: Mark, epochs: Mapping[str, Epoch]) -> set[str]:
-    before = mark.epochs
+def _moved(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> set[str]:
+    before = checkpoint.epochs
     return {
         name for name, e in epochs.items() if name in before and e.number != before[name].number
     }
 
 
 def _acknowledged(
-    mark: Mark, passed: Mapping[str, Acknowledged], epochs: Mapping[str, Epoch]
+    checkpoint: Checkpoint, passed: Mapping[str, Acknowledged], epochs: Mapping[str, Epoch]
 ) -> dict[str, Acknowledged]:
-    known, moved = {**mark.acknowledged, **passed}, _moved(mark, epochs)
+    known, moved = {**checkpoint.acknowledged, **passed}, _moved(checkpoint, epochs)
     return {name: said for name, said in known.items() if name not in moved}
 
 
-def _epochs(mark: Mark, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
+def _epochs(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
     """The epochs now; a new one remembers what was acknowledged of the log before."""
-    said = {name: mark.acknowledged.get(name) for name in _moved(mark, epochs)}
+    said = {name: checkpoint.acknowledged.get(name) for name in _moved(checkpoint, epochs)}
     return {**epochs, **{name: replace(epochs[name], passed=one) for name, one in said.items()}}
 
 
-def _started(made: Mark, starts: Mapping[EpochStart, int], plan: Plan) -> Mark:
+def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> Checkpoint:
     """With those of all *starts* that say something of rows to come, or to be sent again."""
     again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
     left = needed(starts, made.offsets, anew=plan.anew, kept=again)
     return replace(made, starts={str(one): first for one, first in left.items()})
 
 
-def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
+def _shards(
+    checkpoint: Checkpoint, facts: BatchStats, seen: Iterable[str], router: Router
+) -> dict[str, str | None]:
     """Also those that a statement altered, without rows or a base: BLOCKED until they have one.
 
     A RENAME alters the table that it makes; where it names no database of the old one, as in
@@ -246,12 +268,14 @@ def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> di
         for one in facts.news
         if one.captured and not one.snapshot and one.change.kind == "alter"
     )
-    known = {name: _table(name, router) for name in (*seen, *inherited(mark, facts), *altered)}
-    return {**mark.shards, **known, **facts.shards}
+    known = {
+        name: _table(name, router) for name in (*seen, *inherited(checkpoint, facts), *altered)
+    }
+    return {**checkpoint.shards, **known, **facts.shards}
 
 
 def _touched(
-    facts: Facts, settled: Iterable[Settled], shards: Iterable[str], router: Router
+    facts: BatchStats, settled: Iterable[Settled], shards: Iterable[str], router: Router
 ) -> set[str]:
     """Tables whose mirrors have something to do: rows, a base, or a new schema without rows.
 
@@ -263,7 +287,9 @@ def _touched(
     reshaped = {_table(name, router) for name in told.intersection(shards)}
     based = {_table(done.name, router) for done in settled}
     texts = facts.texts
-    named = {_table(name, router) for name in mentioned(texts, shards)} if texts else set()
+    named = (
+        {_table(name, router) for name in shards_named_in_ddl(texts, shards)} if texts else set()
+    )
     return {name for name in {*facts.tables, *reshaped, *based, *named} if name is not None}
 
 
@@ -275,13 +301,15 @@ def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     return {**old, **{name: max(number, old.get(name, number)) for name, number in new.items()}}
 
 
-def grown_topics(mark: Mark, plan: Plan) -> frozenset[str]:
+def grown_topics(checkpoint: Checkpoint, plan: Plan) -> frozenset[str]:
     """Topics that have gained partitions up to *plan*: their keys may have moved."""
-    added = {TopicPartition.parse(name).topic for name in plan.offsets.keys() - mark.offsets.keys()}
+    added = {
+        TopicPartition.parse(name).topic for name in plan.offsets.keys() - checkpoint.offsets.keys()
+    }
     if not added:
-        return frozenset(mark.grown)
-    topics = {TopicPartition.parse(name).topic for name in mark.offsets}
-    return frozenset({*mark.grown, *(added & topics)})
+        return frozenset(checkpoint.grown)
+    topics = {TopicPartition.parse(name).topic for name in checkpoint.offsets}
+    return frozenset({*checkpoint.grown, *(added & topics)})
 
 
 def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
@@ -296,54 +324,54 @@ def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
     )
 
 
-def _renamed(mark: Mark, facts: Facts) -> tuple[tuple[str, str], ...]:
+def _renamed(checkpoint: Checkpoint, facts: BatchStats) -> tuple[tuple[str, str], ...]:
     """Shards by their names before and after."""
     return tuple(
         (news.former, news.name)
         for news in facts.news
-        if news.former is not None and _is_new(mark, news, news.former)
+        if news.former is not None and _is_new(checkpoint, news, news.former)
     )
 
 
-def _dropped(mark: Mark, facts: Facts, batch: int) -> tuple[Settled, ...]:
+def _dropped(checkpoint: Checkpoint, facts: BatchStats, batch: int) -> tuple[Settled, ...]:
     """Shards that were dropped: what is lost of them is missed no more."""
     return tuple(
         Settled(news.name, news.change.order, batch, born=True)
         for news in facts.news
-        if news.change.kind == "drop" and not news.snapshot and _is_new(mark, news, news.name)
+        if news.change.kind == "drop" and not news.snapshot and _is_new(checkpoint, news, news.name)
     )
 
 
-def _is_new(mark: Mark, news: News, name: str) -> bool:
+def _is_new(checkpoint: Checkpoint, news: SchemaNews, name: str) -> bool:
     """Whether a statement about shard *name* was not sent before: what came since outlives it."""
-    known = mark.existing.get(name)
+    known = checkpoint.existing.get(name)
     return known is None or known.order < news.change.order
 
 
 def _gaps(
-    mark: Mark,
-    facts: Facts,
+    checkpoint: Checkpoint,
+    facts: BatchStats,
     opened: Iterable[Gap],
     settled: Sequence[Settled],
     waived: frozenset[str],
 ) -> dict[str, str]:
     """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, str] = {}
-    renamed = _renamed(mark, facts)
-    for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
+    renamed = _renamed(checkpoint, facts)
+    for gap in (*(load_gap(text) for text in checkpoint.gaps.values()), *opened):
         healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
         came = (new for old, new in renamed if old in gap.shards and new not in left)
         left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
-        result[gap.id] = tell_gap(replace(gap.after((), mark.shards), shards=left))
+        result[gap.id] = dump_gap(replace(gap.after((), checkpoint.shards), shards=left))
     return result
 
 
 def _quarantine(
-    mark: Mark,
-    facts: Facts,
+    checkpoint: Checkpoint,
+    facts: BatchStats,
     known: TopicShards,
     settled: Sequence[Settled],
     waived: frozenset[str],
@@ -352,12 +380,12 @@ def _quarantine(
 ) -> dict[str, Quarantine]:
     """What is open after this batch; *mark* is the one before it, *known* the shards after it."""
     result: dict[str, Quarantine] = {}
-    for subject in sorted({*mark.quarantine, *facts.errors}):
-        one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
+    for subject in sorted({*checkpoint.quarantine, *facts.errors}):
+        one, fresh = checkpoint.quarantine.get(subject), facts.errors.get(subject)
         one = _waived(subject, one, waived) if one else None
         if fresh is not None:
-            sure = _sure(mark, epochs, fresh.source)
-            one = _more(one, fresh, mark.batch + 1, _closing(subject, known), sure)
+            sure = _sure(checkpoint, epochs, fresh.source)
+            one = _more(one, fresh, checkpoint.batch + 1, _closing(subject, known), sure)
         one = _closed(one, settled) if one else None
         if one is not None:
             result[subject] = one
@@ -383,17 +411,23 @@ def _more(
     return Quarantine(fresh.table, batch, count, ids, shards, epoch=one)
 
 
-def _sure(mark: Mark, epochs: Mapping[str, Epoch], source: str) -> int:
+def _sure(checkpoint: Checkpoint, epochs: Mapping[str, Epoch], source: str) -> int:
     """The epoch of all that a batch holds of *source*; 0 if some may be of the one before."""
-    before, now = mark.epochs.get(source), epochs.get(source)
+    before, now = checkpoint.epochs.get(source), epochs.get(source)
     if now is None or now.number != (1 if before is None else before.number):
         return 0
-    return 0 if any(EpochStart.parse(one).source == source for one in mark.starts) else now.number
+    return (
+        0
+        if any(EpochStart.parse(one).source == source for one in checkpoint.starts)
+        else now.number
+    )
 
 
 def _waived(subject: str, one: Quarantine, waived: frozenset[str]) -> Quarantine | None:
-    all_others = one.names(subject)[-1] in waived and one.count > SHOWN
-    named, rest = (one.ids[:SHOWN], 0) if all_others else (one.ids, one.count - len(one.ids))
+    all_others = one.names(subject)[-1] in waived and one.count > MAX_NAMED_CHANGES
+    named, rest = (
+        (one.ids[:MAX_NAMED_CHANGES], 0) if all_others else (one.ids, one.count - len(one.ids))
+    )
     ids = tuple(name for name in named if name not in waived)
     return replace(one, ids=ids, count=len(ids) + rest) if ids or rest else None
 
@@ -419,19 +453,19 @@ def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
     return later and (doubt.passed or not done.born)
 
 
-def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
+def _passed(made: Checkpoint, acknowledged: Mapping[str, Acknowledged]) -> Checkpoint:
     """The mark with what is lost noted as passed, of sources that are read up to an end."""
 
     def passed(doubt: Gap | Quarantine) -> bool:
         return {source_of(name) for name in doubt.shards} <= acknowledged.keys()
 
     gaps, late = dict(made.gaps), set[str]()
-    for gap in (one for one in map(read_gap, made.gaps.values()) if passed(one)):
+    for gap in (one for one in map(load_gap, made.gaps.values()) if passed(one)):
         left = replace(gap, passed=True)
         if _has_arrived(gap, made):
             left = _sent_late(gap, made)
             late |= set(gap.shards) - set(left.shards)
-        gaps[gap.id] = tell_gap(left)
+        gaps[gap.id] = dump_gap(left)
         if gap.shards and not left.shards:
             del gaps[gap.id]
     unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if passed(one)}
@@ -444,7 +478,7 @@ def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
     )
 
 
-def _has_arrived(gap: Gap, made: Mark) -> bool:
+def _has_arrived(gap: Gap, made: Checkpoint) -> bool:
     """Whether all has landed that was sent again with missing heartbeats.
 
     *gap* is of a source that was read up to another listing in this batch.  The one that noted it
@@ -455,7 +489,7 @@ def _has_arrived(gap: Gap, made: Mark) -> bool:
     return made.passed(source_of(gap.shards[0]), gap.above)
 
 
-def _sent_late(gap: Gap, made: Mark) -> Gap:
+def _sent_late(gap: Gap, made: Checkpoint) -> Gap:
     """*gap*, all of which was sent again, of shards for which that came too late.
 
     A statement about them has landed before, or came with it: order alone does not tell which rows

@@ -68,7 +68,7 @@ class OrderStretch:
 
     @property
     def name(self) -> str:
-        """Its partition as in ``Mark.high``."""
+        """Its partition as in ``Checkpoint.high``."""
         return str(SourcePartition(self.source, self.at))
 
 
@@ -251,7 +251,7 @@ def _less(one: Columns, other: Columns) -> Flags:
 
 
 def highest_by_source(high: Mapping[str, Order]) -> dict[str, Order]:
-    """Source -> the highest of its orders in *high*, which is as ``Mark.high``."""
+    """Source -> the highest of its orders in *high*, which is as ``Checkpoint.high``."""
     found: dict[str, Order] = {}
     for name, order in high.items():
         source = source_of(name)

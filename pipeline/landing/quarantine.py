@@ -33,16 +33,22 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import Stamp
-from pipeline.checkpoint import Mark, Quarantine, is_outdated, source_of
+from pipeline.checkpoint import Checkpoint, Quarantine, is_outdated, source_of
 from pipeline.errors import FormatError, NoSchemasError, ProofError, UnreachableError
 from pipeline.formats.schema_registry import decoded
-from pipeline.landing.batch_stats import Facts, RunTally, tally, told_schema
-from pipeline.landing.listing import Feed, Listing
+from pipeline.landing.batch_stats import BatchStats, RunStats, tally, told_schema
+from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.staging import write_rows
-from pipeline.landing.task import Done, Intake, Provenance, Routes, shape, slim
+from pipeline.landing.task import SourceContext, TableRouter, TaskResult, TaskSource, shape, slim
 from pipeline.model import Op, Order, Shard
-from pipeline.resubmissions import Resubmission, ResubmissionState, is_shard, place_of, raw_message
+from pipeline.resubmissions import (
+    Resubmission,
+    ResubmissionState,
+    is_shard_subject,
+    parse_change_name,
+    to_raw_message,
+)
 from pipeline.retries import Retries
 from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
@@ -63,7 +69,7 @@ class Healed:
 
     ids: frozenset[str] = frozenset()
     files: tuple[WrittenFile, ...] = ()
-    tallies: tuple[RunTally, ...] = ()
+    tallies: tuple[RunStats, ...] = ()
     counted_before: tuple[str, ...] = ()
 
     def with_more(self, more: "Healed") -> "Healed":
@@ -75,7 +81,7 @@ class Healed:
             (*self.counted_before, *more.counted_before),
         )
 
-    def counted(self, facts: Facts) -> Facts:
+    def counted(self, facts: BatchStats) -> BatchStats:
         """*facts* with the rows; they count for nothing that goes by the order of landing."""
         tables, shards = dict(facts.tables), dict(facts.shards)
         for one in self.tallies:
@@ -85,31 +91,31 @@ class Healed:
         rows = facts.rows + sum(one.rows for one in self.tallies)
         return replace(facts, rows=rows, tables=tables, shards=shards)
 
-    def noted(self, made: Mark) -> Mark:
+    def noted(self, made: Checkpoint) -> Checkpoint:
         """*made*, which knows that a mirror from before this batch lacks them."""
         tables = {table for one in self.tallies for table in one.tables}
         return replace(made, belated={**made.belated, **dict.fromkeys(tables, made.batch)})
 
 
 @dataclass(eq=False)
-class Healing:
+class QuarantineRetry:
     """Tries each quarantine now and then, of whose messages more may be known by then.
 
     That is so of ``feeds`` with a registry, and of tables that have ``standards``.
     """
 
-    feeds: tuple[Feed, ...]
+    feeds: tuple[LandingSource, ...]
     standards: Standards = NO_STANDARDS
     _retries: Retries = field(default_factory=Retries)
     _failures: Counter[str] = field(default_factory=Counter)
 
     def found(
         self,
-        mark: Mark,
+        checkpoint: Checkpoint,
         listing: Listing,
         chosen: Plan,
         at: datetime,
-        read: Callable[[Intake], Done],
+        read: Callable[[TaskSource], TaskResult],
     ) -> Healed:
         """What can be read by now, of topics that are there and as *chosen* finds them whole.
 
@@ -117,12 +123,12 @@ class Healing:
         Each time that some could not be read, the next begins elsewhere: none hides the rest.
         """
         found, left = Healed(), AT_ONCE
-        for subject, intake in self._intakes(mark, listing.source_of, chosen.disturbed):
-            named = mark.quarantine[subject].ids
+        for subject, intake in self._intakes(checkpoint, listing.source_of, chosen.disturbed):
+            named = checkpoint.quarantine[subject].ids
             if not left or not self._retries.due(subject, named, at):
                 continue
             turned = _turned(intake, self._failures[subject])
-            done, failed, tried = _told(turned, left, mark, read)
+            done, failed, tried = _told(turned, left, checkpoint, read)
             left -= tried
             one = _healed(subject, named, done)
             if failed:
@@ -135,23 +141,23 @@ class Healing:
         return found
 
     def _intakes(
-        self, mark: Mark, source_of: Mapping[str, str], disturbed: Set[str]
-    ) -> Iterator[tuple[str, Intake]]:
+        self, checkpoint: Checkpoint, source_of: Mapping[str, str], disturbed: Set[str]
+    ) -> Iterator[tuple[str, TaskSource]]:
         """The messages of each quarantine that may be read out of turn."""
         feeds = {one.settings.name: one for one in self.feeds}
-        for subject, one in mark.quarantine.items():
+        for subject, one in checkpoint.quarantine.items():
             ranges = _ranges(one)
             sources = {source_of.get(each.topic) for each in ranges}
             feed = feeds.get(sources.pop() or "") if len(sources) == 1 else None
             if feed is None or not one.epoch or one.count != len(one.ids):
                 continue
-            if feed.registry is None and self.standards.of(mark.shards.get(subject)) is None:
+            if feed.registry is None and self.standards.of(checkpoint.shards.get(subject)) is None:
                 continue
-            if one.partitions & disturbed or subject in mark.schemas:
+            if one.partitions & disturbed or subject in checkpoint.schemas:
                 continue
             name, beat = feed.settings.name, feed.settings.heartbeat
-            came = Provenance(name, beat, one.epoch, ordering=feed.format.ordering)
-            yield subject, Intake(came, feed.format, ranges, registry=feed.registry)
+            came = SourceContext(name, beat, one.epoch, ordering=feed.format.ordering)
+            yield subject, TaskSource(came, feed.format, ranges, registry=feed.registry)
 
 
 def _ranges(one: Quarantine) -> tuple[OffsetRange, ...]:
@@ -161,31 +167,31 @@ def _ranges(one: Quarantine) -> tuple[OffsetRange, ...]:
 
 
 def _range(name: str) -> OffsetRange | None:
-    place = place_of(name)
+    place = parse_change_name(name)
     if place is None:
         return None
     at, offset = place
     return OffsetRange(at.topic, at.partition, offset, offset + 1)
 
 
-def _turned(intake: Intake, by: int) -> Intake:
+def _turned(intake: TaskSource, by: int) -> TaskSource:
     """The same messages from another one on, which lies far from where the last tries began."""
     first = int(by * GOLDEN % 1 * len(intake.ranges))
     return replace(intake, ranges=(*intake.ranges[first:], *intake.ranges[:first]))
 
 
 def _told(
-    intake: Intake, most: int, mark: Mark, read: Callable[[Intake], Done]
-) -> tuple[list[Done], bool, int]:
+    intake: TaskSource, most: int, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
+) -> tuple[list[TaskResult], bool, int]:
     """What is whole of the first *most* messages, whether some were not, and how many were tried.
 
     Where the first is not, the others are left: mostly none can be read as long as one cannot.
     Nor is anything tried that comes behind one for which nobody answers.
     """
-    done, failed, tried = list[Done](), False, 0
+    done, failed, tried = list[TaskResult](), False, 0
     for tried, one in enumerate(intake.ranges[:most], 1):
         try:
-            told = _read_whole(replace(intake, ranges=(one,)), mark, read)
+            told = _read_whole(replace(intake, ranges=(one,)), checkpoint, read)
         except UnreachableError:
             return done, True, tried
         if told is not None:
@@ -196,7 +202,9 @@ def _told(
     return done, failed, tried
 
 
-def _read_whole(intake: Intake, mark: Mark, read: Callable[[Intake], Done]) -> Done | None:
+def _read_whole(
+    intake: TaskSource, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
+) -> TaskResult | None:
     """What it holds; None if that cannot be read yet, or is not whole.
 
     Raises:
@@ -209,29 +217,29 @@ def _read_whole(intake: Intake, mark: Mark, read: Callable[[Intake], Done]) -> D
         if isinstance(error, NoSchemasError) and error.numbers:
             return None
         raise
-    return told if is_whole(told, mark) else None
+    return told if is_whole(told, checkpoint) else None
 
 
-def _healed(subject: str, named: Sequence[str], done: Sequence[Done]) -> Healed:
+def _healed(subject: str, named: Sequence[str], done: Sequence[TaskResult]) -> Healed:
     """Those of the changes *named* whose messages are among what is *done*."""
     read = {each.asked for one in done for each in one.ranges}
     ids = tuple(name for name in named if _range(name) in read)
     files = tuple(one.file for one in done if one.file is not None)
     tallies = tuple(tally for one in done for tally in one.tallies)
-    return Healed(frozenset(ids), files, tallies, ids if is_shard(subject) else ())
+    return Healed(frozenset(ids), files, tallies, ids if is_shard_subject(subject) else ())
 
 
-def is_whole(told: Done, mark: Mark) -> bool:
+def is_whole(told: TaskResult, checkpoint: Checkpoint) -> bool:
     """Whether all were there, and each is a change that order alone puts in its place."""
     if any(one.count != 1 for one in told.ranges):
         return False
     for one in told.tallies:
         if one.errors or one.statements or one.snapshots or one.around:
             return False
-        if one.shards.keys() & mark.schemas.keys():
+        if one.shards.keys() & checkpoint.schemas.keys():
             return False
         for name, first in one.firsts.items():
-            known = mark.existing.get(name)
+            known = checkpoint.existing.get(name)
             if known is not None and known.order > first:
                 return False
     return True
@@ -277,20 +285,20 @@ class Resubmitted:
     landed: Mapping[str, int | None] = field(default_factory=dict)
     others: tuple[ResubmissionState, ...] = ()
 
-    def left(self, mark: Mark) -> Mark:
+    def left(self, checkpoint: Checkpoint) -> Checkpoint:
         """*mark* without the quarantines of which something lands here: nothing lands twice."""
         taken = self.healed.ids
-        kept = {n: one for n, one in mark.quarantine.items() if taken.isdisjoint(one.ids)}
-        return replace(mark, quarantine=kept)
+        kept = {n: one for n, one in checkpoint.quarantine.items() if taken.isdisjoint(one.ids)}
+        return replace(checkpoint, quarantine=kept)
 
-    def noted(self, made: Mark) -> Mark:
+    def noted(self, made: Checkpoint) -> Checkpoint:
         """*made*, which knows which ones have landed, as long as they are asked for."""
         told = {one: made.batch if batch is None else batch for one, batch in self.landed.items()}
         return replace(made, resubmitted=told)
 
-    def states(self, mark: Mark) -> tuple[ResubmissionState, ...]:
+    def states(self, checkpoint: Checkpoint) -> tuple[ResubmissionState, ...]:
         """What became of each by *mark*; one whose batch was not committed is asked for again."""
-        known = mark.resubmitted
+        known = checkpoint.resubmitted
         done = (ResubmissionState(one, known[one]) for one in self.landed if one in known)
         return (*done, *self.others)
 
@@ -299,13 +307,13 @@ class Resubmitted:
 class Resubmitting:
     """Makes rows of corrected messages; *feeds* are read as for any batch."""
 
-    feeds: tuple[Feed, ...]
+    feeds: tuple[LandingSource, ...]
     router: Router
     log: ChangeLog
     standards: Standards = NO_STANDARDS
 
     def found(
-        self, mark: Mark, listing: Listing, asked: Sequence[Resubmission], at: datetime
+        self, checkpoint: Checkpoint, listing: Listing, asked: Sequence[Resubmission], at: datetime
     ) -> Resubmitted:
         """What lands of *asked* after *mark*; *listing* tells whose the topics are."""
         if not asked:
@@ -315,11 +323,11 @@ class Resubmitting:
         others, rows, taken = list[ResubmissionState](), list[pa.RecordBatch](), dict[str, str]()
         places = set[ChangePlace]()
         for one in asked:
-            if one.id in mark.resubmitted:
-                landed[one.id] = mark.resubmitted[one.id]
+            if one.id in checkpoint.resubmitted:
+                landed[one.id] = checkpoint.resubmitted[one.id]
                 continue
             try:
-                subject, made = self._rows(one, mark, listing, at)
+                subject, made = self._rows(one, checkpoint, listing, at)
                 own = _places(made, places)
             except (NoSchemasError, ProofError) as error:
                 others.append(ResubmissionState(one.id, why=str(error)))
@@ -329,25 +337,31 @@ class Resubmitting:
                 landed[one.id], taken[one.change] = None, subject
                 rows += made
                 places |= own
-        return Resubmitted(self._healed(rows, taken, mark, at), landed, tuple(others))
+        return Resubmitted(self._healed(rows, taken, checkpoint, at), landed, tuple(others))
 
     def _healed(
-        self, rows: Sequence[pa.RecordBatch], taken: Mapping[str, str], mark: Mark, at: datetime
+        self,
+        rows: Sequence[pa.RecordBatch],
+        taken: Mapping[str, str],
+        checkpoint: Checkpoint,
+        at: datetime,
     ) -> Healed:
         if not rows:
             return Healed()
         whole = pa.Table.from_batches(rows).combine_chunks()
         (batch,) = whole.to_batches()
         told = tally(pa.Table.from_batches([slim(batch)]))
-        file = write_rows(self.log, batch, Stamp(mark.lane, -1, at))
+        file = write_rows(self.log, batch, Stamp(checkpoint.lane, -1, at))
         counted = (
-            mark.quarantine[one].ids for one in dict.fromkeys(taken.values()) if is_shard(one)
+            checkpoint.quarantine[one].ids
+            for one in dict.fromkeys(taken.values())
+            if is_shard_subject(one)
         )
         before = tuple(name for ids in counted for name in ids if name in taken)
         return Healed(frozenset(taken), (file,), (told,), before)
 
     def _rows(
-        self, one: Resubmission, mark: Mark, listing: Listing, at: datetime
+        self, one: Resubmission, checkpoint: Checkpoint, listing: Listing, at: datetime
     ) -> tuple[str, list[pa.RecordBatch]]:
         """The subject it is of, and its rows.
 
@@ -356,27 +370,27 @@ class Resubmitting:
             NoSchemasError: it cannot be read yet.
             ProofError: its columns are not known yet; a change that can be read will tell them.
         """
-        subject, open_ = _subject(one, mark)
+        subject, open_ = _subject(one, checkpoint)
         feed = self._feed(subject, one, listing)
         name, beat = feed.settings.name, feed.settings.heartbeat
-        came = Provenance(name, beat, open_.epoch, ordering=feed.format.ordering)
-        raw = raw_message(one, feed.format.columns)
+        came = SourceContext(name, beat, open_.epoch, ordering=feed.format.ordering)
+        raw = to_raw_message(one, feed.format.columns)
         changes = decoded(feed.format, feed.registry, raw)
-        stamp = Stamp(mark.lane, -1, at)
-        routes = Routes(self.router, self.standards)
+        stamp = Stamp(checkpoint.lane, -1, at)
+        routes = TableRouter(self.router, self.standards)
         shaped = shape(changes, raw, came, routes=routes, stamp=stamp)
-        rows = _without_known_columns(shaped, mark)
+        rows = _without_known_columns(shaped, checkpoint)
         judged = rows.select(list(JUDGED)).to_pylist()
-        if untold := _untold(judged, mark):
+        if untold := _untold(judged, checkpoint):
             raise ProofError(UNTOLD.format(shard=untold))
-        if why := refusal(judged, subject, mark, self._newer):
+        if why := refusal(judged, subject, checkpoint, self._newer):
             raise FormatError(why)
         return subject, [rows]
 
-    def _feed(self, subject: str, one: Resubmission, listing: Listing) -> Feed:
-        place = place_of(one.change)
+    def _feed(self, subject: str, one: Resubmission, listing: Listing) -> LandingSource:
+        place = parse_change_name(one.change)
         topic = place[0].topic if place is not None else ""
-        name = source_of(subject) if is_shard(subject) else listing.source_of.get(topic, "")
+        name = source_of(subject) if is_shard_subject(subject) else listing.source_of.get(topic, "")
         for feed in self.feeds:
             if feed.settings.name == name:
                 return feed
@@ -389,31 +403,31 @@ class Resubmitting:
         return [each for each in own if each["source"] == row["source"]]
 
 
-def refusal(rows: Sequence[Row], subject: str, mark: Mark, newer: Newer) -> str:
+def refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, newer: Newer) -> str:
     """Why rows of a corrected message do not land (``JUDGED``); empty if they do."""
     for row in rows:
-        why = _odd(row, subject) or _outdated(row, mark) or _overtaken(row, newer)
+        why = _odd(row, subject) or _outdated(row, checkpoint) or _overtaken(row, newer)
         if why:
             return why
     return "" if rows else "it says nothing: no change of a row is in it"
 
 
-def _without_known_columns(rows: pa.RecordBatch, mark: Mark) -> pa.RecordBatch:
+def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.RecordBatch:
     """*rows* but those that tell the very columns that are known, from whichever order on."""
     kept = []
     for row in rows.select(["op", "source", "shard", "order", "after", "schema_id"]).to_pylist():
         told = row["op"] == Op.DDL and row["schema_id"] is not None
-        known = mark.schemas.get(str(Shard(row["source"], row["shard"]))) if told else None
+        known = checkpoint.schemas.get(str(Shard(row["source"], row["shard"]))) if told else None
         one = told_schema(Order(**row["order"]), row["after"]) if known is not None else None
         kept.append(one is None or known is None or one.digest != known.digest)
     return rows.filter(pa.array(kept, pa.bool_()))
 
 
-def _untold(rows: Sequence[Row], mark: Mark) -> str:
+def _untold(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
     """The shard whose columns only a row of these tells; empty if there is none."""
     told = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
     names = (str(Shard(row["source"], row["shard"])) for row in told)
-    return next((name for name in names if name not in mark.schemas), "")
+    return next((name for name in names if name not in checkpoint.schemas), "")
 
 
 def _odd(row: Row, subject: str) -> str:
@@ -431,7 +445,7 @@ def _odd(row: Row, subject: str) -> str:
 
 def _misplaced(row: Row, subject: str) -> str:
     shard = str(Shard(row["source"], row["shard"]))
-    if is_shard(subject) and shard != subject:
+    if is_shard_subject(subject) and shard != subject:
         return f"it is of {shard}, and the message that it is to correct is of {subject}"
     if row["table"] is None:
         return f"{shard} belongs to no table: waive it instead"
@@ -440,9 +454,9 @@ def _misplaced(row: Row, subject: str) -> str:
     return ""
 
 
-def _outdated(row: Row, mark: Mark) -> str:
+def _outdated(row: Row, checkpoint: Checkpoint) -> str:
     name = str(Shard(row["source"], row["shard"]))
-    if not is_outdated(mark, name, Order(**row["order"])):
+    if not is_outdated(checkpoint, name, Order(**row["order"])):
         return ""
     return f"a statement about {row['shard']} came since: take a new base"
 
@@ -476,13 +490,13 @@ def _order(one: tuple[Order, Row]) -> Order:
     return one[0]
 
 
-def _subject(one: Resubmission, mark: Mark) -> tuple[str, Quarantine]:
+def _subject(one: Resubmission, checkpoint: Checkpoint) -> tuple[str, Quarantine]:
     """What of the mark it is to close.
 
     Raises:
         FormatError: nothing, or nobody knows where it stands.
     """
-    for subject, open_ in mark.quarantine.items():
+    for subject, open_ in checkpoint.quarantine.items():
         if one.change in open_.ids:
             if not open_.epoch:
                 raise FormatError(UNSURE)

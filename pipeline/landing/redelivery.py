@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.sources.positions import locate_position, may_contain
 
@@ -358,16 +358,18 @@ def _reaches(rows: pa.Table, order: Order, beyond: Callable[..., Any]) -> Any:
     return found
 
 
-def resending(mark: Mark, epochs: Mapping[str, Epoch]) -> frozenset[str]:
+def resending(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> frozenset[str]:
     """Sources whose newest epoch is so new that no heartbeat of its own has landed before."""
     return frozenset(
         source
         for source, epoch in epochs.items()
-        if epoch.number > 1 and mark.heartbeats.get(source, -1) <= epoch.heartbeat
+        if epoch.number > 1 and checkpoint.heartbeats.get(source, -1) <= epoch.heartbeat
     )
 
 
-def sent_again(rows: pa.Table, mark: Mark, epochs: Mapping[str, Epoch]) -> tuple[Transactions, ...]:
+def sent_again(
+    rows: pa.Table, checkpoint: Checkpoint, epochs: Mapping[str, Epoch]
+) -> tuple[Transactions, ...]:
     """What to look for in the change log before :func:`reordered`; empty where nothing can be old.
 
     *rows* are the batch's, with ``COLUMNS``, *mark* that before it, *epochs* those now.  With
@@ -375,8 +377,8 @@ def sent_again(rows: pa.Table, mark: Mark, epochs: Mapping[str, Epoch]) -> tuple
     """
     return tuple(
         asked
-        for source in sorted(resending(mark, epochs))
-        if (asked := _asked(source, rows, mark, epochs[source])).ids
+        for source in sorted(resending(checkpoint, epochs))
+        if (asked := _asked(source, rows, checkpoint, epochs[source])).ids
     )
 
 
@@ -462,14 +464,14 @@ def _with_orders(rows: pa.Table, found: Mapping[int, Order]) -> pa.Table:
     return rows.set_column(at, rows.schema.field("order"), made)
 
 
-def _asked(source: str, rows: pa.Table, mark: Mark, epoch: Epoch) -> Transactions:
+def _asked(source: str, rows: pa.Table, checkpoint: Checkpoint, epoch: Epoch) -> Transactions:
     own = pc.and_(pc.equal(rows["source"], source), pc.is_valid(rows["order"]))
     every = pc.unique(_part(rows["tx"].filter(own), "id").drop_null()).to_pylist()
     ids = tuple(
         sorted(name for name in every if epoch.before is None or may_contain(epoch.before, name))
     )
-    moved = mark.epochs.get(source, epoch).number != epoch.number
-    passed = mark.acknowledged.get(source) if moved else epoch.passed
+    moved = checkpoint.epochs.get(source, epoch).number != epoch.number
+    passed = checkpoint.acknowledged.get(source) if moved else epoch.passed
     if passed is None or any(may_contain(passed.position, name) for name in ids):
         return Transactions(source, ids, None)
     return Transactions(source, ids, Order(epoch.number - 1, *locate_position(passed.position)))

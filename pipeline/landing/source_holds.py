@@ -15,24 +15,24 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.checkpoint import Mark, is_outdated, source_of
+from pipeline.checkpoint import Checkpoint, is_outdated, source_of
 from pipeline.clocks import over
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.landing.batch_stats import Facts
+from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.model import Order, OrderSpan
-from pipeline.reports import Gap, Hold, tell_gap
+from pipeline.reports import Gap, Hold, dump_gap
 from pipeline.retries import Retries
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class HoldContext:
     """All that could let a source go on that was found in disorder."""
 
     chosen: Plan
@@ -69,7 +69,7 @@ class LateRows:
                     known[name] = old.joined(known.get(name, old))
         return replace(self, let_pass=found)
 
-    def noted(self, facts: Facts, explained: StrangeRows, held: Container[str]) -> Facts:
+    def noted(self, facts: BatchStats, explained: StrangeRows, held: Container[str]) -> BatchStats:
         """*facts* of the batch that lands them, and what is *explained*; not of sources *held*."""
         own = [one for source, one in self.let_pass.items() if source not in held]
         let_pass = {name: span for one in own for name, span in one.items()}
@@ -77,7 +77,7 @@ class LateRows:
         return replace(facts, late=frozenset((*refused, *let_pass)), let_pass=let_pass)
 
 
-def with_late(made: Mark, facts: Facts) -> Mark:
+def with_late(made: Checkpoint, facts: BatchStats) -> Checkpoint:
     """*made*, which knows what older mirrors lack of *facts*, with gaps of what lands nowhere."""
     late = {table: made.batch for name in facts.late if (table := made.shards.get(name))}
     outdated: dict[str, OrderSpan] = {}
@@ -104,12 +104,12 @@ def with_late(made: Mark, facts: Facts) -> Mark:
         )
         gap = Gap.noticed(f"outdated:{source}", made.batch, why, short, above=above)
         if gap.shards:
-            gaps[gap.id] = tell_gap(gap)
+            gaps[gap.id] = dump_gap(gap)
     return replace(made, gaps=gaps, belated={**made.belated, **late})
 
 
 @dataclass(eq=False)
-class Disorder:
+class SourceHolds:
     """Holds of sources, as long as each is not to be read again."""
 
     _holds: dict[str, Hold] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Disorder:
             return None
         return replace(registry, lost=self._lost.get(source, frozenset()), others=registry.told())
 
-    def standing(self, now: Circumstances, at: datetime) -> Mapping[str, Hold]:
+    def standing(self, now: HoldContext, at: datetime) -> Mapping[str, Hold]:
         """Sources that are left out of this round unread."""
         return {
             source: hold
@@ -151,7 +151,7 @@ class Disorder:
         }
 
     def judged(
-        self, read: Iterable[str], found: Mapping[str, Hold], now: Circumstances, at: datetime
+        self, read: Iterable[str], found: Mapping[str, Hold], now: HoldContext, at: datetime
     ) -> None:
         """Remember what was *found* of the sources that were *read*."""
         for source in read:

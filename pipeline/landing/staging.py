@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile, filled
 from pipeline.changelog.table import CHANGES, ColumnEvent, Stamp, column_event_rows
-from pipeline.checkpoint import Mark, is_outdated
+from pipeline.checkpoint import Checkpoint, is_outdated
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
-from pipeline.landing.batch_stats import RunTally, tally
+from pipeline.landing.batch_stats import RunStats, tally
 from pipeline.landing.epochs import Epochs, newest_starts
 from pipeline.landing.order_check import JUDGED, NO_FLOORS, low
 from pipeline.landing.redelivery import (
@@ -36,7 +36,7 @@ from pipeline.landing.redelivery import (
 )
 from pipeline.landing.task import slim
 from pipeline.model import Op, Order, TopicPartition
-from pipeline.resubmissions import place_of
+from pipeline.resubmissions import parse_change_name
 
 PLACE = ("topic", "partition", "offset")
 OF_ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})
@@ -49,7 +49,7 @@ class Staged:
     """Files of a batch, what to judge them by, and the leader epochs of the last records read."""
 
     files: tuple[WrittenFile, ...]
-    tallies: tuple[RunTally, ...]
+    tallies: tuple[RunStats, ...]
     epochs: Mapping[TopicPartition, int]
 
 
@@ -78,7 +78,7 @@ def rows_again(
     """
     names: dict[MessagePlace | None, list[str]] = {}
     for name in counted_before:
-        names.setdefault(place_of(name), []).append(name)
+        names.setdefault(parse_change_name(name), []).append(name)
     found = [restamped(log, file, stamp, names) for file in files]
     if columns:
         found.append(write_rows(log, column_event_rows(columns, stamp), stamp))
@@ -157,7 +157,7 @@ def unexplained_rows(
     log: ChangeLog,
     staged: Staged,
     doubted: Collection[TopicPartition],
-    mark: Mark,
+    checkpoint: Checkpoint,
     floors: Mapping[str, Order] = NO_FLOORS,
     *,
     grown: Set[str] = frozenset(),
@@ -170,12 +170,12 @@ def unexplained_rows(
     if not doubted:
         return StrangeRows()
     told = partial(staged_rows, log.store, staged.files)
-    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), mark.high, floors)
+    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors)
     if not back:
         return StrangeRows()
     rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
-    return unexplained(rows, back, partial(near, log), partial(is_outdated, mark), grown)
+    return unexplained(rows, back, partial(near, log), partial(is_outdated, checkpoint), grown)
 
 
 def near(log: ChangeLog, asked: Asked) -> pa.Table:
@@ -190,16 +190,18 @@ def near(log: ChangeLog, asked: Asked) -> pa.Table:
     return log.near(asked.source, asked.topics, logs, COLUMNS)
 
 
-def recognised(staged: Staged, mark: Mark, epochs: Epochs, log: ChangeLog, stamp: Stamp) -> Staged:
+def recognised(
+    staged: Staged, checkpoint: Checkpoint, epochs: Epochs, log: ChangeLog, stamp: Stamp
+) -> Staged:
     """The batch with rows that were sent again under the order they were landed with.
 
     Where there are none, which is all but the first batches after a fail-over, nothing is read.
     """
-    if not staged.files or not resending(mark, epochs.known):
+    if not staged.files or not resending(checkpoint, epochs.known):
         return staged
     names = [name for name in CHANGES.names if name != "dt"]
     rows = pa.concat_tables([whole(log.store, file, names) for file in staged.files])
-    asked = sent_again(rows, mark, epochs.known)
+    asked = sent_again(rows, checkpoint, epochs.known)
     if not asked:
         return staged
     log.look()

@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.data_file import SortedFile, WrittenFile
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
-from pipeline.checkpoint import ToldSchema
+from pipeline.checkpoint import DescribedSchema
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
 from pipeline.formats import json_text
 from pipeline.formats.format import RAW, Format, heartbeat_number
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
-from pipeline.landing.batch_stats import RunTally, Unrepeated, tally
+from pipeline.landing.batch_stats import RunStats, Unrepeated, tally
 from pipeline.landing.epochs import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.settings import Router
@@ -52,7 +52,7 @@ SLIM = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class SourceContext:
     """Whose messages these are.
 
     ``heartbeat`` is the shard that Sluice writes to.  ``epoch`` is the source's newest, and holds
@@ -67,7 +67,7 @@ class Provenance:
 
 
 @dataclass(eq=False)
-class Routes:
+class TableRouter:
     """Tables of shards, each asked of the rules once: there are few of them, and many rows.
 
     ``standards`` are those of the tables' columns.
@@ -94,9 +94,9 @@ class Routes:
 def shape(
     decoded: pa.RecordBatch,
     raw: pa.RecordBatch,
-    came: Provenance,
+    came: SourceContext,
     *,
-    routes: Routes,
+    routes: TableRouter,
     stamp: Stamp,
 ) -> pa.RecordBatch:
     """Rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*.
@@ -192,7 +192,7 @@ def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
     return places.take(decoded["message"])
 
 
-def _keys(decoded: pa.RecordBatch, routes: Routes) -> pa.Array:
+def _keys(decoded: pa.RecordBatch, routes: TableRouter) -> pa.Array:
     """None of a tombstone where values are hidden: no row tells whose columns stand in it."""
     values = decoded["key_values"]
     if not routes.standards.hides:
@@ -200,7 +200,7 @@ def _keys(decoded: pa.RecordBatch, routes: Routes) -> pa.Array:
     return pc.if_else(pc.equal(decoded["op"], str(Op.TOMBSTONE)), None, values)
 
 
-def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: Provenance) -> pa.Array:
+def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: SourceContext) -> pa.Array:
     epoch = pa.array(_epochs(placed, came))
     if came.ordering is not Ordering.OFFSET:
         row = pc.fill_null(decoded["row"], 0)
@@ -210,7 +210,7 @@ def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: Provenance) ->
     return pa.StructArray.from_arrays([epoch, log, placed["offset"], row], fields=list(ORDER_TYPE))
 
 
-def _epochs(placed: pa.RecordBatch, came: Provenance) -> npt.NDArray[np.int64]:
+def _epochs(placed: pa.RecordBatch, came: SourceContext) -> npt.NDArray[np.int64]:
     """Each row's epoch; partitions that are in one epoch throughout cost nothing."""
     epochs = np.full(len(placed), came.epoch, np.int64)
     offsets = placed["offset"].to_numpy()
@@ -254,18 +254,18 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class TaskSource:
     """What is read of one source, and how.
 
-    ``schemas`` as in :class:`pipeline.checkpoint.Mark`, none where other tasks read this source,
+    ``schemas`` as in `Checkpoint`, none where other tasks read this source,
     too;
     ``registry`` tells those that its format needs.
     """
 
-    came: Provenance
+    came: SourceContext
     format: Format
     ranges: tuple[OffsetRange, ...]
-    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
     registry: SchemaRegistry | None = None
 
 
@@ -282,7 +282,7 @@ class LandingTask:
     metadata: Metadata
     stamp: Stamp
     router: Router
-    intakes: tuple[Intake, ...]
+    intakes: tuple[TaskSource, ...]
     reader: RecordReader
     bounds: ReadBounds = field(default_factory=ReadBounds)
     run: int = RUN
@@ -290,7 +290,7 @@ class LandingTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskResult:
     """What a task tells: its file (None if the ranges held no row) and each range's offsets.
 
     ``tallies`` are what its rows say, run by run: all that the batch is judged by.
@@ -298,10 +298,10 @@ class Done:
 
     file: WrittenFile | None
     ranges: tuple[RangeRead, ...]
-    tallies: tuple[RunTally, ...]
+    tallies: tuple[RunStats, ...]
 
 
-def run(task: LandingTask) -> Done:
+def run(task: LandingTask) -> TaskResult:
     """Read, decode, shape, sort, write.
 
     Raises:
@@ -314,13 +314,13 @@ def run(task: LandingTask) -> Done:
     reading = task.reader.consume(ranges, bounds=task.bounds, columns=sorted(wanted))
     with closing(iter(reading)) as batches:
         file, tallies = write(batches, task)
-    return Done(file, reading.read, tallies)
+    return TaskResult(file, reading.read, tallies)
 
 
 def write(
     batches: Iterable[pa.RecordBatch], task: LandingTask
-) -> tuple[WrittenFile | None, tuple[RunTally, ...]]:
-    """Make one file of these messages, and `Done.tallies`; no file without a row.
+) -> tuple[WrittenFile | None, tuple[RunStats, ...]]:
+    """Make one file of these messages, and `TaskResult.tallies`; no file without a row.
 
     In: ``RAW``, then the columns that any of the formats asks for.
     """
@@ -336,7 +336,7 @@ def write(
 
 def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
     """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
-    routes = Routes(task.router, task.standards)
+    routes = TableRouter(task.router, task.standards)
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
@@ -345,7 +345,7 @@ def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa
                 yield shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
 
 
-def _share(batch: pa.RecordBatch, intake: Intake, *, alone: bool) -> pa.RecordBatch:
+def _share(batch: pa.RecordBatch, intake: TaskSource, *, alone: bool) -> pa.RecordBatch:
     """The messages that are this intake's."""
     mine = batch.select([*RAW.names, *intake.format.columns])
     if alone:

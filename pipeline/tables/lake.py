@@ -17,7 +17,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app
 from pipeline.changelog.transactions import LogMemory
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.reader import open_table, translate_errors
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
@@ -49,14 +49,14 @@ class Lake:
         self._mirrors = Mirrors(self.settings, self.table_format)
         self._found = FoundImages(WrittenImages(self.settings))
 
-    def mark(self) -> Mark | None:
+    def checkpoint(self) -> Checkpoint | None:
         """The newest batch's mark; None before the first batch.
 
         Raises:
             HeldError: ``mark_lost`` if a batch is numbered but its mark is not there.
         """
         with self._turn, translate_errors(self.settings.changes):
-            return self._log.mark()
+            return self._log.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
         """Where a mirror stands, batch -1 before its first; None if it is not there.

@@ -47,7 +47,7 @@ def test_a_process_that_comes_later_goes_on_from_the_mark(tmp_path: Path) -> Non
     first.fill()
     first.land(NARROW_TABLE.changes(1))
 
-    turns = Lake(tmp_path, [NARROW_TABLE], here, first.mark).apply()
+    turns = Lake(tmp_path, [NARROW_TABLE], here, first.checkpoint).apply()
 
     assert [turn.batch for turn in turns] == [1]
     assert mirror(first, NARROW_TABLE) == expected(NARROW_TABLE, 1)

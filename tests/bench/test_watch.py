@@ -85,9 +85,9 @@ def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:
 
     with service.life():
         service.beat()
-        before = service.lake.mark()
+        before = service.lake.checkpoint()
         service.lake.land(service.changing(0.4), partitions=1)
-        after = service.lake.mark()
+        after = service.lake.checkpoint()
 
     moved = [name for name, end in after.offsets.items() if before.offsets[name] != end]
     assert moved == ["east.shop.orders_00000:0"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
@@ -27,10 +27,10 @@ def beats(*, count: int = 700, until: datetime = NOW, source: str = "shop") -> t
     return tuple(fence(n + 1, start + timedelta(seconds=n), source) for n in range(count))
 
 
-def mark(batch: int = 50, through: int = 690, source: str = "shop", **more: object) -> Mark:
+def mark(batch: int = 50, through: int = 690, source: str = "shop", **more: object) -> Checkpoint:
     """A mark that covers fences up to number *through* of one source."""
     bases = {f"{source}/{name}": Order(1, 1, 1) for name in ("shop_00.orders", "shop_01.orders")}
-    made = Mark(
+    made = Checkpoint(
         lane="main",
         batch=batch,
         offsets={"t:0": PartitionEnd(1000)},
@@ -47,7 +47,7 @@ def samples(
     *,
     fences: tuple[Fence, ...] | Missing | None = None,
     acknowledged: Acknowledged | Missing | None = None,
-    landed: Mark | Missing | None = None,
+    landed: Checkpoint | Missing | None = None,
     standing: MirrorPosition | Missing | None = None,
     steps: tuple[LandedBatch, ...] = (),
     ages: Mapping[str, timedelta] | None = None,

@@ -9,7 +9,7 @@ from checks.blocks import Pause, blocks, closed, undecided, waivers_of
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.checkpoint import Quarantine
 from pipeline.model import Stage
-from pipeline.reports import Gap, Hold, tell_gap
+from pipeline.reports import Gap, Hold, dump_gap
 from tests.checks.samples import NOW, TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 
@@ -78,7 +78,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
     ],
 )
 def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
-    taken = {"landed": mark(gaps={"g": tell_gap(gap)})}
+    taken = {"landed": mark(gaps={"g": dump_gap(gap)})}
 
     found = blocks(inputs(taken=taken), frozenset())
 
@@ -93,7 +93,7 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
 def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) -> None:
     """A person pastes it into a shell."""
     gap = Gap("g", "t", 0, 1, 9, "x", tables=(name,))
-    own = inputs(taken={"landed": mark(gaps={"g": tell_gap(gap)})})
+    own = inputs(taken={"landed": mark(gaps={"g": dump_gap(gap)})})
 
     found = blocks(replace(own, table=replace(own.table, name=name)), frozenset())
     paused = closed(Pause(name, "a migration", "ann", NOW), Stage.MIRROR, NOW + timedelta(days=1))
@@ -128,7 +128,7 @@ def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) ->
     ],
 )
 def test_f33_a_gap_that_others_may_miss_too_is_one_cause_for_all(gap: Gap, cause: str) -> None:
-    taken = {"landed": mark(gaps={"g": tell_gap(gap)})}
+    taken = {"landed": mark(gaps={"g": dump_gap(gap)})}
 
     assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == [cause]
 
@@ -148,7 +148,7 @@ def test_f33_a_table_held_for_a_gap_has_the_gaps_cause(
     gaps: tuple[tuple[str, ...], ...], reason: str, cause: str
 ) -> None:
     open_ = [Gap(f"g{n}", "t", 0, 1, 9, "x", shards=names) for n, names in enumerate(gaps)]
-    taken = {"landed": mark(gaps={gap.id: tell_gap(gap) for gap in open_})}
+    taken = {"landed": mark(gaps={gap.id: dump_gap(gap) for gap in open_})}
     held = (Hold("held", TABLE.name, reason, "x"),)
 
     found = blocks(inputs(taken=taken, holds=held), frozenset())

@@ -10,7 +10,7 @@ import pytest
 from checks import proof
 from checks.proof import landed_to, prove
 from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
-from pipeline.checkpoint import Snap
+from pipeline.checkpoint import OpenSnapshot
 from pipeline.clocks import first_fence
 from pipeline.lags.samples import (
     LandedBatch,
@@ -149,7 +149,7 @@ def test_f146_mirrors_of_one_look_ask_for_what_has_landed_once(
     ]
 
     assert found == [True] * 40
-    assert [one for one in asked if one is taken.mark] == [taken.mark]
+    assert [one for one in asked if one is taken.checkpoint] == [taken.checkpoint]
 
 
 def test_what_is_missing_is_told_upstream_first() -> None:
@@ -215,7 +215,7 @@ def test_a_cut_to_come_is_called_that_though_the_heartbeat_is_dead() -> None:
 
 
 def test_a_snapshot_that_is_on_its_way_is_named_where_the_cut_is_not_landed_only() -> None:
-    snaps = {"shop/shop_09.users": Snap(Order(1, 1, 1), 49)}
+    snaps = {"shop/shop_09.users": OpenSnapshot(Order(1, 1, 1), 49)}
 
     before = extended((), step(mark(batch=49), {"shop": beats()}))
     later = samples(landed=mark(snaps=snaps), steps=before)

@@ -20,7 +20,7 @@ from checks.readiness import (
     add_up,
     assess,
 )
-from pipeline.checkpoint import Quarantine, Snap
+from pipeline.checkpoint import OpenSnapshot, Quarantine
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Hop, Lag, Missing, Order, Stage
@@ -182,8 +182,8 @@ def test_what_is_not_shown_withholds_ready(
 
 def test_f25_a_snapshot_that_does_not_end_is_named_with_its_waiver() -> None:
     snaps = {
-        "shop/shop_09.users": Snap(Order(1, 1, 5), 40, 7),
-        "other/db.t": Snap(Order(1, 1, 5), 3),
+        "shop/shop_09.users": OpenSnapshot(Order(1, 1, 5), 40, 7),
+        "other/db.t": OpenSnapshot(Order(1, 1, 5), 3),
     }
     taken = {"landed": mark(snaps=snaps)}
 

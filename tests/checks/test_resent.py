@@ -6,18 +6,18 @@ import pytest
 
 from checks.blocks import Inputs
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess
-from pipeline.heartbeats import BeatTrail, LandedBeat
+from pipeline.heartbeats import HeartbeatHistory, LandedHeartbeat
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Order, Stage
 from tests.checks.samples import CUT, TABLE, beats, lags, mark, samples
 
 MIRROR, LANDED = Question(Stage.MIRROR, CUT), Question(Stage.LANDED, CUT)
 COPY = Question(Stage.COPY, CUT, "cache")  # where it stands is told as if it were the mirror
-CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
+CALM = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 
 
 def asked(
-    trail: BeatTrail,
+    trail: HeartbeatHistory,
     question: Question = MIRROR,
     before: Readiness | None = None,
     idle_since: int | None = None,
@@ -50,7 +50,7 @@ def asked(
 )
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
 def test_a_mirror_that_may_hold_older_rows_is_not_ready(
-    trail: BeatTrail, why: str, question: Question
+    trail: HeartbeatHistory, why: str, question: Question
 ) -> None:
     found = asked(trail, question)
 
@@ -66,16 +66,18 @@ def test_a_mirror_that_may_hold_older_rows_is_not_ready(
     ],
 )
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
-def test_one_that_holds_all_that_came_again_is_ready(trail: BeatTrail, question: Question) -> None:
+def test_one_that_holds_all_that_came_again_is_ready(
+    trail: HeartbeatHistory, question: Question
+) -> None:
     assert asked(trail, question).ready
 
 
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
 def test_one_that_stands_before_the_newest_came_again_is_not_ready(question: Question) -> None:
     """Its batch 50 is of rows that were sent again; 900 came again in 51, and 901 behind it."""
-    trail = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=40)
+    trail = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=40)
     for number in (900, 901):
-        trail = trail.next(LandedBeat(number, "canal", 0, number, Order(1, 0, number)), 51)
+        trail = trail.next(LandedHeartbeat(number, "canal", 0, number, Order(1, 0, number)), 51)
 
     found = asked(trail, question)
 

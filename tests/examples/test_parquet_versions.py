@@ -50,7 +50,7 @@ def played(lake: HandLake, *rows: Mapping[str, Any]) -> dict[int, Any]:
     turn = lake.apply()
     assert turn.hold is None, turn.hold
     assert turn.account.residual == 0
-    assert turn.batch == lake.mark.batch
+    assert turn.batch == lake.checkpoint.batch
     return names(lake)
 
 
@@ -156,7 +156,7 @@ def test_whoever_comes_second_writes_nothing(
     played(lake, row(C, 10, 1, "a"))
     lake.land(row(C, 20, 2, "b"))
     rival = HandLake(lake.home, table_format=ParquetVersions(None))
-    rival.mark = lake.mark
+    rival.checkpoint = lake.checkpoint
     job, written = _worked_out(lake, monkeypatch)
 
     assert rival.apply().batch == 1

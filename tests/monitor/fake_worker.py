@@ -16,11 +16,11 @@ from pathlib import Path
 from monitor.spark.worker import serve
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import ConfigError, HeldError
 from pipeline.finding import Finding
 from pipeline.model import Account
-from pipeline.reports import Applied, Hold, Landed, SparkWork
+from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
 from pipeline.settings import PipelineSettings
 
 START = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=UTC)
@@ -38,15 +38,17 @@ class FakeLane:
         self.jvm = subprocess.Popen(["/bin/sleep", "600"])
         (lake / "jvm").write_text(str(self.jvm.pid), encoding="utf-8")
 
-    def land(self, waived: frozenset[str], resubmissions: object = ()) -> Landed:
+    def land(self, waived: frozenset[str], resubmissions: object = ()) -> LandingReport:
         """Commit one batch, unless *waived* says otherwise."""
         print("a library prints to stdout")  # noqa: T201  - must not reach the replies
         self._obey("land", waived)
         batch = len(list(self.lake.glob("batch-*")))
         (self.lake / f"batch-{batch}").touch()
-        return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
+        return LandingReport(
+            "main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),)
+        )
 
-    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
         """One table that went on and one that is held."""
         if urgent:
             return ()
@@ -54,8 +56,8 @@ class FakeLane:
         hold = Hold("h1", "shop.b", "foreign_write", "restore it")
         took = timedelta(seconds=1)
         return (
-            Applied("shop.a", 4, 5, Account(3, 2, 1, ignored={"purge": 0}), START, took),
-            Applied("shop.b", 3, 4, Account(), START, took, hold),
+            MergeReport("shop.a", 4, 5, Account(3, 2, 1, ignored={"purge": 0}), START, took),
+            MergeReport("shop.b", 3, 4, Account(), START, took, hold),
         )
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -78,10 +80,10 @@ class FakeLane:
         """Write down who reads what."""
         (self.lake / "readers").write_text(repr(dict(readers)), encoding="utf-8")
 
-    def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
         """Each has its rows, and those that are named so are done."""
         return tuple(
-            RereadState(one.id, one.table, f"s/{one.table}", 3, 7 if "done" in one.id else None)
+            BackfillState(one.id, one.table, f"s/{one.table}", 3, 7 if "done" in one.id else None)
             for one in wishes
         )
 

@@ -44,7 +44,7 @@ from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.deps import Access, ApiParts
 from pipeline.apply.mirror import Commit
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import UnreachableError
@@ -103,12 +103,12 @@ class FakeCollector:
 class FakeLake:
     """A mark, mirrors at versions, and their commits."""
 
-    newest: Mark | None = None
+    newest: Checkpoint | None = None
     mirrors: dict[str, MirrorPosition] = field(default_factory=dict)
     commits: dict[str, list[Commit]] = field(default_factory=dict)
     silent: bool = False
 
-    def mark(self) -> Mark | None:
+    def checkpoint(self) -> Checkpoint | None:
         """The newest one."""
         if self.silent:
             raise UnreachableError("lake: no route to host")
@@ -436,7 +436,7 @@ class Rig:
         newest = self.fences.of("shop")[-1].number
         batch = self.lake.newest.batch + 1 if self.lake.newest else 0
         before = self.lake.newest.tables if self.lake.newest else {}
-        self.lake.newest = Mark(
+        self.lake.newest = Checkpoint(
             lane="main",
             batch=batch,
             offsets={"shop.shop.users:0": PartitionEnd(batch * 10)},

@@ -9,10 +9,10 @@ import pytest
 from checks.model import Outcome
 from monitor.store.alerts import Waiver
 from monitor.waivers import Bearers
-from pipeline.checkpoint import Quarantine, Snap
+from pipeline.checkpoint import OpenSnapshot, Quarantine
 from pipeline.errors import UnreachableError
 from pipeline.model import Account, Order
-from pipeline.reports import Applied, Gap, Hold, Landed, tell_gap
+from pipeline.reports import Gap, Hold, LandingReport, MergeReport, dump_gap
 from tests.monitor.observe.test_census import CASCADE
 from tests.monitor.observe.test_channels import bury
 from tests.monitor.rig import USERS, Rig
@@ -29,12 +29,12 @@ def mark(rig: Rig, **fields: object) -> None:
 
 def hold(rig: Rig) -> None:
     held = Hold("schema:shop.users@7", USERS, "schema", "a column changed its meaning")
-    rig.standstills.applied([Applied(USERS, 1, 1, Account(), rig.now, SOME, held)], rig.now)
+    rig.standstills.applied([MergeReport(USERS, 1, 1, Account(), rig.now, SOME, held)], rig.now)
 
 
 def hold_source(rig: Rig) -> None:
     held = Hold("disorder:shop:shop.x:0:7@1", "source:shop", "disorder", "it goes back")
-    rig.standstills.landed(Landed("main", None, 0, rig.now, SOME, holds=(held,)), rig.now)
+    rig.standstills.landed(LandingReport("main", None, 0, rig.now, SOME, holds=(held,)), rig.now)
 
 
 def unbalance(rig: Rig) -> None:
@@ -54,7 +54,7 @@ CASES = [
         hold_source, "disorder:shop:shop.x:0:7@1", "disorder:shop:shop.x:0:8@1", id="a source's"
     ),
     pytest.param(
-        lambda rig: mark(rig, gaps={GAP.id: tell_gap(GAP)}),
+        lambda rig: mark(rig, gaps={GAP.id: dump_gap(GAP)}),
         "shop.x:0:7@3",
         "shop.x:0:7@4",
         id="a gap",
@@ -66,7 +66,7 @@ CASES = [
         id="changes that nobody could read",
     ),
     pytest.param(
-        lambda rig: mark(rig, snaps={"shop/shop.gone": Snap(Order(1, 1, 9), 5)}),
+        lambda rig: mark(rig, snaps={"shop/shop.gone": OpenSnapshot(Order(1, 1, 9), 5)}),
         "snapshot:shop/shop.gone@5",
         "snapshot:shop/shop.gone@6",
         id="a snapshot",
@@ -219,7 +219,9 @@ def test_f103_what_a_batch_closed_is_not_said_to_block_again(
 def test_f103_a_waiver_of_what_no_batch_closes_is_withdrawn(healthy: Rig) -> None:
     hold(healthy)
     assert waived(healthy, "schema:shop.users@7") == (201, "")
-    healthy.standstills.applied([Applied(USERS, 2, 2, Account(), healthy.now, SOME)], healthy.now)
+    healthy.standstills.applied(
+        [MergeReport(USERS, 2, 2, Account(), healthy.now, SOME)], healthy.now
+    )
     healthy.second(2)
 
     body = {"reason": "it is over", "who": "on call"}

@@ -13,7 +13,7 @@ from monitor.observe.verdicts import Rulings
 from pipeline.apply.foreign_commits import waiver_id
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
-from pipeline.reports import Applied, Hold
+from pipeline.reports import Hold, MergeReport
 from pipeline.settings import Router, TableRule
 from tests.monitor.rig import ORDERS, USERS, Rig
 
@@ -117,7 +117,9 @@ def test_a_foreign_write_that_the_spark_process_has_found_too_is_told_once(rig: 
     rig.round()
     rig.intrude(USERS)
     found = Hold(waiver_id(USERS, 2), USERS, "foreign_write", "version 2 is not Sluice's")
-    rig.standstills.applied([Applied(USERS, 1, 2, Account(), rig.now, timedelta(), found)], rig.now)
+    rig.standstills.applied(
+        [MergeReport(USERS, 1, 2, Account(), rig.now, timedelta(), found)], rig.now
+    )
     rig.second()
     rig.cycle.watch()
 

@@ -16,7 +16,7 @@ from monitor.web import deps
 from pipeline.checkpoint import Quarantine
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Missing
-from pipeline.reports import Applied, Hold, Landed
+from pipeline.reports import Hold, LandingReport, MergeReport
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
@@ -91,13 +91,13 @@ def _quarantine(rig: Rig) -> None:
 
 def _hold(rig: Rig) -> None:
     hold = Hold("schema:shop.users", USERS, "schema", "a column changed its meaning")
-    turn = Applied(USERS, 1, 1, Account(), rig.now, SOME, hold)
+    turn = MergeReport(USERS, 1, 1, Account(), rig.now, SOME, hold)
     rig.standstills.applied([turn], rig.now)
 
 
 def _hold_source(rig: Rig) -> None:
     hold = Hold("h2", "source:shop", "server_changed", "another server answers")
-    rig.standstills.landed(Landed("main", None, 0, rig.now, SOME, holds=(hold,)), rig.now)
+    rig.standstills.landed(LandingReport("main", None, 0, rig.now, SOME, holds=(hold,)), rig.now)
 
 
 def _unbalance(rig: Rig) -> None:

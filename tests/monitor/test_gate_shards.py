@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark, Quarantine
+from pipeline.checkpoint import Checkpoint, Existence, Quarantine
 from pipeline.model import Order
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
 from tests.monitor.rig import SHARDS, USERS, Rig
 
@@ -94,7 +94,7 @@ def test_what_nobody_could_read_blocks_the_table_it_may_be_of(
     assert "quarantine" in codes
 
 
-def _with(rig: Rig, shard: str, **more: object) -> Mark:
+def _with(rig: Rig, shard: str, **more: object) -> Checkpoint:
     mark = rig.lake.newest
     assert mark is not None
     shards = {**mark.shards, f"shop/{shard}": SHARDS.get(f"shop/{shard}", shard)}
@@ -114,7 +114,7 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
     mark = _with(rig, LEFT_OUT)
     mark = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": USERS})
     gap = Gap("g", "shop.x", 0, 0, 1, "lost", shards=(f"shop/{LEFT_OUT}",))
-    rig.lake.newest = replace(mark, gaps={"g": tell_gap(gap)})
+    rig.lake.newest = replace(mark, gaps={"g": dump_gap(gap)})
     rig.second()
     old = rig.watcher.look(timedelta())
     rig.second()

@@ -6,7 +6,7 @@ import pytest
 
 from alerts.model import AlertKind
 from pipeline.model import Account
-from pipeline.reports import Applied, Hold
+from pipeline.reports import Hold, MergeReport
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 FIRST, GROWN = f"invalid:{USERS}:5-9@5f3a90c1", f"invalid:{USERS}:5-12@5f3a90c1"
@@ -16,7 +16,7 @@ def turn(rig: Rig, id_: str | None) -> None:
     """What the pass tells of the table; None: it has gone on."""
     text = 'not_null: email is NULL in 1 row, key ["shop","shop.users","a@b.c"]'
     hold = None if id_ is None else Hold(id_, USERS, "invalid", f"{text}; waive {id_}")
-    told = Applied(USERS, 1, 1, Account(), rig.now, timedelta(), hold)
+    told = MergeReport(USERS, 1, 1, Account(), rig.now, timedelta(), hold)
     rig.standstills.applied([told], rig.now)
 
 

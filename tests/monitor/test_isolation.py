@@ -12,7 +12,7 @@ import pytest
 
 from monitor.clients import orderings
 from pipeline.apply.mirror import Commit
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage
 from pipeline.settings import SourceSettings
@@ -62,7 +62,7 @@ class ThreeSources(Rig):
         newest = len(self.fences.of("shop"))
         batch = self.lake.newest.batch + 1 if self.lake.newest else 0
         shards = {f"{name}/{table}": table for name, table in TABLES.items()}
-        self.lake.newest = Mark(
+        self.lake.newest = Checkpoint(
             lane="main",
             batch=batch,
             offsets={f"{name}.{table}:0": PartitionEnd(batch) for name, table in TABLES.items()},

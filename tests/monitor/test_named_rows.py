@@ -7,7 +7,7 @@ import pytest
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.row_selection import found_wrong, named
-from pipeline.backfill_state import WishedKey, WishedRange
+from pipeline.backfill_state import SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table
 from pipeline.schema.model import Column
@@ -28,7 +28,7 @@ def fail(check: str, *keys: str, value: float | None = None) -> Verdict:
 def test_ids_that_touch_are_one_range() -> None:
     found = named(IDS, ["7", "8", "8", "-3"], ["9..12", "30 .. 30"], 100)
 
-    assert found.ranges == (WishedRange(-3, -3), WishedRange(7, 12), WishedRange(30, 30))
+    assert found.ranges == (SelectedRange(-3, -3), SelectedRange(7, 12), SelectedRange(30, 30))
     assert (found.keys, found.most) == ((), 100)
 
 
@@ -41,17 +41,20 @@ def test_many_ids_are_read_by_their_keys() -> None:
 @pytest.mark.parametrize(
     ("table", "text", "key"),
     [
-        pytest.param(WORDS, "it's", WishedKey('["it\'s"]'), id="a bare text"),
-        pytest.param(WORDS, "7", WishedKey('["7"]'), id="a text of digits"),
-        pytest.param(WORDS, '["[x]"]', WishedKey('["[x]"]'), id="a text in an array"),
-        pytest.param(PAIRS, '[1, "x"]', WishedKey('["1","x"]'), id="two columns"),
+        pytest.param(WORDS, "it's", SelectedKey('["it\'s"]'), id="a bare text"),
+        pytest.param(WORDS, "7", SelectedKey('["7"]'), id="a text of digits"),
+        pytest.param(WORDS, '["[x]"]', SelectedKey('["[x]"]'), id="a text in an array"),
+        pytest.param(PAIRS, '[1, "x"]', SelectedKey('["1","x"]'), id="two columns"),
         pytest.param(
-            PAIRS, '["shop","shop.t_0","1","x"]', WishedKey('["1","x"]', "shop/shop.t_0"), id="log"
+            PAIRS,
+            '["shop","shop.t_0","1","x"]',
+            SelectedKey('["1","x"]', "shop/shop.t_0"),
+            id="log",
         ),
-        pytest.param(PAIRS, "[true, 1.50]", WishedKey('["true","1.5"]'), id="other kinds"),
+        pytest.param(PAIRS, "[true, 1.50]", SelectedKey('["true","1.5"]'), id="other kinds"),
     ],
 )
-def test_a_key_is_written_as_the_log_writes_it(table: Table, text: str, key: WishedKey) -> None:
+def test_a_key_is_written_as_the_log_writes_it(table: Table, text: str, key: SelectedKey) -> None:
     assert named(table, [text], [], 9).keys == (key,)
 
 
@@ -89,11 +92,11 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
     found = found_wrong(IDS, fails, 9)
 
     assert found.ranges == (
-        WishedRange(17, 31, "shop/shop.t_0"),
-        WishedRange(-5, -3, "shop/shop.t_1"),
-        WishedRange(97, 100, "shop/shop.t_1"),
+        SelectedRange(17, 31, "shop/shop.t_0"),
+        SelectedRange(-5, -3, "shop/shop.t_1"),
+        SelectedRange(97, 100, "shop/shop.t_1"),
     )
-    assert found.keys == (WishedKey('["7"]', "shop/shop.t_1"),)
+    assert found.keys == (SelectedKey('["7"]', "shop/shop.t_1"),)
 
 
 def test_checks_that_name_no_row_are_no_ground_for_a_repair() -> None:

@@ -13,11 +13,11 @@ import pytest
 from checks.model import Outcome, Reason, Ruling, Verdict
 from monitor.commands import explain, gate, status
 from monitor.web import metrics
-from pipeline.checkpoint import Mark, Quarantine, Snap
+from pipeline.checkpoint import Checkpoint, OpenSnapshot, Quarantine
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import HeldError, ProofError, SluiceError, UnreachableError
 from pipeline.model import Account, Missing, Order
-from pipeline.reports import Applied, Gap, Hold, Landed, Refusal
+from pipeline.reports import Gap, Hold, LandingReport, MergeFailure, MergeReport
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
 
 WORDLESS = ("", "  ")
@@ -47,8 +47,8 @@ class Walk:
         rig.collector.silent = rig.lake.silent = rig.dictionary.silent = rig.schema.silent = False
         rig.collector.trouble = CollectorState("running")
         rig.facts.broken.clear()
-        rig.standstills.landed(Landed("main", 1, 0, rig.now, timedelta()), rig.now)
-        free = [Applied(t, 1, 1, Account(), rig.now, timedelta()) for t in SHARDS.values()]
+        rig.standstills.landed(LandingReport("main", 1, 0, rig.now, timedelta()), rig.now)
+        free = [MergeReport(t, 1, 1, Account(), rig.now, timedelta()) for t in SHARDS.values()]
         rig.standstills.applied(free, rig.now)
         rig.round()
 
@@ -72,13 +72,13 @@ class Walk:
 
     def table_held(self) -> None:
         codes = ("schema", "no_key", "unreachable", "foreign_write", "unacknowledged")
-        refusal = Refusal.of(HeldError(self.chance.choice(codes), self.word))
-        turn = Applied(self.table, 1, 1, Account(), self.rig.now, timedelta())
+        refusal = MergeFailure.of(HeldError(self.chance.choice(codes), self.word))
+        turn = MergeReport(self.table, 1, 1, Account(), self.rig.now, timedelta())
         self.rig.standstills.applied([replace(turn, hold=refusal.hold(turn.table))], self.rig.now)
 
     def source_held(self) -> None:
         hold = Hold("disorder:shop:t:0:5@1", "source:shop", "disorder", self.word)
-        landed = Landed("main", None, 0, self.rig.now, timedelta(), holds=(hold,))
+        landed = LandingReport("main", None, 0, self.rig.now, timedelta(), holds=(hold,))
         self.rig.standstills.landed(landed, self.rig.now)
 
     def lane_held(self) -> None:
@@ -90,12 +90,12 @@ class Walk:
         gap = Gap("shop.shop.users:0:5@1", "shop.shop.users", 0, 5, 9, self.word, tables)
         text = f'{{"id":"{gap.id}","topic":"{gap.topic}","partition":0,"first":5,"until":9,'
         text += f'"why":"{gap.why}","tables":{list(tables)!r},"shards":[],"batch":1}}'
-        self.mark(gaps={gap.id: text.replace("'", '"')})
+        self.checkpoint(gaps={gap.id: text.replace("'", '"')})
 
     def quarantine(self) -> None:
         own = Quarantine(USERS, 1, 2, ("t:0:5@1",), ("shop/shop.users",))
         everyone = Quarantine(None, 1, 1, ("t:0:5@1",))
-        self.mark(
+        self.checkpoint(
             quarantine=self.chance.choice(({"shop/shop.users": own}, {"topic:shop": everyone}))
         )
 
@@ -104,11 +104,11 @@ class Walk:
         mark = self.rig.lake.newest
         bases = dict(mark.bases) if mark else {}
         bases.pop(shard, None)
-        self.mark(bases=bases, snaps={shard: Snap(Order(1, 1, 0), 0, 5)})
+        self.checkpoint(bases=bases, snaps={shard: OpenSnapshot(Order(1, 1, 0), 0, 5)})
 
     def base_gone(self) -> None:
         mark = self.rig.lake.newest
-        self.mark(bases=dict(list(mark.bases.items())[:1]) if mark else {})
+        self.checkpoint(bases=dict(list(mark.bases.items())[:1]) if mark else {})
 
     def mirror_gone(self) -> None:
         self.rig.lake.mirrors.pop(self.table, None)
@@ -146,9 +146,9 @@ class Walk:
         if self.rig.fences.of("shop"):
             self.rig.land()
 
-    def mark(self, **changed: Any) -> None:
+    def checkpoint(self, **changed: Any) -> None:
         """Change the newest mark, if there is one, in its next batch."""
-        newest: Mark | None = self.rig.lake.newest
+        newest: Checkpoint | None = self.rig.lake.newest
         if newest is not None:
             self.rig.lake.newest = replace(newest, batch=newest.batch + 1, **changed)
 

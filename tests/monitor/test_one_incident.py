@@ -7,9 +7,9 @@ import pytest
 
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from pipeline.checkpoint import Quarantine, Snap
+from pipeline.checkpoint import OpenSnapshot, Quarantine
 from pipeline.model import Account, Acknowledged, Missing, Order
-from pipeline.reports import Applied, Gap, Hold, Landed, tell_gap
+from pipeline.reports import Gap, Hold, LandingReport, MergeReport, dump_gap
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
@@ -39,14 +39,16 @@ def minutes(rig: Rig, count: int, code: str = "", cause: str = "") -> None:
 
 def hold(rig: Rig, table: str, reason: str = "schema") -> None:
     found = Hold(f"{reason}:{table}", table, reason, f"{reason}: what now")
-    rig.standstills.applied([Applied(table, 1, 1, Account(), rig.now, timedelta(), found)], rig.now)
+    rig.standstills.applied(
+        [MergeReport(table, 1, 1, Account(), rig.now, timedelta(), found)], rig.now
+    )
 
 
 def first_snapshot(rig: Rig, rows: int) -> None:
     """A batch with rows of the first snapshot, of which no end is in sight."""
     rig.land(changes=False)
     assert rig.lake.newest is not None
-    snaps = {name: Snap(Order(1, 1, 0), 0, rows) for name in SHARDS}
+    snaps = {name: OpenSnapshot(Order(1, 1, 0), 0, rows) for name in SHARDS}
     rig.lake.newest = replace(rig.lake.newest, bases={}, snaps=snaps)
     rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
 
@@ -134,7 +136,7 @@ def test_f33_a_hold_of_a_whole_source_is_one_incident(
     rig.round()
     rig.round()
     rig.standstills.landed(
-        Landed("main", None, 0, rig.now, timedelta(), holds=tuple(holds)), rig.now
+        LandingReport("main", None, 0, rig.now, timedelta(), holds=tuple(holds)), rig.now
     )
     minutes(rig, MINUTES)
 
@@ -150,7 +152,7 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
     rig.round()
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
     assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: tell_gap(gap)})
+    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: dump_gap(gap)})
     if held:
         hold(rig, USERS, "gap")
         hold(rig, ORDERS, "gap")
@@ -167,7 +169,7 @@ def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, h
     rig.round()
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
     assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: tell_gap(gap)})
+    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: dump_gap(gap)})
     minutes(rig, MINUTES)
     if held:
         hold(rig, USERS, "gap")

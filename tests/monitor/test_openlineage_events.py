@@ -15,7 +15,7 @@ from monitor.openlineage import DatasetPlace, TurnLineage, events, lake_place
 from pipeline.apply.lineage import ColumnLink
 from pipeline.image import Image
 from pipeline.model import Account, Shard
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ONE, OTHER = Shard("a", "shop_1.orders"), Shard("b", "shop_2.orders")
@@ -29,7 +29,7 @@ PLACES = {
     OTHER: DatasetPlace("postgres://b:5432", "shop.shop_2.orders"),
 }
 KNOWN = TurnLineage(PLACES, lake_place("s3a://lake/main/mirrors/shop/orders"), LINKS)
-TURN = Applied("shop.orders", 7, 4, Account(9, 8, 1), NOON, timedelta(seconds=2))
+TURN = MergeReport("shop.orders", 7, 4, Account(9, 8, 1), NOON, timedelta(seconds=2))
 
 
 def required(event: dict[str, Any]) -> None:

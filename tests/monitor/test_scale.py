@@ -18,7 +18,7 @@ from monitor.app import App
 from monitor.config.model import Config
 from monitor.gate import Gate
 from monitor.observe import sampler
-from pipeline.checkpoint import Existence, Mark, living_shards
+from pipeline.checkpoint import Checkpoint, Existence, active_shards
 from pipeline.errors import ConfigError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Order, Stage
@@ -132,13 +132,13 @@ def test_where_a_job_asks_at_the_gate_no_table_but_one_keeps_it_waiting(tmp_path
     assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 4
 
 
-def followed(monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[Checkpoint]:
     """The marks whose shards are gone through from now on."""
-    gone_through = list[Mark]()
+    gone_through = list[Checkpoint]()
 
-    def gone(mark: Mark, router: Router) -> Mapping[str, str]:
+    def gone(mark: Checkpoint, router: Router) -> Mapping[str, str]:
         gone_through.append(mark)
-        return living_shards(mark, router)
+        return active_shards(mark, router)
 
     monkeypatch.setattr("monitor.observe.tables.living_shards", gone)
     return gone_through
@@ -149,7 +149,7 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
 ) -> None:
     with settled(tmp_path, 3) as (service, app):
         gone_through = followed(monkeypatch)
-        mark = service.lake.mark()
+        mark = service.lake.checkpoint()
         name, *_ = mark.shards
         told = {name: Existence(Order(1, 1, 5), there=False)}
         tables = []
@@ -165,7 +165,7 @@ def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_eac
 ) -> None:
     with settled(tmp_path, 5) as (service, app):
         service.round()
-        old, mark = app.watcher.look(timedelta()), service.lake.mark()
+        old, mark = app.watcher.look(timedelta()), service.lake.checkpoint()
         altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
         app.roster.update(replace(mark, existing={**mark.existing, **altered}))
         monkeypatch.setattr(app.watcher, "look", lambda *_: old)

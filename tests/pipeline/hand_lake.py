@@ -19,8 +19,8 @@ from pipeline.apply.merge_run import MergeRequest, MergeRunner
 from pipeline.apply.mirror import images_of
 from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.table import CHANGES, Stamp, app, mark_row
-from pipeline.checkpoint import Epoch, Mark, MarkDelta
+from pipeline.changelog.table import CHANGES, Stamp, app, checkpoint_row
+from pipeline.checkpoint import Checkpoint, CheckpointDelta, Epoch
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
@@ -36,7 +36,7 @@ from pipeline.model import (
     SourcePartition,
     TopicPartition,
 )
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, Router, TableRule
@@ -109,7 +109,7 @@ class HandLake:
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         names = {f"s/{n}": table for n, table in tables.items()}
         bases = dict.fromkeys(names, FIRST) if self.publish else {}  # an image needs one
-        self.mark = Mark("main", -1, shards=names, bases=bases)
+        self.checkpoint = Checkpoint("main", -1, shards=names, bases=bases)
         self.catalog = Catalog(Router(self.rules), readings("s"))
         for shard in tables:
             self.alter(*self.columns, at=FIRST, shard=shard)
@@ -148,19 +148,22 @@ class HandLake:
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append one batch."""
-        batch = self.mark.batch + 1
-        high = {**self.mark.high}
+        batch = self.checkpoint.batch + 1
+        high = {**self.checkpoint.high}
         for r in rows:
             name = str(SourcePartition("s", TopicPartition(r["topic"], r["partition"])))
             if r["origin"] == Origin.LIVE and r["order"]:
                 high[name] = max(r["order"], high.get(name, r["order"]))
-        tables = {**self.mark.tables, **{r["table"]: batch for r in rows if r["table"]}}
-        before, self.mark = self.mark, replace(self.mark, batch=batch, tables=tables, high=high)
+        tables = {**self.checkpoint.tables, **{r["table"]: batch for r in rows if r["table"]}}
+        before, self.checkpoint = (
+            self.checkpoint,
+            replace(self.checkpoint, batch=batch, tables=tables, high=high),
+        )
         stamp = Stamp("main", batch, self.received)
         parts = [stamped(rows, stamp)] if rows else []
-        text = self.mark.changes_since(before)
-        self.mark = replace(self.mark, full=MarkDelta.loads(text).changed.full)
-        parts.append(mark_row(text, stamp))
+        text = self.checkpoint.changes_since(before)
+        self.checkpoint = replace(self.checkpoint, full=CheckpointDelta.loads(text).changed.full)
+        parts.append(checkpoint_row(text, stamp))
         files = [write_rows(self.log, part, stamp) for part in parts]
         self.log.look()
         actions = [file.added(NOW) for file in files]
@@ -173,7 +176,7 @@ class HandLake:
 
     def run(
         self, *waived: str, paused: Collection[str] = (), wanted: Collection[str] = ()
-    ) -> tuple[Applied, ...]:
+    ) -> tuple[MergeReport, ...]:
         """One pass."""
         self.now += timedelta(minutes=10)
         request = MergeRequest(frozenset(waived), self.cuts, paused, wanted)
@@ -181,13 +184,13 @@ class HandLake:
 
     def state(self) -> LandedState:
         """What a pass goes by."""
-        return LandedState(self.mark, self.catalog)
+        return LandedState(self.checkpoint, self.catalog)
 
-    def apply(self, waived: Sequence[str] = ()) -> Applied:
+    def apply(self, waived: Sequence[str] = ()) -> MergeReport:
         """The turn of ``db.t``; a pass in which an old one is told comes before it."""
         for _ in range(3):
             turns = [turn for turn in self.run(*waived) if turn.table == "db.t"]
-            if turns and (turns[-1].hold is not None or turns[-1].batch >= self.mark.batch):
+            if turns and (turns[-1].hold is not None or turns[-1].batch >= self.checkpoint.batch):
                 break
         return turns[-1]
 
@@ -198,7 +201,9 @@ class HandLake:
         """
         place = binlog_position(1, pos)
         told, epochs = {"s": Acknowledged(place)}, {"s": Epoch(1, "A", place)}
-        self.mark = replace(self.mark, acknowledged=told, heartbeats={"s": number}, epochs=epochs)
+        self.checkpoint = replace(
+            self.checkpoint, acknowledged=told, heartbeats={"s": number}, epochs=epochs
+        )
 
     def end_day(self, cut: datetime, pos: int, day: str = "", number: int = 7) -> None:
         """Let *cut* stand at *pos*, and all below it be proven to have landed."""

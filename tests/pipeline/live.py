@@ -17,11 +17,11 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from demo.shop.link import Address
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.checkpoint import living_tables
+from pipeline.checkpoint import active_tables
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
 from pipeline.model import Fence
-from pipeline.reports import Applied, Landed
+from pipeline.reports import LandingReport, MergeReport
 from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings, TableRule
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.source import HeartbeatTable
@@ -47,8 +47,8 @@ class Pipe:
     connector: Mapping[str, str] = field(default_factory=dict)
     batch_rows: int = 2_000_000
     tuning: Mapping[str, Any] = field(default_factory=dict)
-    landed: list[Landed] = field(default_factory=list)
-    applied: list[Applied] = field(default_factory=list)
+    landed: list[LandingReport] = field(default_factory=list)
+    applied: list[MergeReport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Create the database; nothing runs yet."""
@@ -130,7 +130,7 @@ class Pipe:
             fence = self.round(waived)
             if fence.at >= begun:
                 goals.append(fence)
-            return bool(goals) and self.lane.mark.covers(goals[0]) and not self.behind()
+            return bool(goals) and self.lane.checkpoint.covers(goals[0]) and not self.behind()
 
         wait_until(caught_up, within, f"{self.name} caught up")
 
@@ -146,7 +146,9 @@ class Pipe:
     def behind(self) -> list[str]:
         """Tables whose mirrors have not applied their last change, and are not held."""
         held = {a.table for a in self.applied[-20:] if a.hold is not None}
-        tables = living_tables(self.lane.mark, Router(self.rules)).items()  # others are retired
+        tables = active_tables(
+            self.lane.checkpoint, Router(self.rules)
+        ).items()  # others are retired
         return [
             t for t, last in tables if self.lane.passes.mirrors.applied(t) < last and t not in held
         ]

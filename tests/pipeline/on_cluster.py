@@ -28,7 +28,7 @@ from demo.servers import Servers
 from demo.spark_cluster import DRIVER, SparkCluster
 from pipeline.apply import merge_job
 from pipeline.backfill.task import ReadLimits
-from pipeline.backfill_state import WishedReread
+from pipeline.backfill_state import BackfillRequest
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.backfill.live_rereads import finished, wish
 from tests.pipeline.live import Pipe
@@ -134,7 +134,7 @@ def _read_again(pipe: Pipe) -> None:
     for table in TABLES:
         wanted = wish(pipe, table)
 
-        def is_done(wanted: WishedReread = wanted) -> bool:
+        def is_done(wanted: BackfillRequest = wanted) -> bool:
             pipe.round()
             return finished(pipe, wanted)
 

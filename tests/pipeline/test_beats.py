@@ -8,22 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.heartbeats import CALM, BeatTrail, LandedBeat, SkippedBeats, followed
+from pipeline.heartbeats import (
+    CALM_HEARTBEATS,
+    HeartbeatHistory,
+    LandedHeartbeat,
+    MissingHeartbeats,
+    follow_heartbeats,
+)
 from pipeline.model import Order
 
 
 @dataclass(frozen=True)
 class Seen:
-    trail: BeatTrail
-    skipped: tuple[SkippedBeats, ...]
+    trail: HeartbeatHistory
+    skipped: tuple[MissingHeartbeats, ...]
     doubtful: tuple[int, ...]
 
 
 def seen(*numbers: int) -> Seen:
     """One batch a number."""
-    trail, skipped, doubtful = None, tuple[SkippedBeats, ...](), list[int]()
+    trail, skipped, doubtful = None, tuple[MissingHeartbeats, ...](), list[int]()
     for at, number in enumerate(numbers):
-        found = followed(trail, [beat(number, at)], at)
+        found = follow_heartbeats(trail, [beat(number, at)], at)
         assert found is not None
         trail, skipped = found.trail, (*skipped, *found.skipped)
         doubtful += [at] if found.doubtful else []
@@ -31,11 +37,11 @@ def seen(*numbers: int) -> Seen:
     return Seen(trail, skipped, tuple(doubtful))
 
 
-def beat(number: int, offset: int) -> LandedBeat:
-    return LandedBeat(number, "canal", 0, offset, Order(1, 0, offset))
+def beat(number: int, offset: int) -> LandedHeartbeat:
+    return LandedHeartbeat(number, "canal", 0, offset, Order(1, 0, offset))
 
 
-def at(partition: int, beats: Sequence[LandedBeat]) -> list[LandedBeat]:
+def at(partition: int, beats: Sequence[LandedHeartbeat]) -> list[LandedHeartbeat]:
     return [replace(one, partition=partition) for one in beats]
 
 
@@ -85,8 +91,8 @@ def test_what_came_again_below_the_newest_is_over_once_that_came_again() -> None
 def test_two_that_send_are_over_once_one_was_quiet_for_long() -> None:
     two = (5, 6, 7, 3, 8, 4, 9)
 
-    before = seen(*two, *range(10, 10 + CALM - 1)).trail
-    after = seen(*two, *range(10, 10 + CALM + 1)).trail
+    before = seen(*two, *range(10, 10 + CALM_HEARTBEATS - 1)).trail
+    after = seen(*two, *range(10, 10 + CALM_HEARTBEATS + 1)).trail
 
     assert before.divided
     assert not after.divided
@@ -95,15 +101,15 @@ def test_two_that_send_are_over_once_one_was_quiet_for_long() -> None:
 @pytest.mark.parametrize(
     ("numbers", "skipped"),
     [
-        pytest.param((5, 6, 9), (SkippedBeats(7, 9),), id="some"),
-        pytest.param((5, 7), (SkippedBeats(6, 7),), id="one"),
+        pytest.param((5, 6, 9), (MissingHeartbeats(7, 9),), id="some"),
+        pytest.param((5, 7), (MissingHeartbeats(6, 7),), id="one"),
         pytest.param((9,), (), id="what was before the first is not known"),
         pytest.param((5, 6, 4, 5, 6, 7), (), id="sent again"),
-        pytest.param((5, 6, 4, 9), (SkippedBeats(7, 9),), id="sent again in part, then some"),
+        pytest.param((5, 6, 4, 9), (MissingHeartbeats(7, 9),), id="sent again in part, then some"),
     ],
 )
 def test_numbers_that_never_came_are_told(
-    numbers: tuple[int, ...], skipped: tuple[SkippedBeats, ...]
+    numbers: tuple[int, ...], skipped: tuple[MissingHeartbeats, ...]
 ) -> None:
     assert seen(*numbers).skipped == skipped
 
@@ -111,11 +117,11 @@ def test_numbers_that_never_came_are_told(
 def test_those_of_one_batch_are_taken_in_the_order_in_which_they_arrived() -> None:
     beats = [beat(7, 2), beat(5, 0), beat(6, 1), beat(6, 3)]
 
-    found = followed(None, beats, 0)
+    found = follow_heartbeats(None, beats, 0)
 
     assert found is not None
     assert (found.trail.last, found.trail.highest, found.skipped) == (6, 7, ())
-    assert followed(None, [], 0) is None
+    assert follow_heartbeats(None, [], 0) is None
 
 
 @pytest.mark.parametrize("later", [1, 3])
@@ -124,9 +130,9 @@ def test_heartbeats_that_go_through_another_partition_from_now_on_are_none_that_
 ) -> None:
     """Their topic got more partitions."""
     before, moved = [beat(6, 90), beat(7, 91)], [beat(8, 0), beat(9, 1)]
-    trail = BeatTrail(5, Order(1, 0, 89), 5, 0)
+    trail = HeartbeatHistory(5, Order(1, 0, 89), 5, 0)
 
-    found = followed(trail, [*at(later, moved), *at(2, before)], 1)
+    found = follow_heartbeats(trail, [*at(later, moved), *at(2, before)], 1)
 
     assert found is not None
     assert (found.skipped, found.doubtful, found.trail.resending) == ((), False, False)
@@ -153,7 +159,7 @@ def test_up_to_a_sure_batch_no_row_goes_back_however_often_one_that_sends_is_kil
 ) -> None:
     """A log of rising values of one row, and heartbeats; who sends it is set back, and goes on."""
     log, place, sent, offset = list[bool](), 0, list[int](), 0
-    trail: BeatTrail | None = None
+    trail: HeartbeatHistory | None = None
     stands, shown = list[int](), -1  # the row's value after each batch, and the newest one shown
     for step, told in steps:
         if step == "log":
@@ -167,7 +173,9 @@ def test_up_to_a_sure_batch_no_row_goes_back_however_often_one_that_sends_is_kil
             continue
         new, sent = sent, []
         numbers = [sum(log[:at]) for at in new if log[at]]
-        found = followed(trail, [beat(n, offset + i) for i, n in enumerate(numbers)], len(stands))
+        found = follow_heartbeats(
+            trail, [beat(n, offset + i) for i, n in enumerate(numbers)], len(stands)
+        )
         trail, offset = None if found is None else found.trail, offset + len(numbers)
         trail = trail and replace(trail, level=len(stands))
         rows = [at for at in new if not log[at]]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.image import (
     IMAGES,
     DueCut,
@@ -31,9 +31,9 @@ def beat(number: int, after: float, identity: str = "A") -> Fence:
     return Fence("shop", number, CUT + after * SECOND, head)
 
 
-def mark(through: int, identity: str = "A") -> Mark:
+def mark(through: int, identity: str = "A") -> Checkpoint:
     position = binlog_position(3, through * 100)
-    return Mark(
+    return Checkpoint(
         "main",
         9,
         acknowledged={"shop": Acknowledged(position)},
@@ -66,7 +66,7 @@ def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_ba
         pytest.param(DueCut(CUT, {"other": beat(7, 0)}), mark(9), id="it is another source's"),
     ],
 )
-def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Mark) -> None:
+def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Checkpoint) -> None:
     assert cut_positions(cut, ("shop",), landed) is None
 
 
@@ -155,7 +155,7 @@ BELOW, ABOVE = Order(1, 3, 699), Order(1, 3, 701)
 def test_what_the_mirror_may_lack_below_a_cut_is_told_by_its_bases(
     bases: dict[Shard, Order], lost: dict[Shard, Order], based: dict[Shard, Order], says: str
 ) -> None:
-    known = Mark(
+    known = Checkpoint(
         "main",
         9,
         bases={str(shard): order for shard, order in bases.items()},

@@ -15,13 +15,13 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.merge_job import JobGroup, MergeOutcome, run_group
 from pipeline.apply.merge_run import MergeRequest, MergeRunner
-from pipeline.backfill.runner import Rereading
+from pipeline.backfill.runner import BackfillRunner
 from pipeline.changelog import maintenance, scan
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -38,7 +38,7 @@ class Beside:
     desk: Desk
     divided: bool = False
     looks: int = 0
-    turns: list[Applied] = field(default_factory=list)
+    turns: list[MergeReport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         settings, log = self.desk.settings, self.desk.log
@@ -52,7 +52,7 @@ class Beside:
         catalog, known = Catalog(Router(rules), readings("a", "b")), log()
         if known.look() is not None:
             catalog.add(known.schema_changes(-1))
-        again = Rereading(settings, (), log(), nobody, lambda _: (), self.clock)
+        again = BackfillRunner(settings, (), log(), nobody, lambda _: (), self.clock)
         self.lane = Lane(self.desk.loop, passes, upkeep, again, catalog, urgent=urgent)
 
     def clock(self) -> datetime:
@@ -133,7 +133,7 @@ def test_a_pass_knows_a_batch_and_its_schemas_or_neither(beside: Beside) -> None
 
     found = [known.catalog.newest("a", "db.t") for known in (old, new)]
     assert [schema and len(schema.columns) for schema in found] == [2, 3]
-    assert (old.mark.batch, new.mark.batch) == (1, 2)
+    assert (old.checkpoint.batch, new.checkpoint.batch) == (1, 2)
 
 
 def test_schemas_of_batches_that_another_process_landed_are_read_back(beside: Beside) -> None:
@@ -148,7 +148,7 @@ def test_schemas_of_batches_that_another_process_landed_are_read_back(beside: Be
     schema = beside.lane._known.catalog.newest("a", "db.t")
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", "name", "note"]
-    assert beside.lane.mark.batch == 3
+    assert beside.lane.checkpoint.batch == 3
 
 
 def test_a_batch_without_a_statement_costs_no_look_at_the_schemas(

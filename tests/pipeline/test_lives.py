@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.checkpoint import MOST, Lives, Mark, is_set_back, lived
+from pipeline.checkpoint import (
+    MAX_INCARNATIONS,
+    Checkpoint,
+    Incarnations,
+    is_rolled_back,
+    with_incarnation,
+)
 
 LIVES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2**61)), min_size=1, max_size=12)
 
@@ -19,10 +25,10 @@ def test_every_batch_is_of_the_life_that_landed_it(runs: list[tuple[int, int]]) 
 
     told: dict[str, int] = {}
     for batch, life in enumerate(landed):
-        told = dict(lived(told, batch, life))
+        told = dict(with_incarnation(told, batch, life))
 
-    assert [Lives.of(told).at(batch) for batch in range(len(landed))] == landed
-    assert Lives.of(told).at(-1) is None
+    assert [Incarnations.of(told).at(batch) for batch in range(len(landed))] == landed
+    assert Incarnations.of(told).at(-1) is None
 
 
 @given(LIVES, st.integers(0, 2**61), st.data())
@@ -34,26 +40,26 @@ def test_a_batch_that_was_lost_is_told_from_the_one_that_has_its_number(
     lost = data.draw(st.integers(0, firsts[-1] - 1))  # this batch, and all after it
     kept = {first: one for first, one in before.items() if int(first) < lost}
 
-    after = Lives.of(lived(kept, lost, life))
+    after = Incarnations.of(with_incarnation(kept, lost, life))
 
     for batch in range(firsts[-1]):
-        assert (Lives.of(before).at(batch) == after.at(batch)) == (batch < lost)
+        assert (Incarnations.of(before).at(batch) == after.at(batch)) == (batch < lost)
 
 
 def test_only_so_many_lives_are_kept_and_the_newest_among_them() -> None:
     told: dict[str, int] = {}
-    for start in range(MOST + 50):
-        told = dict(lived(told, 2 * start, start))
+    for start in range(MAX_INCARNATIONS + 50):
+        told = dict(with_incarnation(told, 2 * start, start))
 
-    assert len(told) == MOST
-    assert Lives.of(told).at(2 * MOST + 99) == MOST + 49
-    assert Lives.of(told).at(3) is None
+    assert len(told) == MAX_INCARNATIONS
+    assert Incarnations.of(told).at(2 * MAX_INCARNATIONS + 99) == MAX_INCARNATIONS + 49
+    assert Incarnations.of(told).at(3) is None
 
 
 def test_a_life_that_goes_on_changes_nothing() -> None:
-    told = lived({}, 0, 7)
+    told = with_incarnation({}, 0, 7)
 
-    assert lived(told, 1, 7) is told
+    assert with_incarnation(told, 1, 7) is told
 
 
 KNOWN = {"0": 7, "3": 8}
@@ -75,9 +81,9 @@ KNOWN = {"0": 7, "3": 8}
 def test_a_log_was_set_back_if_it_lost_the_batch_that_is_known(
     batch: int, lives: dict[str, int], lost: bool
 ) -> None:
-    known = Mark("main", 5, lives=KNOWN)
+    known = Checkpoint("main", 5, lives=KNOWN)
 
-    assert is_set_back(known, Mark("main", batch, lives=lives)) is lost
+    assert is_rolled_back(known, Checkpoint("main", batch, lives=lives)) is lost
 
 
 class Unread(dict[str, int]):
@@ -90,6 +96,6 @@ class Unread(dict[str, int]):
 
 def test_lives_that_are_the_very_same_are_not_gone_through() -> None:
     """They are, at each look, unless landing has begun anew."""
-    known = Mark("main", 5, lives=Unread())
+    known = Checkpoint("main", 5, lives=Unread())
 
-    assert not is_set_back(known, replace(known, batch=6))
+    assert not is_rolled_back(known, replace(known, batch=6))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark, living_shards, living_tables
+from pipeline.checkpoint import Checkpoint, Existence, active_shards, active_tables
 from pipeline.model import Order
 from pipeline.settings import Router, TableRule
 
 SHARDS = {"s/a.t": "t", "s/b.t": "t", "s/db.u": "u", "s/db.v": None}
-MARK = Mark("main", 9, shards=SHARDS, tables={"t": 3, "u": 5, "v": 7, "w": 8})
+MARK = Checkpoint("main", 9, shards=SHARDS, tables={"t": 3, "u": 5, "v": 7, "w": 8})
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ def test_f26_shards_that_are_there(
     told: dict[str, bool], shards: set[str], tables: dict[str, int]
 ) -> None:
     existing = {name: Existence(Order(1, 1, 1), there) for name, there in told.items()}
-    mark = Mark("main", 9, shards=SHARDS, tables=MARK.tables, existing=existing)
+    checkpoint = Checkpoint("main", 9, shards=SHARDS, tables=MARK.tables, existing=existing)
 
-    assert living_shards(mark, Router()).keys() == shards
-    assert living_tables(mark, Router()) == tables
+    assert active_shards(checkpoint, Router()).keys() == shards
+    assert active_tables(checkpoint, Router()) == tables
 
 
 def test_f26_a_rule_that_ignores_a_table_retires_it_before_anything_lands() -> None:
     rule = TableRule(shards=r"[ab]\.t", table="t", ignore=True)
 
-    assert living_tables(MARK, Router((rule,))) == {"u": 5}
+    assert active_tables(MARK, Router((rule,))) == {"u": 5}

@@ -81,7 +81,7 @@ def test_many_starts_in_which_nothing_was_lost_hold_nothing(life: Life) -> None:
         assert _holds(one) == []
 
     assert one.rows() == dict.fromkeys(range(10), "a")
-    assert len(one.lane.mark.lives) == 5
+    assert len(one.lane.checkpoint.lives) == 5
 
 
 def test_entries_lost_under_a_service_that_lives_on_are_noticed_as_well(life: Life) -> None:
@@ -106,7 +106,7 @@ def test_a_mirror_remembers_the_life_of_the_batch_it_applied_last(life: Life) ->
     snapshot = load_snapshot(open_store(one.desk.settings.mirror(TABLE)))
 
     assert snapshot is not None
-    assert [int(snapshot.metadata.configuration[LIFE])] == list(one.lane.mark.lives.values())
+    assert [int(snapshot.metadata.configuration[LIFE])] == list(one.lane.checkpoint.lives.values())
 
 
 def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> None:
@@ -115,7 +115,7 @@ def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> 
     lost.land(0, 1)
     lost.apply()
     _lose_entries(lost, 1)
-    assert lost.desk.log().mark() is None
+    assert lost.desk.log().checkpoint() is None
     assert lost.desk.landed(Op.CREATE) == []
 
     again = life()
@@ -156,7 +156,7 @@ def test_a_service_that_lives_on_learns_what_took_the_numbers_of_lost_batches(
     one.apply()
 
     schema = one.lane._known.catalog.newest("a", TABLE)
-    assert one.lane.mark == one.desk.loop.mark
+    assert one.lane.checkpoint == one.desk.loop.checkpoint
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", "name", "note"]
     assert _holds(one) == []
@@ -172,5 +172,5 @@ def test_a_service_whose_whole_log_was_lost_knows_no_table(life: Life) -> None:
 
     one.lane.land(frozenset())
 
-    assert one.lane.mark == one.desk.loop.mark
+    assert one.lane.checkpoint == one.desk.loop.checkpoint
     assert one.lane._known.catalog.newest("a", TABLE) is None

@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.backfill_state import KeyStretch, Reread
+from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.checkpoint import (
     FULL_EVERY,
+    ActiveHazard,
+    Checkpoint,
+    CheckpointDelta,
     CollectorLists,
+    DescribedSchema,
     Epoch,
     EpochStart,
     Existence,
-    Mark,
-    MarkDelta,
+    OpenSnapshot,
     Quarantine,
     RowStandards,
-    Snap,
-    ToldHazard,
-    ToldSchema,
     source_of,
 )
 from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.heartbeats import BeatBacklog, BeatTrail
+from pipeline.heartbeats import HeartbeatBacklog, HeartbeatHistory
 from pipeline.model import (
     Acknowledged,
     Fence,
@@ -57,8 +57,8 @@ VALUES = {
     "acknowledged": st.builds(Acknowledged, PLACES, st.booleans()),
     "heartbeats": NUMBERS,
     "beats": st.builds(
-        BeatTrail, NUMBERS, st.just(ORDER), NUMBERS, NUMBERS, falls=NUMBERS,
-        backlog=st.sampled_from([None, BeatBacklog(3, {"t:0": 4})]),
+        HeartbeatHistory, NUMBERS, st.just(ORDER), NUMBERS, NUMBERS, falls=NUMBERS,
+        backlog=st.sampled_from([None, HeartbeatBacklog(3, {"t:0": 4})]),
     ),
     "tables": NUMBERS,
     "epochs": st.builds(
@@ -90,16 +90,16 @@ VALUES = {
     "snapshots": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "initial": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "hazards": st.builds(
-        ToldHazard, st.just("s"), st.just(HAZARD), NUMBERS, st.sampled_from([None, ORDER])
+        ActiveHazard, st.just("s"), st.just(HAZARD), NUMBERS, st.sampled_from([None, ORDER])
     ),
-    "schemas": st.builds(ToldSchema, st.just(ORDER), st.text(max_size=2)),
+    "schemas": st.builds(DescribedSchema, st.just(ORDER), st.text(max_size=2)),
     "rereads": st.builds(
-        Reread, st.just("x"), st.sampled_from(Origin), st.just(ORDER), st.just("uuid"), NUMBERS,
-        st.lists(st.builds(KeyStretch, st.sampled_from([None, ("9",)])), max_size=2).map(tuple),
+        Backfill, st.just("x"), st.sampled_from(Origin), st.just(ORDER), st.just("uuid"), NUMBERS,
+        st.lists(st.builds(KeyRange, st.sampled_from([None, ("9",)])), max_size=2).map(tuple),
         closing=st.sampled_from([None, ORDER]), done=st.none() | NUMBERS,
     ),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
-    "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
+    "snaps": st.builds(OpenSnapshot, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),
     "lives": NUMBERS,
     "standards": st.builds(RowStandards, st.text(max_size=2), NUMBERS),
@@ -107,45 +107,47 @@ VALUES = {
 }  # fmt: skip
 
 
-def marks(batch: int) -> st.SearchStrategy[Mark]:
+def marks(batch: int) -> st.SearchStrategy[Checkpoint]:
     entries = {name: st.dictionaries(NAMES, one, max_size=3) for name, one in VALUES.items()}
     topics = st.frozensets(NAMES).map(lambda names: tuple(sorted(names)))
-    return st.builds(Mark, st.just("main"), st.just(batch), trimmed=topics, grown=topics, **entries)
+    return st.builds(
+        Checkpoint, st.just("main"), st.just(batch), trimmed=topics, grown=topics, **entries
+    )
 
 
 def test_every_field_of_a_mark_is_tried() -> None:
     assert {*VALUES, "lane", "batch", "trimmed", "grown", "full"} == {
-        one.name for one in fields(Mark)
+        one.name for one in fields(Checkpoint)
     }
 
 
 @settings(max_examples=examples(40))
 @given(marks(7))
-def test_a_mark_survives_being_written_down(mark: Mark) -> None:
-    again = Mark.loads(mark.dumps())
+def test_a_mark_survives_being_written_down(checkpoint: Checkpoint) -> None:
+    again = Checkpoint.loads(checkpoint.dumps())
 
-    assert again == mark
+    assert again == checkpoint
     assert again.full == 7
 
 
 @settings(max_examples=examples(40))
 @given(marks(6), st.tuples(marks(7), marks(8), marks(9)))
 def test_what_changed_applied_in_order_is_the_whole_mark(
-    first: Mark, later: tuple[Mark, ...]
+    first: Checkpoint, later: tuple[Checkpoint, ...]
 ) -> None:
-    mark = Mark.loads(first.dumps())
+    checkpoint = Checkpoint.loads(first.dumps())
     for made in later:
-        text = replace(made, full=mark.full).changes_since(mark)
-        mark = mark.advanced(text)
+        text = replace(made, full=checkpoint.full).changes_since(checkpoint)
+        checkpoint = checkpoint.advanced(text)
 
-        assert mark == made
-        assert MarkDelta.loads(text).full == (mark.full == mark.batch)
+        assert checkpoint == made
+        assert CheckpointDelta.loads(text).full == (checkpoint.full == checkpoint.batch)
 
 
 @settings(max_examples=examples(40))
 @given(marks(6), marks(7))
-def test_a_change_tells_only_what_changed(first: Mark, made: Mark) -> None:
-    delta = MarkDelta.loads(made.changes_since(Mark.loads(first.dumps())))
+def test_a_change_tells_only_what_changed(first: Checkpoint, made: Checkpoint) -> None:
+    delta = CheckpointDelta.loads(made.changes_since(Checkpoint.loads(first.dumps())))
     if delta.full:
         return
 
@@ -155,28 +157,28 @@ def test_a_change_tells_only_what_changed(first: Mark, made: Mark) -> None:
 
 
 def test_a_text_is_canonical_json() -> None:
-    text = Mark("main", 1, tables={"b": 1, "a": 2}).dumps()
+    text = Checkpoint("main", 1, tables={"b": 1, "a": 2}).dumps()
 
     assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
 
 
 def test_everything_is_told_every_so_many_batches_and_when_no_less_has_changed() -> None:
-    mark = Mark("main", 0, tables={f"t{n}": 0 for n in range(10)})
-    mark = Mark("main", -1).advanced(mark.changes_since(Mark("main", -1)))
+    checkpoint = Checkpoint("main", 0, tables={f"t{n}": 0 for n in range(10)})
+    checkpoint = Checkpoint("main", -1).advanced(checkpoint.changes_since(Checkpoint("main", -1)))
     full = []
     for batch in range(1, 2 * FULL_EVERY + 1):
-        changed = dict.fromkeys(mark.tables, batch) if batch == 7 else {"t0": batch}
-        made = replace(mark, batch=batch, tables={**mark.tables, **changed})
-        mark = mark.advanced(made.changes_since(mark))
-        full += [batch] if mark.full == batch else []
+        changed = dict.fromkeys(checkpoint.tables, batch) if batch == 7 else {"t0": batch}
+        made = replace(checkpoint, batch=batch, tables={**checkpoint.tables, **changed})
+        checkpoint = checkpoint.advanced(made.changes_since(checkpoint))
+        full += [batch] if checkpoint.full == batch else []
 
     assert full == [7, 7 + FULL_EVERY]
 
 
-def large(tables: int, partitions: int) -> Mark:
+def large(tables: int, partitions: int) -> Checkpoint:
     at = {f"topic{n % tables}:{n // tables}": n for n in range(partitions)}
     shards = {f"shop/db{n % 50}.table{n}": f"db.table{n}" for n in range(tables)}
-    return Mark(
+    return Checkpoint(
         "main",
         0,
         offsets={name: PartitionEnd(n, "S2Fma2FfaXNfbm90X2tub3du", 3) for name, n in at.items()},
@@ -189,50 +191,57 @@ def large(tables: int, partitions: int) -> Mark:
 
 
 def test_f38_a_text_follows_the_batch_not_the_number_of_tables_and_partitions() -> None:
-    mark = Mark.loads(large(5_000, 10_000).dumps())
+    checkpoint = Checkpoint.loads(large(5_000, 10_000).dumps())
     touched = [f"topic{n}:0" for n in range(10)]
 
     made = replace(
-        mark,
+        checkpoint,
         batch=1,
-        offsets={**mark.offsets, **{name: PartitionEnd(9**9, "x" * 22, 3) for name in touched}},
-        high={**mark.high, **{f"shop/{name}": Order(1, 13, 9**9, 5) for name in touched}},
-        tables={**mark.tables, **{f"db.table{n}": 1 for n in range(10)}},
+        offsets={
+            **checkpoint.offsets,
+            **{name: PartitionEnd(9**9, "x" * 22, 3) for name in touched},
+        },
+        high={**checkpoint.high, **{f"shop/{name}": Order(1, 13, 9**9, 5) for name in touched}},
+        tables={**checkpoint.tables, **{f"db.table{n}": 1 for n in range(10)}},
         heartbeats={"shop": 99},
     )
-    text = made.changes_since(mark)
+    text = made.changes_since(checkpoint)
 
     assert len(text) < 5_000
-    assert mark.advanced(text) == made
+    assert checkpoint.advanced(text) == made
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param(Mark("main", 9).dumps(), "batch 9 of lane main cannot follow", id="a hole"),
-        pytest.param(Mark("main", 7).dumps(), "batch 7 of lane main", id="the same batch again"),
-        pytest.param(Mark("other", 8).dumps(), "lane other", id="another lane's"),
+        pytest.param(
+            Checkpoint("main", 9).dumps(), "batch 9 of lane main cannot follow", id="a hole"
+        ),
+        pytest.param(
+            Checkpoint("main", 7).dumps(), "batch 7 of lane main", id="the same batch again"
+        ),
+        pytest.param(Checkpoint("other", 8).dumps(), "lane other", id="another lane's"),
         pytest.param('{"changed": {"lane": 5}}', "cannot be read", id="no marker"),
         pytest.param("", "cannot be read", id="nothing"),
     ],
 )
 def test_only_the_next_batch_of_the_lane_follows(text: str, words: str) -> None:
     with pytest.raises(HeldError, match=words) as found:
-        Mark("main", 7).advanced(text)
+        Checkpoint("main", 7).advanced(text)
 
     assert found.value.reason == "mark_lost"
 
 
 def test_what_changed_is_no_whole_mark() -> None:
-    first = Mark.loads(Mark("main", 4, tables={"a": 1, "b": 2, "c": 3}).dumps())
+    first = Checkpoint.loads(Checkpoint("main", 4, tables={"a": 1, "b": 2, "c": 3}).dumps())
     text = replace(first, batch=5, tables={**first.tables, "a": 5}).changes_since(first)
 
     with pytest.raises(HeldError, match="read from batch 4 on"):
-        Mark.loads(text)
+        Checkpoint.loads(text)
 
 
 def test_quarantine_is_shown_by_table_or_by_topic() -> None:
-    mark = Mark(
+    checkpoint = Checkpoint(
         "main",
         9,
         quarantine={
@@ -242,7 +251,7 @@ def test_quarantine_is_shown_by_table_or_by_topic() -> None:
         },
     )
 
-    assert mark.quarantined == {
+    assert checkpoint.quarantined == {
         "t": ("x:0:1@5", "y:0:1@6", "y:0:2@7", "b/db.t:and 2 more@7"),
         "topic:z": ("z:0:1@7",),
     }
@@ -253,7 +262,7 @@ def test_quarantine_of_thousands_of_shards_of_one_table_is_told_at_once() -> Non
     many = {f"s/db.t{number}": Quarantine("t", 5, 20, ids) for number in range(5_000)}
     began = time.process_time()
 
-    told = Mark("main", 9, quarantine=many).quarantined
+    told = Checkpoint("main", 9, quarantine=many).quarantined
 
     assert len(told["t"]) == 100_000
     assert time.process_time() - began < 1  # it was 12 s, in each round
@@ -321,7 +330,7 @@ def test_quarantine_of_thousands_of_shards_of_one_table_is_told_at_once() -> Non
 def test_f04_what_is_acknowledged_reaches_a_head_by_position_and_by_transactions(
     said: Acknowledged, head: Head, reached: bool
 ) -> None:
-    mark = Mark(
+    checkpoint = Checkpoint(
         "main",
         5,
         epochs={"s": Epoch(2, NEW, binlog_position(9, 9))},
@@ -329,7 +338,7 @@ def test_f04_what_is_acknowledged_reaches_a_head_by_position_and_by_transactions
         heartbeats={"s": 7},
     )
 
-    assert mark.covers(Fence("s", 7, NOON, head)) is reached
+    assert checkpoint.covers(Fence("s", 7, NOON, head)) is reached
 
 
 @pytest.mark.parametrize(
@@ -344,9 +353,11 @@ def test_f04_what_is_acknowledged_reaches_a_head_by_position_and_by_transactions
 )
 def test_what_lies_before_the_acknowledged_place_is_passed(order: Order, passed: bool) -> None:
     said = Acknowledged(binlog_position(7, 100))
-    mark = Mark("main", 1, acknowledged={"s": said}, epochs={"s": Epoch(2, NEW, said.position)})
+    checkpoint = Checkpoint(
+        "main", 1, acknowledged={"s": said}, epochs={"s": Epoch(2, NEW, said.position)}
+    )
 
-    assert mark.passed("s", order) is passed
+    assert checkpoint.passed("s", order) is passed
 
 
 def test_nothing_is_passed_by_who_has_said_nothing_or_reads_a_snapshot() -> None:
@@ -354,7 +365,9 @@ def test_nothing_is_passed_by_who_has_said_nothing_or_reads_a_snapshot() -> None
     reading = Acknowledged(binlog_position(7, 100), snapshot=True)
 
     for said in ({}, {"s": reading}):
-        assert not Mark("main", 1, acknowledged=said, epochs=epochs).passed("s", Order(1, 1, 4))
+        assert not Checkpoint("main", 1, acknowledged=said, epochs=epochs).passed(
+            "s", Order(1, 1, 4)
+        )
 
 
 @given(st.text().filter(lambda source: "/" not in source), st.integers(0), st.text())

@@ -11,7 +11,7 @@ from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import open_source
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.source import HeartbeatTable
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
@@ -78,7 +78,7 @@ def test_a_replica_that_had_all_goes_on_in_a_new_epoch_and_no_row_goes_back(
 ) -> None:
     """With a slot that came along (18), or one made anew after changes (15): then by a snapshot."""
     p, replica = begin(version)
-    before = p.lane.mark.epochs[p.name]
+    before = p.lane.checkpoint.epochs[p.name]
     p.servers.connect.halt(p.name)
     p.sql("INSERT INTO t VALUES (40, 'nobody read it yet')")
     take_all(p, replica)
@@ -90,14 +90,14 @@ def test_a_replica_that_had_all_goes_on_in_a_new_epoch_and_no_row_goes_back(
 
     p.catch_up()
 
-    epoch = p.lane.mark.epochs[p.name]
+    epoch = p.lane.checkpoint.epochs[p.name]
     assert (before.number, epoch.number) == (1, 2)
     system, timeline, database = before.identity.split("/")
     assert epoch.identity == f"{system}/{int(timeline) + 1}/{database}"
     assert p.pairs() == p.source_pairs()
     assert (p.pairs()[1], p.pairs()[40]) == ("third", "nobody read it yet")
     assert 5 not in p.pairs()
-    assert p.lane.mark.gaps == {}
+    assert p.lane.checkpoint.gaps == {}
     assert not [hold for landed in p.landed for hold in landed.holds]
 
 
@@ -112,16 +112,16 @@ def test_what_a_replica_never_had_is_a_gap_until_a_new_base(
     follow(p, replica)
     p.register()
 
-    p.until(lambda: p.lane.mark.epochs[p.name].number == 2)
+    p.until(lambda: p.lane.checkpoint.epochs[p.name].number == 2)
 
-    (gap,) = map(read_gap, p.lane.mark.gaps.values())
+    (gap,) = map(load_gap, p.lane.checkpoint.gaps.values())
     assert gap.shards == (f"{p.name}/public.t",)
     assert "the promoted server left the log of the one before it at" in gap.why
 
     p.servers.connect.halt(p.name)
     p.servers.connect.forget_offsets(p.name)
     p.servers.connect.resume(p.name)
-    p.until(lambda: not p.lane.mark.gaps)
+    p.until(lambda: not p.lane.checkpoint.gaps)
     p.catch_up()
     assert p.pairs() == p.source_pairs()
     assert 900 not in p.pairs()

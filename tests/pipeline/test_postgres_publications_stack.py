@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from demo.processes import wait_until
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 
@@ -50,20 +50,20 @@ def test_each_source_sends_its_own_and_what_one_takes_out_is_a_gap_of_that_table
     p.sql("INSERT INTO area.t VALUES (2, 'new')", "INSERT INTO v VALUES (2, 'new')")
     _catch_up(p, q)
     bases = {f"{p.name}/area.t", f"{q.name}/public.u", f"{q.name}/public.v"}
-    assert bases <= p.lane.mark.bases.keys()
-    assert p.lane.mark.gaps == {}
+    assert bases <= p.lane.checkpoint.bases.keys()
+    assert p.lane.checkpoint.gaps == {}
     over = Event()
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(_write, p, over)
         p.sql("ALTER PUBLICATION by_list DROP TABLE v")
-        p.until(lambda: bool(p.lane.mark.gaps))
+        p.until(lambda: bool(p.lane.checkpoint.gaps))
         over.set()
         busy.result()
 
     p.sql("ALTER PUBLICATION by_list ADD TABLE v", "INSERT INTO v VALUES (3, 'sent again')")
     _catch_up(p, q)
 
-    (gap,) = map(read_gap, p.lane.mark.gaps.values())
+    (gap,) = map(load_gap, p.lane.checkpoint.gaps.values())
     assert gap.shards == (f"{q.name}/public.v",)
     assert f"lists or publication by_list were changed and leave out {q.name}/public.v" in gap.why
     for table in ("area.t", "public.u"):
@@ -75,7 +75,9 @@ def _catch_up(p: PostgresPipe, q: PostgresPipe) -> None:
     p.catch_up()
     fence = q.fence
     wait_until(
-        lambda: bool(p.round()) and p.lane.mark.covers(fence) and not p.behind(), PATIENCE, q.name
+        lambda: bool(p.round()) and p.lane.checkpoint.covers(fence) and not p.behind(),
+        PATIENCE,
+        q.name,
     )
 
 

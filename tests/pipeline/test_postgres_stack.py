@@ -73,10 +73,10 @@ def test_a_transaction_that_was_open_while_the_slot_was_made_is_quarantined_not_
         registered.result()
 
     p.open()
-    p.until(lambda: bool(p.lane.mark.quarantined))
+    p.until(lambda: bool(p.lane.checkpoint.quarantined))
 
-    assert p.lane.mark.quarantined.keys() == {"public.t"}
-    assert p.lane.mark.quarantine[f"{p.name}/public.t"].count == 1
+    assert p.lane.checkpoint.quarantined.keys() == {"public.t"}
+    assert p.lane.checkpoint.quarantine[f"{p.name}/public.t"].count == 1
 
 
 def test_a_transaction_that_is_open_over_a_restart_of_its_connector_is_sent_whole(

@@ -18,7 +18,7 @@ from pipeline.delta.protocol import describe_table
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
-from pipeline.landing.task import Intake, LandingTask, Provenance, run
+from pipeline.landing.task import LandingTask, SourceContext, TaskSource, run
 from pipeline.parallel import spark_map
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaReader
@@ -63,13 +63,13 @@ def task(
     bounds: ReadBounds | None = None,
 ) -> LandingTask:
     text, properties = describe_table(CHANGES, PROPERTIES)
-    came = Provenance("shop", "sluice.heartbeat")
+    came = SourceContext("shop", "sluice.heartbeat")
     return LandingTask(
         str(lake),
         Metadata({}, "changes", text, ("dt",), properties),
         Stamp("main", 7, datetime(2026, 11, 21, 12, tzinfo=UTC)),
         Router(),
-        (Intake(came, format_ or DebeziumJson(), ranges),),
+        (TaskSource(came, format_ or DebeziumJson(), ranges),),
         KafkaReader({"bootstrap.servers": servers.kafka.bootstrap}),
         bounds or ReadBounds(),
     )

@@ -231,7 +231,7 @@ class Model(Rig):
     def land(self, *, changes: bool = True) -> None:
         """One batch of what the topics hold."""
         self.desk.land()
-        self.lake.newest = self.desk.loop.mark
+        self.lake.newest = self.desk.loop.checkpoint
 
     def apply(self, *tables: str) -> None:
         """Merge what is landed."""
@@ -362,7 +362,7 @@ class Model(Rig):
         by_batch = defaultdict[int, list[dict[str, object]]](list)
         for row in rows:
             by_batch[row["batch"]].append(row)
-        for batch in range(max(last, self.desk.loop.mark.batch) + 1):
+        for batch in range(max(last, self.desk.loop.checkpoint.batch) + 1):
             for row in by_batch[batch]:
                 after = json.loads(str(row["after"]))
                 if "name" in after:

@@ -166,7 +166,7 @@ class Play:
 
         One that was never listed before it went is missed by nobody: no log of ours knows of it.
         """
-        if f"{TOPIC}:0" not in self.model.desk.loop.mark.offsets:
+        if f"{TOPIC}:0" not in self.model.desk.loop.checkpoint.offsets:
             return
         self.model.change()
         self.model.carry(9)
@@ -182,7 +182,7 @@ class Play:
 
         A topic that was never listed before it went is missed by nobody, as above.
         """
-        if "shop:0" in self.model.desk.loop.mark.offsets:
+        if "shop:0" in self.model.desk.loop.checkpoint.offsets:
             self.model.lose_statement()
             self._then(self.model.describe)
 

@@ -15,7 +15,7 @@ from checks import blocks
 from checks.model import Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.verdicts import Rulings
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.landing import gaps, loop
 from pipeline.model import Stage
 from tests.proof.model import TABLE, Model
@@ -124,7 +124,7 @@ def restarted_after_a_fail(script: Script) -> None:
     script.model.reload()
 
 
-def _no_gap(made: Mark, *_: Any, **__: Any) -> Mark:
+def _no_gap(made: Checkpoint, *_: Any, **__: Any) -> Checkpoint:
     return made
 
 

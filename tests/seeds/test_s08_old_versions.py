@@ -122,7 +122,7 @@ def test_s08_a_clone_is_read_as_long_as_it_was_promised(tmp_path: Path) -> None:
     made = image_of_yesterday(tmp_path, "clone")
     mirrors = Mirrors(made.settings, DeltaMirrors(None))
     (written,) = ImageWriter(made.settings, mirrors, lambda: made.now).run(
-        LandedState(made.mark, made.catalog)
+        LandedState(made.checkpoint, made.catalog)
     )
     clone = tmp_path / "clones" / "db" / "t" / f"{IMAGED}.r0"
     keeping = Keeping(made)

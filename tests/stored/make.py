@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from demo.processes import wait_until
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from tests.pipeline.test_mark import marks
 from tests.toy.stand import TABLE, Stand, now, without_kafka
 
@@ -36,7 +36,7 @@ def checkpoints() -> list[str]:
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(marks(7))
-    def collect(mark: Mark) -> None:
+    def collect(mark: Checkpoint) -> None:
         found.append(mark.dumps())
 
     collect()

@@ -13,7 +13,7 @@ from alerts.model import IncidentState
 from demo.processes import wait_until
 from monitor.store.store import ServiceStore
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.store import open_store
 from pipeline.model import Stage
 from tests.toy.stand import SOON, TABLE, Stand, mirrored, now, without_kafka
@@ -41,9 +41,9 @@ def test_each_checkpoint_is_read_and_written_with_all_that_it_held(version: Path
 
     assert len(texts) > 20
     for text in texts:
-        again = Mark.loads(text).dumps()
+        again = Checkpoint.loads(text).dumps()
         assert _kept(json.loads(again), json.loads(text)) == json.loads(text)
-        assert Mark.loads(again) == Mark.loads(text)
+        assert Checkpoint.loads(again) == Checkpoint.loads(text)
 
 
 def _kept(new: object, old: object) -> object:
@@ -60,7 +60,7 @@ def test_a_change_log_and_its_mirror_are_read(version: Path, tmp_path: Path) -> 
     seen = unpacked(version, tmp_path / "home")
     log = ChangeLog(open_store(str(tmp_path / "home" / "lake" / "changes")), "main")
     log.look()
-    mark = log.mark()
+    mark = log.checkpoint()
 
     assert mark is not None
     assert (mark.batch, mark.lane) == (log.batch(), "main")

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from monitor.board import FirstLanding
 from monitor.observe.progress import PATIENCE, FirstLandings, by_table
 from monitor.observe.sampler import NO_MIRROR, Sampling
-from pipeline.checkpoint import Mark, Snap
+from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition, Sample, SourceSamples
 from pipeline.model import Acknowledged, Missing, Order, Shard, Table
@@ -23,7 +23,7 @@ HALF = timedelta(minutes=10)
 
 
 def sampled(
-    mark: Mark | Missing, *, snapshot: bool = True, mirrors: tuple[Table, ...] = ()
+    mark: Checkpoint | Missing, *, snapshot: bool = True, mirrors: tuple[Table, ...] = ()
 ) -> Sampling:
     position = Acknowledged(binlog_position(1, 4), snapshot=snapshot)
     source = SourceSamples(Sample((), NOON, AGE), Sample(position, NOON, AGE))
@@ -38,18 +38,18 @@ def sampled(
     )
 
 
-def reading(orders: int, users: int = 0, *, based: tuple[str, ...] = ()) -> Mark:
+def reading(orders: int, users: int = 0, *, based: tuple[str, ...] = ()) -> Checkpoint:
     rows = {"shop.orders": orders, "shop.users": users}
     snaps = {
-        f"shop/{name}": Snap(Order(1, 1, 4), 0, count)
+        f"shop/{name}": OpenSnapshot(Order(1, 1, 4), 0, count)
         for name, count in rows.items()
         if name not in based
     }
     bases = {f"shop/{name}": Order(1, 1, 4) for name in based}
-    return Mark("main", 3, snaps=snaps, bases=bases, complete=dict.fromkeys(bases, 3))
+    return Checkpoint("main", 3, snaps=snaps, bases=bases, complete=dict.fromkeys(bases, 3))
 
 
-def look(*marks: Mark, pause: timedelta = HALF, total: int = 0) -> FirstLanding:
+def look(*marks: Checkpoint, pause: timedelta = HALF, total: int = 0) -> FirstLanding:
     """The last of several looks, *pause* apart, at these marks."""
     expected = {"shop.orders": total, "shop.users": 0} if total else {}
     landings = FirstLandings(lambda _: expected)

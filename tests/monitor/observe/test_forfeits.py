@@ -16,11 +16,11 @@ from checks.readiness import Question
 from monitor.observe.assessor import Forfeits
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.landing.gaps import with_rules
 from pipeline.model import Missing, Stage
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.settings import Router, TableRule
 from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS, Rig
 
@@ -62,9 +62,11 @@ class Seen:
 
     def look(self, number: int) -> Sampling:
         """The look of that number."""
-        mark: Sample[Mark] | Missing = Missing("no route to host")
+        mark: Sample[Checkpoint] | Missing = Missing("no route to host")
         if self.batch is not None:
-            told = Mark("main", self.batch, lives=self.lives, shards=SHARDS, gaps=self._gaps())
+            told = Checkpoint(
+                "main", self.batch, lives=self.lives, shards=SHARDS, gaps=self._gaps()
+            )
             mark = Sample(told, NOON, timedelta(minutes=1))
         look = Sampling(NOON, {}, mark, {}, number=number)
         match self.mirror:
@@ -84,7 +86,7 @@ class Seen:
             Gap(f"{kind}:{shard}@{batch}", "t", 0, 0, 0, "so", shards=(shard, "x"), batch=batch)
             for kind, batch in self.gaps
         ]
-        return {one.id: tell_gap(one) for one in made}
+        return {one.id: dump_gap(one) for one in made}
 
 
 WELL = Seen()
@@ -227,8 +229,10 @@ class Gaps(Mapping[str, str]):
 def test_gaps_are_gone_through_once_a_look_and_not_for_each_table() -> None:
     gaps = Gaps()
     look = WELL.look(3)
-    assert isinstance(look.mark, Sample)
-    look = replace(look, mark=replace(look.mark, value=replace(look.mark.value, gaps=gaps)))
+    assert isinstance(look.checkpoint, Sample)
+    look = replace(
+        look, checkpoint=replace(look.checkpoint, value=replace(look.checkpoint.value, gaps=gaps))
+    )
     forfeits = Forfeits(cast(Certificates, Shelf()))
     for _ in range(3):
         forfeits.take_back(USERS, look, NOON)

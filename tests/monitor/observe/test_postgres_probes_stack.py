@@ -28,7 +28,7 @@ from monitor.observe.probing import RoundWorld
 from monitor.observe.sampler import Sampling
 from monitor.store.history import CheckMemory
 from pipeline.build import open_source, open_table_format, open_transport, schema_readings
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import Sample
 from pipeline.model import Fence, Shard, Table
 from pipeline.tables.lake import Lake
@@ -76,7 +76,7 @@ class Remembered:
 class Look:
     """What was seen of the lane, and how far its mirrors had come by then."""
 
-    mark: Sample[Mark]
+    checkpoint: Sample[Checkpoint]
     passed: Mapping[str, Fence]
 
     @property
@@ -106,9 +106,9 @@ class Probed:
 
     def world(self) -> RoundWorld:
         name, at = self.pipe.name, now()
-        covered = [one for one in self.memory.fences if self.pipe.lane.mark.covers(one)]
+        covered = [one for one in self.memory.fences if self.pipe.lane.checkpoint.covers(one)]
         look = Look(
-            Sample(self.pipe.lane.mark, at, PATIENCE), {name: covered[-1]} if covered else {}
+            Sample(self.pipe.lane.checkpoint, at, PATIENCE), {name: covered[-1]} if covered else {}
         )
         return RoundWorld(
             look=cast(Sampling, look),
@@ -168,14 +168,14 @@ def probed(
 
 def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     p = probed.pipe
-    before = p.lane.mark.batch
+    before = p.lane.checkpoint.batch
     p.sql("UPDATE t SET name = 'new' WHERE id < 4", "DELETE FROM t WHERE id = 5")
     p.catch_up()
     for name in PROBES:
         probed.ruled(name, Outcome.PASS)
     counted = probed.world().log()
-    assert counted.change_counts(probed.table, before, p.lane.mark.batch) >= 4 + len(PROBES)
-    assert counted.changes_without_transaction(probed.table, before, p.lane.mark.batch) == 0
+    assert counted.change_counts(probed.table, before, p.lane.checkpoint.batch) >= 4 + len(PROBES)
+    assert counted.changes_without_transaction(probed.table, before, p.lane.checkpoint.batch) == 0
 
     p.sql("UPDATE t SET id = 106 WHERE id = 6")  # its second half is lost on the way
     lost = probed.ruled("completeness", Outcome.FAIL)

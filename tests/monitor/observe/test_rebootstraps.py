@@ -14,7 +14,7 @@ from monitor.config.model import RebootstrapRule
 from monitor.observe.auto_bootstrap import Rebootstraps
 from monitor.store.requests import RereadRequest
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from tests.monitor.boards import NOW, view
 
 GAP = Reason("gap", "offsets are gone", "shop.t:0:1@7")
@@ -44,7 +44,7 @@ class Desk:
     def end(self, done: int | None = 7, why: str = "") -> None:
         """What is read ends."""
         for one in self.store.rereads.wished():
-            state = RereadState(one.id, one.table, "s/t", 5, done, why, refused=done is None)
+            state = BackfillState(one.id, one.table, "s/t", 5, done, why, refused=done is None)
             self.store.rereads.told([state], self.now)
 
 
@@ -129,7 +129,7 @@ def test_what_somebody_has_read_already_is_left_to_him(store: ServiceStore) -> N
 
     desk.after(5 * MINUTE)
 
-    assert store.rereads.wished() == (WishedReread("x", "shop.t"),)
+    assert store.rereads.wished() == (BackfillRequest("x", "shop.t"),)
 
 
 def test_a_table_that_is_read_for_the_first_time_has_its_base_on_its_way(

@@ -11,7 +11,7 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.verdicts import LOOKED_FOR, Rechecks, Rulings
 from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import RereadState
+from pipeline.backfill_state import BackfillState
 from pipeline.model import Fence, Head, Origin
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.lakes import NOON
@@ -24,7 +24,7 @@ ENDED = NOON + timedelta(minutes=1)
 def store(tmp_path: Path) -> Iterator[ServiceStore]:
     made = ServiceStore.open(tmp_path / "s.db")
     made.rereads.add(RereadRequest("x", "shop.a", "an incident", "ann", NOON, wish=WISH))
-    made.rereads.told([RereadState("x", "shop.a", "s/a", 5, 7)], ENDED)
+    made.rereads.told([BackfillState("x", "shop.a", "s/a", 5, 7)], ENDED)
     yield made
     made.close()
 

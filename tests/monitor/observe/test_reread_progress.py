@@ -6,19 +6,19 @@ import pytest
 
 from monitor.observe.progress import progress
 from monitor.store.requests import RereadRequest, RereadWish
-from pipeline.backfill_state import RereadState, RowsWished
+from pipeline.backfill_state import BackfillState, RowSelection
 from pipeline.model import Origin
 
 BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOW = BEGUN + timedelta(seconds=50)
 
 
-def asked(*states: RereadState, wish: RereadWish | None = None) -> RereadRequest:
+def asked(*states: BackfillState, wish: RereadWish | None = None) -> RereadRequest:
     return RereadRequest("x", "d.t", "why", "who", BEGUN, states=states, wish=wish or RereadWish())
 
 
-def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> RereadState:
-    return RereadState("x", "d.t", f"s/{shard}", rows, done, brake=brake)
+def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> BackfillState:
+    return BackfillState("x", "d.t", f"s/{shard}", rows, done, brake=brake)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> Re
         pytest.param(
             asked(
                 state("a", 500, brake="rate"),
-                wish=RereadWish(Origin.REPLAY, RowsWished(where="id > 5")),
+                wish=RereadWish(Origin.REPLAY, RowSelection(where="id > 5")),
             ),
             "500 rows, 10 rows/s; held to its rate",
             id="how many meet a condition nobody knows",

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from monitor.observe.tables import Roster
-from pipeline.checkpoint import Existence, Mark
+from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.model import Order, Shard, Table
 from pipeline.settings import TableRule
 from tests.monitor.observe.dictionaries import BIG, FakeDictionary
@@ -32,14 +32,14 @@ class Watch:
     def see(self, **shards: str | None) -> tuple[Table, ...]:
         """Land a batch that knows these shards, and tell the tables there are then."""
         named = {f"shop/{name.replace('__', '.')}": table for name, table in shards.items()}
-        self.roster.update(Mark(lane="main", batch=0, shards=named))
+        self.roster.update(Checkpoint(lane="main", batch=0, shards=named))
         return self.roster.tables()
 
     def drop(self, *dropped: str, shards: Mapping[str, str | None]) -> tuple[Table, ...]:
         """Land a batch that tells of shards of the source, and of a DROP of some of them."""
         gone = {f"shop/{name}": Existence(Order(1, 1, 9), there=False) for name in dropped}
         named = {f"shop/{name}": table for name, table in shards.items()}
-        self.roster.update(Mark(lane="main", batch=0, shards=named, existing=gone))
+        self.roster.update(Checkpoint(lane="main", batch=0, shards=named, existing=gone))
         return self.roster.tables()
 
 
@@ -147,7 +147,7 @@ def test_a_shard_that_went_since_a_look_leaves_its_own_table_in_doubt_and_no_oth
         "shop/shop_1.orders": "shop.orders",
         "shop/shop.users": "shop.users",
     }
-    looked_at = Mark(lane="main", batch=0, shards=shards)
+    looked_at = Checkpoint(lane="main", batch=0, shards=shards)
     watch.drop("shop_1.orders", shards={name[5:]: table for name, table in shards.items()})
 
     doubts = [watch.roster.unlisted(table, looked_at) for table in watch.roster.tables()]
@@ -249,7 +249,7 @@ def test_f20_a_source_that_is_no_longer_in_the_config_takes_its_shards_along() -
     watch = Watch(ORDERS, shop_0__orders=BIG)
     shards = {"shop/shop_0.orders": "shop.orders", "gone/shop_1.orders": "shop.orders"}
     alone = {"gone/other.t": "other.t"}
-    watch.roster.update(Mark(lane="main", batch=0, shards=shards | alone))
+    watch.roster.update(Checkpoint(lane="main", batch=0, shards=shards | alone))
 
     (orders,) = watch.roster.tables()
 
@@ -365,7 +365,7 @@ def test_f21_a_silent_source_keeps_no_other_from_telling_its_keys() -> None:
     silent, other = FakeDictionary(silent=True), FakeDictionary({"shop.b": {"id": "BIGINT"}})
     roster = Roster(lambda: {"a": silent, "b": other}, (), lambda: NOON)
 
-    roster.update(Mark("main", 0, shards={"a/shop.a": "shop.a", "b/shop.b": "shop.b"}))
+    roster.update(Checkpoint("main", 0, shards={"a/shop.a": "shop.a", "b/shop.b": "shop.b"}))
 
     assert [table.id_column for table in roster.tables()] == [None, "id"]
 
@@ -382,10 +382,10 @@ def test_keys_are_asked_again_when_a_statement_has_landed_and_now_and_then() -> 
     told = {"shop/shop.t003": Existence(Order(1, 2, 3), there=True)}
     shards = {f"shop/{name}": name for name in named}
     watch.now += timedelta(minutes=2)
-    watch.roster.update(Mark("main", 1, shards=shards, existing=told))
+    watch.roster.update(Checkpoint("main", 1, shards=shards, existing=told))
     altered = watch.source.keyed
     watch.now += timedelta(hours=2)
-    watch.roster.update(Mark("main", 1, shards=shards, existing=told))
+    watch.roster.update(Checkpoint("main", 1, shards=shards, existing=told))
 
     assert (first, at_rest, altered, watch.source.keyed) == (20, 20, 21, 41)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from monitor.observe.tables import Roster
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import TableRule
@@ -35,7 +35,7 @@ class Three:
         """Land a batch that knows all shards; the tables' keys, by name."""
         shards = {f"{name}/{name}.own": f"{name}.own" for name in "abc"}
         shards |= {"a/a.orders": "all.orders", "b/b.orders": "b.orders"}
-        self.roster.update(Mark("main", 0, shards=shards))
+        self.roster.update(Checkpoint("main", 0, shards=shards))
         return {table.name: table.id_column for table in self.roster.tables()}
 
 
@@ -65,7 +65,7 @@ def test_a_source_that_has_told_and_sent_nothing_yet_may_have_a_shard_of_any_fol
 ) -> None:
     three = Three(hanging)
     monkeypatch.setattr(three.sources["c"], "shards", hanging)
-    landed = Mark("main", 0, shards={"a/a.own": "a.own", "a/a.orders": "all.orders"})
+    landed = Checkpoint("main", 0, shards={"a/a.own": "a.own", "a/a.orders": "all.orders"})
 
     three.roster.update(landed)
     before = {table.name: three.roster.unlisted(table) for table in three.roster.tables()}

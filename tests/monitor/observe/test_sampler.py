@@ -14,7 +14,7 @@ from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign_commits import Intrusion, waiver_id
 from pipeline.apply.mirror import Commit
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
@@ -25,7 +25,7 @@ from tests.pipeline.hanging import Hanging
 
 SECOND = timedelta(seconds=1)
 TABLE = Table("shop.t", (Shard("shop", "shop.t"),), ("id",), "id")
-MARK = Mark(lane="main", batch=4)
+MARK = Checkpoint(lane="main", batch=4)
 FENCE = Fence("shop", 7, NOON, Head("A", binlog_position(1, 700)))
 BEATS = tuple(
     Fence(
@@ -43,7 +43,7 @@ class SlowLake:
 
     def __init__(self, bench: "Bench") -> None:
         self.bench = bench
-        self.newest: Mark | None = MARK
+        self.newest: Checkpoint | None = MARK
         self.standing: MirrorPosition | None = MirrorPosition(0, 4, "m")
         self.commits: list[Commit] = []
         self.error: Exception | None = None
@@ -51,7 +51,7 @@ class SlowLake:
         self.too_old = False
         self.since: list[int] = []
 
-    def mark(self) -> Mark | None:
+    def checkpoint(self) -> Checkpoint | None:
         """The newest marker."""
         self.bench.now += SECOND
         if self.error is not None:
@@ -120,7 +120,7 @@ def test_a_sample_is_as_old_as_its_question(bench: Bench) -> None:
     look = bench.look()
 
     assert look.at == NOON
-    assert look.mark == Sample(MARK, NOON, 30 * SECOND)
+    assert look.checkpoint == Sample(MARK, NOON, 30 * SECOND)
     assert look.mirrors["shop.t"] == Sample(MirrorPosition(0, 4, "m"), NOON + SECOND, 30 * SECOND)
     assert look.sources["shop"].fences == Sample((FENCE,), NOON, 10 * SECOND)
     assert look.sources["shop"].acknowledged == Sample(
@@ -135,7 +135,7 @@ def test_who_does_not_answer_is_missing_with_his_words_and_no_other_is(bench: Be
     look = bench.look()
 
     refused = "connector shop: connection refused"
-    assert look.mark == Missing("lake: no route to host")
+    assert look.checkpoint == Missing("lake: no route to host")
     assert look.sources["shop"].acknowledged == Missing(refused)
     assert look.troubles == {"shop": CollectorState("unreachable", refused)}
     assert isinstance(look.mirrors["shop.t"], Sample)
@@ -148,7 +148,7 @@ def test_what_is_not_there_yet_is_missing_and_not_zero(bench: Bench) -> None:
 
     look = bench.look()
 
-    assert look.mark == Missing("nothing has landed yet")
+    assert look.checkpoint == Missing("nothing has landed yet")
     assert look.mirrors["shop.t"] == Missing("there is no mirror yet")
     assert look.sources["shop"].acknowledged == Missing("the collector has no offset yet")
 
@@ -356,7 +356,7 @@ def test_f21_of_three_collectors_one_hangs_for_ever_and_the_others_are_sampled(
         assert isinstance(look.sources["b"].fences, Sample)
     assert second.sources["a"].acknowledged == Sample(position, second.at, 30 * SECOND)
     assert second.sources["c"].acknowledged == Sample(position, second.at, 30 * SECOND)
-    assert isinstance(second.mark, Sample)
+    assert isinstance(second.checkpoint, Sample)
     assert hanging.stuck == ["the collector of b"]
 
 
@@ -395,11 +395,11 @@ def test_f21_a_mirror_that_hangs_keeps_no_other_from_being_looked_at(
 def test_f21_a_change_log_that_hangs_leaves_what_is_known_of_sources_and_mirrors(
     bench: Bench, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench.lake, "mark", hanging)
+    monkeypatch.setattr(bench.lake, "checkpoint", hanging)
 
     look = bench.look()
 
-    assert look.mark == Missing("the change log has not answered since 12:00:00 UTC")
+    assert look.checkpoint == Missing("the change log has not answered since 12:00:00 UTC")
     assert isinstance(look.sources["shop"].acknowledged, Sample)
     assert isinstance(look.mirrors["shop.t"], Sample)
 
@@ -468,9 +468,9 @@ def test_a_mirror_that_outruns_the_mark_is_judged_by_one_that_is_read_after_it(
 
     look = rig.watcher.look(timedelta())
 
-    assert isinstance(look.mark, Sample)
-    assert look.mark.value == rig.lake.newest
-    assert look.steps[-1].batch == look.mark.value.batch
+    assert isinstance(look.checkpoint, Sample)
+    assert look.checkpoint.value == rig.lake.newest
+    assert look.steps[-1].batch == look.checkpoint.value.batch
     mirror = look.mirrors[USERS]
     assert isinstance(mirror, Sample)
-    assert mirror.value.batch == look.mark.value.batch
+    assert mirror.value.batch == look.checkpoint.value.batch

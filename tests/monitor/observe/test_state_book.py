@@ -9,12 +9,12 @@ from checks.blocks import Pause
 from checks.table_state import StateSince, TableState
 from monitor.store.history import KEPT
 from monitor.store.requests import RereadRequest
-from pipeline.backfill_state import RereadState
+from pipeline.backfill_state import BackfillState
 from pipeline.checkpoint import Existence
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Missing, Order
-from pipeline.reports import Applied, Hold
+from pipeline.reports import Hold, MergeReport
 from pipeline.settings import TableRule
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
@@ -43,7 +43,7 @@ def transitions(rig: Rig, table: str = USERS) -> list[str]:
 
 
 def hold(rig: Rig, why: Hold | None) -> None:
-    turn = Applied(USERS, 1, 1, Account(), rig.clock(), SECOND, why)
+    turn = MergeReport(USERS, 1, 1, Account(), rig.clock(), SECOND, why)
     rig.standstills.applied([turn], rig.clock())
 
 
@@ -61,7 +61,7 @@ def test_a_life(healthy: Rig) -> None:
     rig.round()
     asked = rig.store.rereads.add(RereadRequest("x", USERS, "a gap", "ann", rig.clock()))
     rig.round()
-    rig.store.rereads.told([RereadState(asked.id, USERS, SHARD, 5, 7)], rig.clock())
+    rig.store.rereads.told([BackfillState(asked.id, USERS, SHARD, 5, 7)], rig.clock())
     rig.round()
     rig.round()
 
@@ -142,7 +142,7 @@ def test_while_nobody_knows_what_landed_no_state_is_changed(healthy: Rig) -> Non
     healthy.second(120)
     healthy.cycle.watch()
 
-    assert isinstance(healthy.watcher.look(timedelta()).mark, Missing)
+    assert isinstance(healthy.watcher.look(timedelta()).checkpoint, Missing)
     assert transitions(healthy) == ["incremental"]
 
 

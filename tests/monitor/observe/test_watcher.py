@@ -13,7 +13,7 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synced
 from monitor.observe.tables import Roster
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored
 from pipeline.copies.copy import CopyPosition
@@ -31,10 +31,10 @@ BEATS = tuple(
 )
 
 
-def mark(batch: int = 4, through: int = 3, **tables: int) -> Mark:
+def mark(batch: int = 4, through: int = 3, **tables: int) -> Checkpoint:
     """All through a heartbeat has landed; *tables* changed last in these batches."""
     head = binlog_position(1, through * 100)
-    return Mark(
+    return Checkpoint(
         "main",
         batch,
         acknowledged={"shop": Acknowledged(head)},
@@ -48,12 +48,12 @@ def mark(batch: int = 4, through: int = 3, **tables: int) -> Mark:
 class Lake:
     """A change log, and a mirror of each table; notes what is asked."""
 
-    newest: Mark | None = field(default_factory=mark)
+    newest: Checkpoint | None = field(default_factory=mark)
     applied_: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 4))
     asked: list[str] = field(default_factory=list)
     marks: int = 0
 
-    def mark(self) -> Mark | None:
+    def checkpoint(self) -> Checkpoint | None:
         self.marks += 1
         return self.newest
 
@@ -75,7 +75,7 @@ class Tables:
     def table(self, name: str) -> Table | None:
         return next((one for one in self.tables() if one.name == name), None)
 
-    def update(self, newest: Mark) -> None:
+    def update(self, newest: Checkpoint) -> None:
         self.marks.append(newest.batch)
 
 
@@ -218,7 +218,7 @@ def test_f113_before_anything_has_landed_each_round_looks_at_those_at_rest(desk:
     desk.lake.newest = None
 
     assert desk.look() == sorted(NAMES)
-    assert desk.newest.mark == Missing("nothing has landed yet")
+    assert desk.newest.checkpoint == Missing("nothing has landed yet")
     assert [one.batch for one in desk.newest.steps] == [4]
 
 

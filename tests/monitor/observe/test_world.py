@@ -17,8 +17,8 @@ from monitor.observe.heartbeats import FenceBook
 from monitor.observe.probing import RoundWorld
 from monitor.observe.sampler import Sampling
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import Reread
-from pipeline.checkpoint import Lives, Mark
+from pipeline.backfill_state import Backfill
+from pipeline.checkpoint import Checkpoint, Incarnations
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.model import Fence, Head, Missing, Order, Ordering, Origin, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
@@ -53,7 +53,7 @@ def world(
     folder: Path,
     *,
     steps: tuple[LandedBatch, ...] = (),
-    mark: Sample[Mark] | Missing = NOTHING,
+    checkpoint: Sample[Checkpoint] | Missing = NOTHING,
     mirrors: FakeMirrors | None = None,
     logs: list[int] | None = None,
 ) -> RoundWorld:
@@ -72,7 +72,7 @@ def world(
 
     lake = SimpleNamespace(lake=mirrors or FakeMirrors(), changes=changes)
     return RoundWorld(
-        look=Sampling(NOON, {}, mark, {}, steps=steps),
+        look=Sampling(NOON, {}, checkpoint, {}, steps=steps),
         sources={},
         lake=cast("LakeClient", lake),
         names=("shop",),
@@ -190,14 +190,14 @@ def test_f146_the_steps_of_a_look_are_gone_through_once_for_a_fence_and_not_for_
 def test_f146_the_lives_of_a_mark_are_ordered_once_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ordered, of = list[int](), Lives.of
+    ordered, of = list[int](), Incarnations.of
 
-    def counting(told: Mapping[str, int]) -> Lives:
+    def counting(told: Mapping[str, int]) -> Incarnations:
         ordered.append(1)
         return of(told)
 
-    monkeypatch.setattr(Lives, "of", counting)
-    seen = world(tmp_path, mark=landed(7, b0=1))
+    monkeypatch.setattr(Incarnations, "of", counting)
+    seen = world(tmp_path, checkpoint=landed(7, b0=1))
     for table in (TABLE, OTHER):
         seen.remember(table, "max_id", {"a": 1})
         assert seen.recall(table, "max_id") == {"a": 1}
@@ -207,42 +207,44 @@ def test_f146_the_lives_of_a_mark_are_ordered_once_a_look(
 
 
 ORDER = Order(1, 7, 100)
-READ = Reread("x", Origin.SNAPSHOT, ORDER, "A", 2)
+READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
 
 
 @pytest.mark.parametrize(
-    ("mark", "reached"),
+    ("checkpoint", "reached"),
     [
-        pytest.param(Mark("main", 4, rereads={str(SHARD): READ}), False, id="its first is read"),
         pytest.param(
-            Mark("main", 4, rereads={str(SHARD): READ}, bases={str(SHARD): ORDER}),
+            Checkpoint("main", 4, rereads={str(SHARD): READ}), False, id="its first is read"
+        ),
+        pytest.param(
+            Checkpoint("main", 4, rereads={str(SHARD): READ}, bases={str(SHARD): ORDER}),
             True,
             id="another one is read",
         ),
         pytest.param(
-            Mark("main", 4, rereads={str(SHARD): replace(READ, origin=Origin.REPLAY)}),
+            Checkpoint("main", 4, rereads={str(SHARD): replace(READ, origin=Origin.REPLAY)}),
             True,
             id="some rows are read",
         ),
         pytest.param(
-            Mark("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 5}),
+            Checkpoint("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 5}),
             False,
             id="its newest is not merged",
         ),
         pytest.param(
-            Mark("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 4}),
+            Checkpoint("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 4}),
             True,
             id="its newest is merged",
         ),
     ],
 )
 def test_rows_of_before_a_table_has_its_base_are_missed_by_nobody(
-    tmp_path: Path, mark: Mark, reached: bool
+    tmp_path: Path, checkpoint: Checkpoint, reached: bool
 ) -> None:
     steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(2)}),)
-    sample = Sample(mark, NOON, timedelta(1))
+    sample = Sample(checkpoint, NOON, timedelta(1))
 
-    seen = world(tmp_path, steps=steps, mark=sample, mirrors=FakeMirrors(4))
+    seen = world(tmp_path, steps=steps, checkpoint=sample, mirrors=FakeMirrors(4))
 
     assert seen.reached(TABLE, [fence(2)]) is reached
 
@@ -264,14 +266,18 @@ def test_a_table_that_no_later_batch_has_changed_needs_no_later_merge(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("mark", "batch"),
+    ("checkpoint", "batch"),
     [
         pytest.param(NOTHING, -1, id="before the first"),
-        pytest.param(Sample(Mark(lane="main", batch=7), NOON, timedelta(1)), 7, id="the newest"),
+        pytest.param(
+            Sample(Checkpoint(lane="main", batch=7), NOON, timedelta(1)), 7, id="the newest"
+        ),
     ],
 )
-def test_the_batch_landed(tmp_path: Path, mark: Sample[Mark] | Missing, batch: int) -> None:
-    assert world(tmp_path, mark=mark).landed_batch() == batch
+def test_the_batch_landed(
+    tmp_path: Path, checkpoint: Sample[Checkpoint] | Missing, batch: int
+) -> None:
+    assert world(tmp_path, checkpoint=checkpoint).landed_batch() == batch
 
 
 @pytest.mark.parametrize(
@@ -283,23 +289,25 @@ def test_the_batch_landed(tmp_path: Path, mark: Sample[Mark] | Missing, batch: i
 )
 def test_a_base_counts_when_the_mirror_has_it(tmp_path: Path, applied: int, *, known: bool) -> None:
     name, order = str(SHARD), Order(1, 4, 50)
-    mark = Mark("main", 7, bases={name: order}, based={name: 3}, complete={name: 6})
-    seen = world(tmp_path, mark=Sample(mark, NOON, timedelta(1)), mirrors=FakeMirrors(applied))
+    checkpoint = Checkpoint("main", 7, bases={name: order}, based={name: 3}, complete={name: 6})
+    seen = world(
+        tmp_path, checkpoint=Sample(checkpoint, NOON, timedelta(1)), mirrors=FakeMirrors(applied)
+    )
 
     assert seen.bases(TABLE) == ({name: ShardBase(order, 3)} if known else {})
 
 
 @pytest.mark.parametrize(
-    "mark",
+    "checkpoint",
     [
         pytest.param(NOTHING, id="no mark"),
-        pytest.param(Sample(Mark("main", 7), NOON, timedelta(1)), id="no base"),
+        pytest.param(Sample(Checkpoint("main", 7), NOON, timedelta(1)), id="no base"),
     ],
 )
 def test_a_base_that_is_not_known_does_not_count(
-    tmp_path: Path, mark: Sample[Mark] | Missing
+    tmp_path: Path, checkpoint: Sample[Checkpoint] | Missing
 ) -> None:
-    assert world(tmp_path, mark=mark).bases(TABLE) == {}
+    assert world(tmp_path, checkpoint=checkpoint).bases(TABLE) == {}
 
 
 def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
@@ -312,9 +320,9 @@ def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
     seen.memory.database.close()
 
 
-def landed(batch: int, **lives: int) -> Sample[Mark]:
+def landed(batch: int, **lives: int) -> Sample[Checkpoint]:
     told = {first.removeprefix("b"): life for first, life in lives.items()}
-    return Sample(Mark(lane="main", batch=batch, lives=told), NOON, timedelta(1))
+    return Sample(Checkpoint(lane="main", batch=batch, lives=told), NOON, timedelta(1))
 
 
 @pytest.mark.parametrize(
@@ -329,12 +337,12 @@ def landed(batch: int, **lives: int) -> Sample[Mark]:
     ],
 )
 def test_what_was_remembered_of_a_log_goes_with_its_batches(
-    tmp_path: Path, now: Sample[Mark] | Missing, *, kept: bool
+    tmp_path: Path, now: Sample[Checkpoint] | Missing, *, kept: bool
 ) -> None:
-    before = world(tmp_path, mark=landed(7, b0=1))
+    before = world(tmp_path, checkpoint=landed(7, b0=1))
     before.remember(TABLE, "max_id", {"a": 1})
 
-    after = replace(before, look=replace(before.look, mark=now))
+    after = replace(before, look=replace(before.look, checkpoint=now))
 
     assert after.recall(TABLE, "max_id") == ({"a": 1} if kept else None)
     assert after.recall(TABLE, "max_id", lasting=True) == {"a": 1}

@@ -12,10 +12,10 @@ from monitor.spark.protocol import Reply, Request, Verb
 from monitor.spark.requests import Deadlines, LaneRequests, Standstills
 from monitor.store.requests import RereadRequest, ResubmissionRecord
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
-from pipeline.reports import Applied, Hold, Landed, SparkWork
+from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission, ResubmissionState
 from tests.monitor.store.kit import Full
 
@@ -25,22 +25,24 @@ HOLD = Hold("foreign_write:shop.users:7", "shop.users", "foreign_write", "restor
 SOURCE_HOLD = Hold("server_changed:shop", "source:shop", "server_changed", "another server")
 
 
-def _turn(table: str, batch: int = 3, hold: Hold | None = None) -> Applied:
-    return Applied(table, batch, 9, Account(read=5, applied=5), NOW, SECOND, hold)
+def _turn(table: str, batch: int = 3, hold: Hold | None = None) -> MergeReport:
+    return MergeReport(table, batch, 9, Account(read=5, applied=5), NOW, SECOND, hold)
 
 
 @dataclass
 class FakeSpark:
     """Answers or raises what it was given, verb by verb."""
 
-    land: Landed | SluiceError = field(
-        default_factory=lambda: Landed("main", 3, 5, NOW, SECOND, tables=(("shop.users", 5),))
+    land: LandingReport | SluiceError = field(
+        default_factory=lambda: LandingReport(
+            "main", 3, 5, NOW, SECOND, tables=(("shop.users", 5),)
+        )
     )
-    apply: tuple[Applied, ...] | SluiceError = ()
-    rereads: tuple[RereadState, ...] = ()
+    apply: tuple[MergeReport, ...] | SluiceError = ()
+    rereads: tuple[BackfillState, ...] = ()
     down: SluiceError | None = None
     asked: list[Request] = field(default_factory=list)
-    before: list[Landed] = field(default_factory=list)
+    before: list[LandingReport] = field(default_factory=list)
     done: Mapping[str, SparkWork] = field(default_factory=dict)
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
@@ -53,7 +55,7 @@ class FakeSpark:
             raise self.down
         if isinstance(answer, SluiceError):
             raise answer
-        if isinstance(answer, Landed):
+        if isinstance(answer, LandingReport):
             return Reply(1, landed=answer, spark=self.done)
         return Reply(1, applied=answer, rereads=self.rereads, spark=self.done)
 
@@ -91,7 +93,7 @@ def test_corrected_messages_are_asked_for_until_they_are_told_as_landed(
     said = ("db.t", "a typing error", "ann", NOW)
     made = ResubmissionRecord(asked.id, asked.change, *said, original="0" * 64)
     store.resubmissions.add(asked, made)
-    landed = Landed("main", 3, 5, NOW, SECOND)
+    landed = LandingReport("main", 3, 5, NOW, SECOND)
     done = replace(landed, resubmitted=(ResubmissionState("r1", 3),))
     spark = FakeSpark(before=[landed, done, landed])
     requests = _requests(store, spark)
@@ -118,7 +120,7 @@ def test_what_spark_jobs_did_is_added_up_over_replies(store: ServiceStore) -> No
 
 def test_a_backlog_of_large_batches_is_no_landing_that_is_overdue(store: ServiceStore) -> None:
     """The job is late after the deadline of one request; the next tick goes on."""
-    full = Landed("main", 3, 5, NOW, SECOND, capped=True)
+    full = LandingReport("main", 3, 5, NOW, SECOND, capped=True)
     spark = FakeSpark(before=[full] * 9)
     requests = _requests(store, spark)
     requests.clock = lambda: NOW + len(spark.asked) * SECOND / 5
@@ -181,7 +183,7 @@ def test_what_turns_said_is_kept_once_a_store_that_was_full_takes_it_and_no_turn
 def test_a_backlog_is_landed_without_a_pause(
     before: list[tuple[int | None, bool]], asked: int, store: ServiceStore
 ) -> None:
-    told = [Landed("main", batch, 5, NOW, SECOND, capped=capped) for batch, capped in before]
+    told = [LandingReport("main", batch, 5, NOW, SECOND, capped=capped) for batch, capped in before]
     spark = FakeSpark(before=told)
 
     _requests(store, spark).land()
@@ -247,12 +249,12 @@ def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: Servi
 
 
 def test_a_source_is_held_as_long_as_landing_says_so(store: ServiceStore) -> None:
-    spark = FakeSpark(Landed("main", None, 0, NOW, SECOND, holds=(SOURCE_HOLD,)))
+    spark = FakeSpark(LandingReport("main", None, 0, NOW, SECOND, holds=(SOURCE_HOLD,)))
     requests = _requests(store, spark)
     requests.land()
     held = requests.standstills.holds()
 
-    spark.land = Landed("main", 4, 1, NOW, SECOND)
+    spark.land = LandingReport("main", 4, 1, NOW, SECOND)
     requests.land()
 
     assert held == (SOURCE_HOLD,)
@@ -282,7 +284,7 @@ def test_upkeep_spares_what_is_being_read(store: ServiceStore) -> None:
 def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
     store: ServiceStore,
 ) -> None:
-    spark = FakeSpark(rereads=(RereadState("x", "", "s/a", why="it was cancelled"),))
+    spark = FakeSpark(rereads=(BackfillState("x", "", "s/a", why="it was cancelled"),))
     requests = _requests(store, spark)
 
     requests.reread()
@@ -296,7 +298,7 @@ def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
 
     store.rereads.add(RereadRequest("y", "shop.a", "a gap", "ann", NOW))
     requests.reread()
-    assert spark.asked[-1].rereads == (WishedReread("y", "shop.a"),)
+    assert spark.asked[-1].rereads == (BackfillRequest("y", "shop.a"),)
 
 
 def test_why_nothing_could_be_read_again_is_told_with_what_waits_for_it(
@@ -311,7 +313,7 @@ def test_why_nothing_could_be_read_again_is_told_with_what_waits_for_it(
 
     (one,) = store.rereads.list()
     assert (one.why, one.ended) == ("it failed: the lake is read-only", None)
-    spark.down, spark.rereads = None, (RereadState("x", "shop.a", "s/a", 5),)
+    spark.down, spark.rereads = None, (BackfillState("x", "shop.a", "s/a", 5),)
     requests.reread()
     assert store.rereads.list()[0].why == ""
 

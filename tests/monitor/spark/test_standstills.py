@@ -10,7 +10,7 @@ from sqlalchemy.event import listen
 from monitor.spark.requests import Standstills
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
-from pipeline.reports import Applied, Hold
+from pipeline.reports import Hold, MergeReport
 from tests.monitor.store.kit import NOW, SECOND
 
 T = "shop.users"
@@ -23,7 +23,7 @@ def told(standstills: Standstills, reasons: str, start: int = 0) -> list[str]:
         word = words.get(letter)
         hold = Hold(f"{word}:{T}", T, word, f"detail {number}") if word else None
         at = NOW + number * SECOND
-        standstills.applied([Applied(T, 1, 1, Account(), at, timedelta(), hold)], at)
+        standstills.applied([MergeReport(T, 1, 1, Account(), at, timedelta(), hold)], at)
         ids += [one.id.removeprefix(f"{one.reason}:{T}@") for one in standstills.holds()] or ["-"]
     first = int(NOW.timestamp())
     return [one if one == "-" else str(int(one) - first) for one in ids]
@@ -65,7 +65,7 @@ def test_what_stands_as_it_stood_is_not_written_again(tmp_path: Path) -> None:
 
     def tell(number: int, hold: Hold | None) -> None:
         at = NOW + number * SECOND
-        standstills.applied([Applied(T, 1, 1, Account(), at, timedelta(), hold)], at)
+        standstills.applied([MergeReport(T, 1, 1, Account(), at, timedelta(), hold)], at)
 
     for number in range(3):
         tell(number, hold)
@@ -83,7 +83,7 @@ def test_a_hold_that_names_its_instance_is_left_as_it_is(tmp_path: Path) -> None
     standstills = Standstills(store.holds)
     hold = Hold(f"account:{T}:7", T, "account", "x")
 
-    standstills.applied([Applied(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)
+    standstills.applied([MergeReport(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)
 
     assert standstills.holds() == (hold,)
     store.close()

@@ -30,7 +30,7 @@ from pipeline.errors import (
 from pipeline.invariants.column_loss import ColumnLoss
 from pipeline.invariants.not_null import NotNull
 from pipeline.model import Account
-from pipeline.reports import Applied, Gap, Hold, Landed
+from pipeline.reports import Gap, Hold, LandingReport, MergeReport
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
 
 AT = datetime(2026, 10, 25, 0, 59, 59, 999999, tzinfo=UTC)
@@ -46,13 +46,13 @@ SOURCE = SourceSettings(
     [
         pytest.param(Reply(0), id="an opening"),
         pytest.param(
-            Reply(7, Landed("main", None, 0, AT, timedelta(0), gaps=(GAP,), holds=(HOLD,))),
+            Reply(7, LandingReport("main", None, 0, AT, timedelta(0), gaps=(GAP,), holds=(HOLD,))),
             id="a landing that committed nothing",
         ),
         pytest.param(
             Reply(
                 8,
-                Landed(
+                LandingReport(
                     "main", 3, 5, AT, timedelta(microseconds=1), capped=True, tables=(("a", 5),)
                 ),
             ),
@@ -62,7 +62,7 @@ SOURCE = SourceSettings(
             Reply(
                 9,
                 applied=(
-                    Applied("a", 3, 4, Account(5, 4, ignored={"p": 1}), AT, timedelta(1), HOLD),
+                    MergeReport("a", 3, 4, Account(5, 4, ignored={"p": 1}), AT, timedelta(1), HOLD),
                 ),
             ),
             id="a held table",

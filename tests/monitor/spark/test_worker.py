@@ -14,10 +14,10 @@ from monitor.spark.protocol import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.reports import Applied, Landed, SparkWork
+from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.settings import PipelineSettings
 
 AT = datetime(2026, 3, 29, tzinfo=UTC)
@@ -39,12 +39,12 @@ class GatedLane:
         for verb in ("land", "apply", "upkeep"):
             self.gates[verb], self.begun[verb] = threading.Event(), threading.Event()
 
-    def land(self, waived: frozenset[str], resubmissions: object = ()) -> Landed:
+    def land(self, waived: frozenset[str], resubmissions: object = ()) -> LandingReport:
         """Through the gate."""
         self._pass("land", *waived)
-        return Landed("main", len(self.done), 1, AT, SOON)
+        return LandingReport("main", len(self.done), 1, AT, SOON)
 
-    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[Applied, ...]:
+    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
         """Through the gate."""
         if urgent:
             return ()
@@ -71,9 +71,9 @@ class GatedLane:
         """Through the gate."""
         self._pass("upkeep")
 
-    def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
         """No gate: all of it is read at once."""
-        return tuple(RereadState(one.id, one.table, "s", 3, 7) for one in wishes)
+        return tuple(BackfillState(one.id, one.table, "s", 3, 7) for one in wishes)
 
     def close(self) -> None:
         """Whatever still runs fails."""
@@ -122,12 +122,12 @@ class Bench:
 
 
 def test_what_is_to_be_read_again_is_told_of(bench: "Bench") -> None:
-    wish = WishedReread("x", "shop.a")
+    wish = BackfillRequest("x", "shop.a")
 
     bench.take(Request(1, Verb.REREAD, rereads=(wish,)))
     wait_until(lambda: bench.ids() == [1], SOON, "the reply")
 
-    assert bench.replies.all()[1].rereads == (RereadState("x", "shop.a", "s", 3, 7),)
+    assert bench.replies.all()[1].rereads == (BackfillState("x", "shop.a", "s", 3, 7),)
 
 
 SEEN = {"shop": (Finding(REFUSE, "c", "shop", "c=1", "unset c", Effect.DROPS),)}

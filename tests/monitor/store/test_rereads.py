@@ -10,7 +10,13 @@ import pytest
 
 from monitor.store.requests import CheckedAgain, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
+from pipeline.backfill_state import (
+    BackfillRequest,
+    BackfillState,
+    RowSelection,
+    SelectedKey,
+    SelectedRange,
+)
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
 from tests.pipeline.lakes import NOON
@@ -30,7 +36,7 @@ def test_one_that_goes_on_is_not_begun_twice(store: ServiceStore) -> None:
     again = store.rereads.add(RereadRequest("y", "shop.a", "again", "bob", LATER))
 
     assert again == ASKED
-    assert store.rereads.wished() == (WishedReread("x", "shop.a"),)
+    assert store.rereads.wished() == (BackfillRequest("x", "shop.a"),)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,7 @@ def test_it_ends_when_all_shards_are_done_or_one_is_refused(
     *, store: ServiceStore, states: list[tuple[str, int | None, str, bool]], ended: bool, done: bool
 ) -> None:
     store.rereads.add(ASKED)
-    told = [RereadState("x", "shop.a", n, 5, batch, why, no) for n, batch, why, no in states]
+    told = [BackfillState("x", "shop.a", n, 5, batch, why, no) for n, batch, why, no in states]
 
     store.rereads.told(told, LATER)
 
@@ -59,7 +65,7 @@ def test_what_is_cancelled_stays_so(store: ServiceStore) -> None:
     store.rereads.add(ASKED)
 
     assert store.rereads.cancel("x", "cancelled by bob: wrong table", LATER)
-    store.rereads.told([RereadState("x", "shop.a", "s/a", 5, 7)], LATER)
+    store.rereads.told([BackfillState("x", "shop.a", "s/a", 5, 7)], LATER)
 
     (kept,) = store.rereads.list()
     assert (kept.done, kept.why) == (False, "cancelled by bob: wrong table")
@@ -67,7 +73,7 @@ def test_what_is_cancelled_stays_so(store: ServiceStore) -> None:
     assert store.rereads.wished() == ()
 
 
-ROWS = RowsWished((WishedKey('["7"]', "s/a"),), (WishedRange(1, 9),), "a = 1", most=5)
+ROWS = RowSelection((SelectedKey('["7"]', "s/a"),), (SelectedRange(1, 9),), "a = 1", most=5)
 WISH = RereadWish(Origin.REPAIR, ROWS, NOON, "i1", ("range_counts", "max_id"))
 REPAIR = replace(ASKED, wish=WISH)
 
@@ -76,7 +82,7 @@ def test_what_is_wished_for_comes_back_as_it_was(store: ServiceStore) -> None:
     store.rereads.add(REPAIR)
 
     assert store.rereads.list() == (REPAIR,)
-    assert store.rereads.wished() == (WishedReread("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
+    assert store.rereads.wished() == (BackfillRequest("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
 
 
 def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStore) -> None:
@@ -91,7 +97,7 @@ def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStor
 def test_it_is_unchecked_until_all_its_checks_have_passed(store: ServiceStore) -> None:
     store.rereads.add(REPAIR)
     before = store.rereads.unchecked(NOON)
-    store.rereads.told([RereadState("x", "shop.a", "s/a", 1, 7)], LATER)
+    store.rereads.told([BackfillState("x", "shop.a", "s/a", 1, 7)], LATER)
     (after,) = store.rereads.unchecked(NOON)
 
     store.rereads.checked("x", [CheckedAgain("max_id", True, LATER, "both reach 7")])
@@ -120,7 +126,7 @@ def test_a_failure_is_told_of_shards_that_wait_and_of_none_that_is_done(
     store: ServiceStore,
 ) -> None:
     store.rereads.add(ASKED)
-    done, waits = RereadState("x", "shop.a", "a", 5, 7), RereadState("x", "shop.a", "b", 2)
+    done, waits = BackfillState("x", "shop.a", "a", 5, 7), BackfillState("x", "shop.a", "b", 2)
     store.rereads.told([done, waits], LATER)
 
     store.rereads.failed("down")
@@ -142,17 +148,17 @@ def test_keys_of_a_table_that_hides_values_are_kept_until_it_has_ended(
     other = replace(ASKED, id="y", table="shop.b", wish=wish)
     for one in (replace(ASKED, wish=wish), other):
         store.rereads.add(one)
-    store.rereads.told([RereadState("x", "shop.a", "s/a", 1)], LATER)
+    store.rereads.told([BackfillState("x", "shop.a", "s/a", 1)], LATER)
     assert {one.rows for one in store.rereads.wished()} == {ROWS}
 
     for id_, table in (("x", "shop.a"), ("y", "shop.b")):
         if ending == "done":
-            store.rereads.told([RereadState(id_, table, "s/a", 5, 7)], LATER)
+            store.rereads.told([BackfillState(id_, table, "s/a", 5, 7)], LATER)
         else:
             store.rereads.cancel(id_, "wrong", LATER)
 
     kept = {one.id: one for one in store.rereads.list()}
-    assert kept["x"].wish == replace(wish, rows=RowsWished())
+    assert kept["x"].wish == replace(wish, rows=RowSelection())
     assert kept["y"].wish == wish
     assert kept["x"].ended == kept["y"].ended == LATER
     assert kept["x"].kind == "repair"

@@ -6,7 +6,7 @@ from checks.blocks import Pause
 from monitor.store.history import Accounts, CheckMemory
 from monitor.store.requests import Pauses, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import RereadState
+from pipeline.backfill_state import BackfillState
 from pipeline.errors import ProofError
 from pipeline.model import Account, Origin
 from pipeline.reports import Hold
@@ -129,7 +129,7 @@ def test_f143_a_reread_that_cannot_be_read_is_read_on_by_nobody_and_hides_no_oth
     assert [one.table for one in store.rereads.list()] == [USERS]
     assert store.rereads.get("r-shop.orders") is None
     assert store.rereads.unchecked(NOW - DAY) == ()
-    store.rereads.told([RereadState("r-shop.users", USERS, "shop/shop.users", rows=3)], NOW)
+    store.rereads.told([BackfillState("r-shop.users", USERS, "shop/shop.users", rows=3)], NOW)
     assert store.database.unreadable == 1
 
     again = RereadRequest(

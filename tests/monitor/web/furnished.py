@@ -12,7 +12,7 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.lineage import Lineage
 from monitor.quarantine import ErrorTable, SourceFormat
 from monitor.web.api import application
-from pipeline.backfill_state import Preview, RereadState
+from pipeline.backfill_state import BackfillState, RepairPreview
 from pipeline.build import open_table_format
 from pipeline.formats.debezium.avro import AvroMessage
 from pipeline.formats.schema_registry import SchemaRegistry
@@ -108,8 +108,8 @@ def _fill(made: Furnished) -> None:
     client.post("/v1/pauses", json={"tables": [ORDERS], "until": "4h", **WHO})
     dry = {"table": USERS, "ranges": ["1..9"], "dry_run": True, "who": "ann"}
     (looked,) = client.post("/v1/repairs", json=dry).json()["rereads"]
-    found = Preview(1, 2, 3, ("shop/shop.users:7",))
-    state = RereadState(looked["id"], USERS, "shop/shop.users", 6, 4, preview=found)
+    found = RepairPreview(1, 2, 3, ("shop/shop.users:7",))
+    state = BackfillState(looked["id"], USERS, "shop/shop.users", 6, 4, preview=found)
     store.rereads.told([state], made.rig.now)
     client.post("/v1/bootstraps", json={"tables": [ORDERS], **WHO})
     value = base64.b64encode(replace(ODD, error=None).value).decode()

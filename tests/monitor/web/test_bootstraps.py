@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from monitor.commands.bootstrap import COMMAND
-from pipeline.backfill_state import RereadState
+from pipeline.backfill_state import BackfillState
 from tests.monitor.rig import USERS, Rig
 
 
@@ -22,7 +22,7 @@ def bootstrap(server: str, *words: str) -> Result:
     return CliRunner().invoke(COMMAND, given, catch_exceptions=False)
 
 
-def told(rig: Rig, *states: RereadState) -> None:
+def told(rig: Rig, *states: BackfillState) -> None:
     rig.store.rereads.told(states, rig.clock())
 
 
@@ -57,7 +57,7 @@ def test_who_waits_sees_it_end(
     def meanwhile(_: float) -> None:
         (wish,) = rig.store.rereads.wished()
         rows, done, why = next(steps)
-        told(rig, RereadState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
+        told(rig, BackfillState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
@@ -96,7 +96,7 @@ def test_it_can_be_given_up(rig: Rig, server: str) -> None:
 def test_a_page_says_what_is_read_and_a_metric_how_far(rig: Rig, server: str) -> None:
     bootstrap(server, "--no-wait")
     (wish,) = rig.store.rereads.wished()
-    told(rig, RereadState(wish.id, USERS, "s/u", 12, None, "down"))
+    told(rig, BackfillState(wish.id, USERS, "s/u", 12, None, "down"))
 
     rig.round()
 

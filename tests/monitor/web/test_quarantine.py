@@ -114,7 +114,7 @@ def test_it_is_written_to_a_file_corrected_and_lands(
 
     assert (asked["change"], asked["table"], asked["ended"]) == (NAME, "db.t", None)
     assert wished.key == "a2V5", "as its topic has it"
-    assert desk.loop.mark.quarantine == {}
+    assert desk.loop.checkpoint.quarantine == {}
     (row,) = [one for one in desk.landed(Op.UPDATE) if one["offset"] == 1]
     assert json.loads(row["after"])["note"] == "corrected"
     assert run(server, "list").output == "no message is in quarantine\n"
@@ -165,7 +165,7 @@ def test_bytes_are_sent_as_they_are(server: str, rig: Rig, desk: EventDesk) -> N
     land(rig, desk)
 
     assert wished.key == "b3RoZXI="
-    assert desk.loop.mark.quarantine == {}
+    assert desk.loop.checkpoint.quarantine == {}
 
 
 def test_what_can_be_read_by_now_is_sent_as_it_came(
@@ -178,7 +178,7 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
     home = tmp_path / "other"
     desk = EventDesk(home, registries={"b": asked}, other=wrong)
     desk.send(Event("k0", 10, {"id": 0}), Event("k1", 20, {"id": 1}))
-    names = desk.loop.mark.quarantine["b/db.t"].ids
+    names = desk.loop.checkpoint.quarantine["b/db.t"].ids
     right = EventDesk(home, topics=desk.topics, registries={"b": asked})
     lake = Lake(right.settings, open_table_format(right.settings))
     formats = {"b": SourceFormat(right.format("b"), asked, AvroMessage())}
@@ -196,7 +196,7 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
         "no change of b/db.t has told its columns yet: it lands once one that can be read has"
     }
     assert len(names) == 2
-    assert right.loop.mark.quarantine == {}
+    assert right.loop.checkpoint.quarantine == {}
     assert [row["order"]["pos"] for row in right.landed(Op.UPDATE)] == [10, 20, 30]
 
 
@@ -291,9 +291,9 @@ def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
 ) -> None:
     """A row whose transaction may have begun before a snapshot."""
     name = f"{TOPIC}:0:0@0"
-    mark = desk.loop.mark
+    mark = desk.loop.checkpoint
     around = Quarantine("db.t", 0, 1, (name,), ("b/db.t",), epoch=1)
-    desk.loop.mark = replace(mark, quarantine={**mark.quarantine, "b/db.t": around})
+    desk.loop.checkpoint = replace(mark, quarantine={**mark.quarantine, "b/db.t": around})
     desk.send(Event("k9", 90, {"id": 9}))
 
     with pytest.raises(ConfigError, match="could be read, and is open all the same"):
@@ -303,7 +303,7 @@ def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
 def test_what_it_says_does_nothing_to_the_terminal(server: str, desk: EventDesk) -> None:
     odd = replace(ODD, version=60, error="\x1b]0;owned\x07", row={"id": 1, "note": "\x9b2J\u202e"})
     desk.send(odd)
-    (name,) = {one for one in desk.loop.mark.quarantine["b/db.t"].ids if one != NAME}
+    (name,) = {one for one in desk.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
 
     for words in (("list",), ("show", name)):
         told = run(server, *words).output
@@ -314,7 +314,7 @@ def test_what_it_says_does_nothing_to_the_terminal(server: str, desk: EventDesk)
 def test_of_what_nothing_was_kept_it_is_said_so(server: str, desk: EventDesk) -> None:
     desk.topics.held[TOPIC].append((b"key", None))  # type: ignore[arg-type]
     desk.send(Event("k3", 70, {"id": 3}))
-    (name,) = {one for one in desk.loop.mark.quarantine["b/db.t"].ids if one != NAME}
+    (name,) = {one for one in desk.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
 
     shown = run(server, "show", name).output
 

@@ -13,7 +13,7 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.__main__ import sluice
 from monitor.commands import repair, replay
 from monitor.store.requests import CheckedAgain
-from pipeline.backfill_state import Preview, RereadState, WishedKey, WishedRange
+from pipeline.backfill_state import BackfillState, RepairPreview, SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -53,7 +53,7 @@ def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, ser
     assert (one["kind"], one["who"], one["reason"]) == ("repair", "ann", "a loss")
     (wish,) = rig.store.rereads.wished()
     assert (wish.origin, wish.rows.most) == (Origin.REPAIR, 100_000)
-    assert wish.rows.keys == (WishedKey('["x"]'), WishedKey('["y"]'), WishedKey('["it,s"]'))
+    assert wish.rows.keys == (SelectedKey('["x"]'), SelectedKey('["y"]'), SelectedKey('["it,s"]'))
 
 
 def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
@@ -62,8 +62,8 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
     run(repair.COMMAND, server, USERS, *words)
 
     (wish,) = rig.store.rereads.wished()
-    assert wish.rows.ranges == (WishedRange(1, 5), WishedRange(9, 9))
-    assert wish.rows.keys == (WishedKey('["a"]'), WishedKey('["b"]'))
+    assert wish.rows.ranges == (SelectedRange(1, 5), SelectedRange(9, 9))
+    assert wish.rows.keys == (SelectedKey('["a"]'), SelectedKey('["b"]'))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, ser
     )
 
     (wish,) = rig.store.rereads.wished()
-    assert wish.rows.ranges == (WishedRange(17, 29, "shop/shop.users"),)
+    assert wish.rows.ranges == (SelectedRange(17, 29, "shop/shop.users"),)
     assert (one["incident"], one["unchecked"]) == (incident.id, ["range_counts"])
 
 
@@ -122,7 +122,7 @@ def test_who_waits_learns_whether_the_check_passes(
     def meanwhile(_: float) -> None:
         (one,) = rig.store.rereads.list()
         if next(steps) == "read":
-            rig.store.rereads.told([RereadState(one.id, USERS, "s/u", 13, 7)], rig.clock())
+            rig.store.rereads.told([BackfillState(one.id, USERS, "s/u", 13, 7)], rig.clock())
         else:
             proof = CheckedAgain("range_counts", passed, rig.clock(), "13 rows")
             rig.store.rereads.checked(one.id, [proof])
@@ -145,7 +145,7 @@ def test_who_waits_for_a_check_that_says_nothing_any_more_does_not_wait_for_ever
 
     def meanwhile(_: float) -> None:
         (one,) = rig.store.rereads.list()
-        rig.store.rereads.told([RereadState(one.id, USERS, "s/u", 13, 7)], rig.clock())
+        rig.store.rereads.told([BackfillState(one.id, USERS, "s/u", 13, 7)], rig.clock())
         if next(waited) > 1:
             rig.now += timedelta(days=1)
 
@@ -212,7 +212,7 @@ def test_what_the_service_lists_no_more_is_not_called_done(
     rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(_: float) -> None:
-        found = [RereadState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.wished()]
+        found = [BackfillState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.wished()]
         rig.store.rereads.told(found, rig.clock())
 
     monkeypatch.setattr("monitor.cli.options.MOST", 1)
@@ -242,8 +242,8 @@ def test_a_dry_run_tells_what_would_change(
     def meanwhile(_: float) -> None:
         (wish,) = rig.store.rereads.wished()
         assert wish.dry
-        found = Preview(1, 0, 2, ("missing: 3", "different: 4", "different: 5"))
-        state = RereadState(wish.id, USERS, "s/u", done=7, preview=found)
+        found = RepairPreview(1, 0, 2, ("missing: 3", "different: 4", "different: 5"))
+        state = BackfillState(wish.id, USERS, "s/u", done=7, preview=found)
         rig.store.rereads.told([state], rig.clock())
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)

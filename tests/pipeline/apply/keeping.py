@@ -44,7 +44,7 @@ class Keeping:
         self.run()
 
     def run(self, readers: Mapping[str, int] | None = None, **mark: Any) -> None:
-        made = replace(self.lake.mark, **mark)
+        made = replace(self.lake.checkpoint, **mark)
         applied = {name: self.upkeep.mirrors.applied(name) for name in made.tables}
         self.upkeep.run(made, readers or {}, applied, self._held)
         self.now += DAY

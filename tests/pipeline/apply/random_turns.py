@@ -144,7 +144,7 @@ class RandomTurns:
     def keep_up(self) -> None:
         """Our own upkeep."""
         self.lake.table_format.why = lambda _: None
-        mark, applied = self.lake.mark, {"db.t": self.lake.mark.batch}
+        mark, applied = self.lake.checkpoint, {"db.t": self.lake.checkpoint.batch}
         held = self.lake.passes.held.is_held
         self.upkeep.run(mark, {}, applied, held, key=lambda _: KEY)
 

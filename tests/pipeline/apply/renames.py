@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.checkpoint import Epoch, Existence
-from pipeline.landing.batch_stats import Facts, News
-from pipeline.landing.next_checkpoint import next_mark
+from pipeline.landing.batch_stats import BatchStats, SchemaNews
+from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Op, Order
-from pipeline.reports import Applied, Gap
+from pipeline.reports import Gap, MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position
@@ -32,9 +32,9 @@ class Renames:
         self.sent(10_000)
 
     def sent(self, pos: int) -> None:
-        mark = self.lake.mark
+        mark = self.lake.checkpoint
         epochs = {"s": Epoch(1, "server", binlog_position(1, pos))}
-        self.lake.mark = replace(
+        self.lake.checkpoint = replace(
             mark, acknowledged={"s": Acknowledged(binlog_position(1, pos))}, epochs=epochs
         )
 
@@ -42,8 +42,10 @@ class Renames:
         """One statement at *pos*; *table* is the one it leaves with *columns*."""
         tables = [described(text, table, columns)] if table else []
         self.lake.catalog.add([("s", Order(1, 1, pos), message(text, *tables))])
-        touched = {"db.t": self.lake.mark.batch + 1}
-        self.lake.mark = replace(self.lake.mark, tables={**self.lake.mark.tables, **touched})
+        touched = {"db.t": self.lake.checkpoint.batch + 1}
+        self.lake.checkpoint = replace(
+            self.lake.checkpoint, tables={**self.lake.checkpoint.tables, **touched}
+        )
         self.lake.land()
 
     def begin(self) -> None:
@@ -58,11 +60,11 @@ class Renames:
 
     def land(self, gaps: tuple[Gap, ...] = (), **facts: Any) -> None:
         """A batch without rows, of which landing itself makes the mark."""
-        mark = self.lake.mark
+        mark = self.lake.checkpoint
         existing = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False), **mark.existing}
-        made, _ = next_mark(
+        made, _ = next_checkpoint(
             replace(mark, existing=existing),
-            Facts(**facts),
+            BatchStats(**facts),
             Plan({}, {}, gaps, capped=False),
             acknowledged=mark.acknowledged,
             epochs=mark.epochs,
@@ -71,16 +73,16 @@ class Renames:
             router=self.lake.catalog.router,
             names_of=lambda _: None,
         )
-        self.lake.mark = replace(made, batch=mark.batch)
+        self.lake.checkpoint = replace(made, batch=mark.batch)
         self.lake.land()
 
     def again(self, pos: int) -> None:
         """Make _t_new once more, which is a base of it."""
         self.tell(pos, "CREATE TABLE _t_new LIKE t", "_t_new")
         change = SchemaChange("create", NEW, Order(1, 1, pos), None, "")
-        self.land(news=(News("s", change, snapshot=False),))
+        self.land(news=(SchemaNews("s", change, snapshot=False),))
 
-    def apply(self) -> Applied:
+    def apply(self) -> MergeReport:
         return self.lake.apply()
 
 

@@ -23,7 +23,7 @@ def backtested(
     made: HandLake, rules: ArchiveRules, purge: object = PURGE
 ) -> tuple[BacktestDay, ...]:
     made.log.look()
-    files = parts(made.log.snapshot, -1, made.mark.batch)
+    files = parts(made.log.snapshot, -1, made.checkpoint.batch)
     test = ArchiveBacktest(made.settings.changes, files, "db.t", made.columns, rules)
     return replace(test, purge=purge).days()  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ from pipeline.archive import ArchiveRule, ArchiveWindow, ArchiveWord, Registered
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import NOW, HandLake, row
@@ -33,7 +33,7 @@ TABLE = Table("db.t", (SHARD,), ("id",), id_column="id")
 FORMATS = [pytest.param(DeltaMirrors, id="delta"), pytest.param(ParquetVersions, id="parquet")]
 
 
-def purged(home: Path, *rows: dict[str, Any], **more: Any) -> tuple[HandLake, Applied]:
+def purged(home: Path, *rows: dict[str, Any], **more: Any) -> tuple[HandLake, MergeReport]:
     """Rows 1 and 2 are old, 3 is new; then what came of *rows*."""
     lake = HandLake(home, archive=RULE, **more)
     lake.land(row(C, 10, 1, OLD), row(C, 11, 2, OLD), row(C, 12, 3, NEW))
@@ -294,7 +294,9 @@ def test_kept_rows_are_put_back_into_a_mirror_that_is_made_anew(tmp_path: Path) 
     old = mirror.rename(tmp_path / "away")
     lake.settings = replace(lake.settings, archive=())
     lake.reopen()
-    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 30)}, based={"s/db.t": 2})
+    lake.checkpoint = replace(
+        lake.checkpoint, bases={"s/db.t": Order(1, 1, 30)}, based={"s/db.t": 2}
+    )
     lake.land(row(R, 30, 3, NEW), row(Op.SETTLE, 30, None))
     word, waived = ArchiveWord((), {"db.t": 1}), {"archived_rows:db.t:1"}
     (made,) = lake.passes.run(lake.state(), MergeRequest(frozenset(waived), archived=word))

@@ -40,7 +40,7 @@ def image(lake: HandLake) -> dict[int, Any]:
     rules = rules_of("db.t", lake.archive)
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
     ImageWriter(lake.settings, mirrors, lambda: lake.now, lambda _: rules).run(
-        LandedState(lake.mark, lake.catalog)
+        LandedState(lake.checkpoint, lake.catalog)
     )
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
     assert found is not None

@@ -77,7 +77,7 @@ def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
     lake.land(row(Op.CREATE, 30, 2, "new"))
     held = lake.apply().hold
     lake.land(row(Op.SETTLE, 31, None), row(Op.READ, 31, 2, "new"))
-    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 31)})
+    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 31)})
 
     after = lake.apply()
 

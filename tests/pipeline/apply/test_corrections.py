@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
-from pipeline.backfill_state import Reread
+from pipeline.backfill_state import Backfill
 from pipeline.changelog.maintenance import LogUpkeep
 from pipeline.delta.reader import open_table
 from pipeline.image import Image
@@ -60,7 +60,7 @@ def written(lake: HandLake) -> int:
     """How many were written by one run."""
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
     ours = ImageWriter(lake.settings, mirrors, lambda: lake.now)
-    return len(ours.run(LandedState(lake.mark, lake.catalog)))
+    return len(ours.run(LandedState(lake.checkpoint, lake.catalog)))
 
 
 def told(lake: HandLake) -> Image:
@@ -118,7 +118,7 @@ def test_a_late_change_makes_a_corrected_image(
     assert written(lake) == 1
 
     image = told(lake)
-    assert (image.left_out, image.revision, image.through) == ((), 1, lake.mark.batch)
+    assert (image.left_out, image.revision, image.through) == ((), 1, lake.checkpoint.batch)
     assert image.path.endswith(f"/clones/db/t/{DAY}.r1")
     assert rows_at(image.path) == left
     assert written(lake) == 0
@@ -195,8 +195,8 @@ def test_rows_that_were_read_again_go_in_only_if_that_ended_below_the_cut(
 ) -> None:
     lake = imaged(tmp_path)
     if closing is not None:
-        again = Reread("id", Origin.REPAIR, Order(1, 1, 45), "A", 1, closing=closing, done=2)
-        lake.mark = replace(lake.mark, rereads={"s/db.t": again})
+        again = Backfill("id", Origin.REPAIR, Order(1, 1, 45), "A", 1, closing=closing, done=2)
+        lake.checkpoint = replace(lake.checkpoint, rereads={"s/db.t": again})
     late(lake, AGAIN)
 
     with capture_logs() as logs:
@@ -217,9 +217,9 @@ def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more
     lake.received += days
     late(lake, row(U, 48, 2, "second"))
     keeping = LogUpkeep(lake.settings, lake.log, lambda: lake.received)
-    keeping.run(lake.mark, lake.mark.tables)
+    keeping.run(lake.checkpoint, lake.checkpoint.tables)
     lake.received += lake.settings.upkeep.vacuum_every
-    keeping.run(lake.mark, lake.mark.tables)
+    keeping.run(lake.checkpoint, lake.checkpoint.tables)
 
     with capture_logs() as logs:
         assert written(lake) == 0
@@ -232,7 +232,7 @@ def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Pa
     lake = imaged(tmp_path)
     late(lake, AGAIN)
     ours = ImageWriter(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: lake.now)
-    landed = LandedState(lake.mark, lake.catalog)
+    landed = LandedState(lake.checkpoint, lake.catalog)
 
     with capture_logs() as logs:
         for minutes in (0, 1, 8, 2):

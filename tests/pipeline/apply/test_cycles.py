@@ -117,6 +117,6 @@ def test_each_table_is_merged_in_one_line(lake: HandLake) -> None:
         for line, own in zip(lines, told, strict=True)
     ]
 
-    assert [set(own.mark.tables) for own in told] == [{LOW}, {HOT}]
+    assert [set(own.checkpoint.tables) for own in told] == [{LOW}, {HOT}]
     assert turns == [{LOW}, {HOT}]
     assert lines[0].own(state) is told[0], "it is worked out once"

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Existence
 from pipeline.model import Order
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import NEW, SHADOW, C, Renames, S, new
 from tests.pipeline.hand_lake import row
@@ -57,7 +57,7 @@ def test_f26_rows_of_a_dropped_shard_leave_those_of_the_others(
 def test_f26_a_mirror_whose_shards_went_with_their_database_is_left_as_it_was(two: Renames) -> None:
     two.tell(100, "DROP DATABASE db")
     gone = Existence(Order(1, 1, 100), there=False)
-    two.lake.mark = replace(two.lake.mark, existing={"s/db.t": gone, f"s/{NEW}": gone})
+    two.lake.checkpoint = replace(two.lake.checkpoint, existing={"s/db.t": gone, f"s/{NEW}": gone})
 
     turns = two.lake.run()
 
@@ -84,12 +84,12 @@ def test_f26_what_was_lost_of_a_shard_holds_its_table_no_more_once_it_is_dropped
     two: Renames,
 ) -> None:
     gap = Gap("g", f"s.{NEW}", 0, 5, 8, "deleted", shards=(f"s/{NEW}",))
-    two.lake.mark = replace(two.lake.mark, gaps={gap.id: tell_gap(gap)})
+    two.lake.checkpoint = replace(two.lake.checkpoint, gaps={gap.id: dump_gap(gap)})
     two.lake.land(row(C, 90, 5, "five"))
     held = two.apply().hold
     two.tell(100, "DROP TABLE _t_new")
     gone = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False)}
-    two.lake.mark = replace(two.lake.mark, existing=gone)
+    two.lake.checkpoint = replace(two.lake.checkpoint, existing=gone)
 
     turn = two.apply()
 
@@ -103,7 +103,7 @@ def test_f26_a_dropped_shard_that_is_made_again_begins_empty(two: Renames) -> No
     two.tell(100, "DROP TABLE _t_new")
     two.tell(120, "CREATE TABLE _t_new LIKE t", "_t_new")
     rows = (new(S, 120, None), new(C, 130, 7, "seven"))
-    two.lake.mark = replace(two.lake.mark, bases={f"s/{NEW}": Order(1, 1, 120)})
+    two.lake.checkpoint = replace(two.lake.checkpoint, bases={f"s/{NEW}": Order(1, 1, 120)})
     two.lake.land(*({**one, "table": "db.t"} for one in rows))
 
     turn = two.apply()
@@ -114,7 +114,9 @@ def test_f26_a_dropped_shard_that_is_made_again_begins_empty(two: Renames) -> No
 
 def test_a_swap_with_a_shadow_of_the_same_table_leaves_one_of_each_row(two: Renames) -> None:
     """The shadow's own rows go with its name, those of the original with the old one's."""
-    two.lake.mark = replace(two.lake.mark, shards={**two.lake.mark.shards, "s/db._t_old": "db.t"})
+    two.lake.checkpoint = replace(
+        two.lake.checkpoint, shards={**two.lake.checkpoint.shards, "s/db._t_old": "db.t"}
+    )
     two.swap()
     two.tell(105, "DROP TABLE _t_old")
     two.lake.land(row(C, 110, 5, "five"))

@@ -47,7 +47,7 @@ def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: HandLake
     (image,) = lake.images()
     assert lake.rows(version=image.version) == {1: "day", 2: "b", 3: "last"}
     assert lake.rows() == {1: "night", 3: "last"}
-    assert lake.passes.applied("db.t") == lake.mark.batch
+    assert lake.passes.applied("db.t") == lake.checkpoint.batch
 
 
 def test_what_stands_at_the_cut_is_behind_it(lake: HandLake) -> None:
@@ -104,7 +104,7 @@ def test_an_idle_table_has_an_image_too(lake: HandLake) -> None:
 
     (image,) = lake.images()
     assert lake.rows(version=image.version) == {1: "a", 2: "b"}
-    assert image.batch == lake.mark.batch
+    assert image.batch == lake.checkpoint.batch
     assert lake.run() == ()
 
 
@@ -207,7 +207,7 @@ def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: HandLa
     written(lake, 50)
     lake.prove(50)
     bases = {"s/db.t": row(S, 70, None)["order"]}
-    lake.mark = replace(lake.mark, bases=bases)
+    lake.checkpoint = replace(lake.checkpoint, bases=bases)
     lake.land(row(U, 20, 1, "day"), row(R, 70, 2, "new"), row(S, 70, None))
 
     lake.run()

@@ -69,7 +69,7 @@ def without(lake: HandLake, column: str) -> Action:
 
 
 def hold_id(lake: HandLake) -> str | None:
-    lake.land(row(U, lake.mark.batch + 100, 1, "z"))
+    lake.land(row(U, lake.checkpoint.batch + 100, 1, "z"))
     hold = lake.apply().hold
     return None if hold is None else hold.id
 

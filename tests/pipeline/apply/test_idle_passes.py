@@ -14,7 +14,7 @@ from pipeline.apply.merge_run import MergeRequest
 from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.model import Op, ShardId
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.tables.delta import table_format
 from tests.pipeline.apply.test_foreign_writes import deleted, intrude
 from tests.pipeline.hand_lake import HandLake, row
@@ -72,7 +72,7 @@ def baseless(tmp_path: Path) -> HandLake:
     own = [{"table": name, "shard": name, "topic": f"s.{name}"} for name in TABLES]
     lake.land(*({**row(Op.CREATE, 10, 1, "a"), **names} for names in own))
     gaps = [Gap(f"g@{name}", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",)) for name in TABLES]
-    lake.mark = replace(lake.mark, gaps={g.id: tell_gap(g) for g in gaps})
+    lake.checkpoint = replace(lake.checkpoint, gaps={g.id: dump_gap(g) for g in gaps})
     return lake
 
 
@@ -93,7 +93,7 @@ def test_held_tables_without_a_mirror_are_not_looked_for_in_each_pass(
 def test_a_mirror_that_is_put_back_is_found(baseless: HandLake) -> None:
     """Such as from a backup; the table is held until then, and tried again now and then."""
     baseless.run()
-    baseless.mark = replace(baseless.mark, gaps={})
+    baseless.checkpoint = replace(baseless.checkpoint, gaps={})
 
     turns = baseless.run()
 
@@ -111,7 +111,7 @@ def test_each_gap_is_read_once_however_many_tables_and_passes(
         read.append(text)
         return loads(text)
 
-    read_gap.cache_clear()
+    load_gap.cache_clear()
     monkeypatch.setattr("pipeline.reports.json.loads", counted)
 
     for _ in range(3):
@@ -128,7 +128,7 @@ def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
     gap = Gap("g@0", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",))
     own = {"table": name, "shard": name, "topic": "s.other"}
     lake.land({**row(Op.CREATE, 10, 1, "a"), **own})
-    lake.mark = replace(lake.mark, gaps={gap.id: tell_gap(gap)})
+    lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: dump_gap(gap)})
 
     (turn,) = lake.run()
 
@@ -148,7 +148,7 @@ def test_a_damaged_mirror_is_read_again_less_and_less_often(
     for entry in whole:
         entry.write_text("{")
     lake.reopen()
-    landed, looks = LandedState(lake.mark, lake.catalog), list[int]()
+    landed, looks = LandedState(lake.checkpoint, lake.catalog), list[int]()
     for seconds in (0, 1, 0.5, 1, 3, 5, 60, 60):
         opened.clear()
         lake.now += timedelta(seconds=seconds)
@@ -173,7 +173,7 @@ def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
     lake = HandLake(tmp_path)
     lake.play([row(Op.CREATE, 10, 1, "a")])
     intrude(lake, deleted(lake), operation="DELETE")
-    landed = LandedState(lake.mark, lake.catalog)
+    landed = LandedState(lake.checkpoint, lake.catalog)
     held = lake.run()
     counted = list[Snapshot]()
     monkeypatch.setattr(lake.passes.table_format, "count", counted.append)

@@ -11,12 +11,12 @@ from structlog.testing import capture_logs
 from pipeline.apply.images import CutDelay, DueImages, find_doubts
 from pipeline.apply.mirror import Commit, commit_note, floors_property
 from pipeline.apply.mirrors import Mirrors
-from pipeline.backfill_state import Reread
+from pipeline.backfill_state import Backfill
 from pipeline.changelog.table import app
-from pipeline.checkpoint import Epoch, Mark, Quarantine
+from pipeline.checkpoint import Checkpoint, Epoch, Quarantine
 from pipeline.image import DueCut, Image, add_image, images_property, shards_digest
 from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.settings import PipelineSettings, PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import NOW
@@ -28,7 +28,7 @@ TABLE = Table("db.t", (SHARD, OTHER), ("id",))
 HEAD = binlog_position(1, 50)
 FENCE = Fence("s", 7, CUT, Head("A", HEAD))
 PLACE, BELOW, ABOVE = (Order(1, 1, pos) for pos in (50, 10, 90))
-WHOLE = Mark(
+WHOLE = Checkpoint(
     "main",
     9,
     acknowledged={"s": Acknowledged(HEAD)},
@@ -97,12 +97,12 @@ class Desk:
         self.images = DueImages(settings, mirrors, lambda: self.now)
         self.images.told([DueCut(CUT, {"s": FENCE}, "2026-01-01")])
 
-    def after(self, minutes: float, mark: Mark = WHOLE) -> Image | CutDelay | None:
+    def after(self, minutes: float, mark: Checkpoint = WHOLE) -> Image | CutDelay | None:
         """What the next turn is to be, so long after the cut."""
         self.now = CUT + minutes * MINUTE
         return self.images.of(TABLE, mark, self.now)
 
-    def missed(self, minutes: float, mark: Mark = WHOLE) -> str:
+    def missed(self, minutes: float, mark: Checkpoint = WHOLE) -> str:
         """Why the next turn is none of an image, as it is said."""
         with capture_logs() as logged:
             assert self.after(minutes, mark) is None
@@ -171,7 +171,7 @@ def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(desk: De
     ],
 )
 def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
-    desk: Desk, mark: Mark, floors: dict[Shard, Order], why: str
+    desk: Desk, mark: Checkpoint, floors: dict[Shard, Order], why: str
 ) -> None:
     desk.mirrors.mirror = Standing(remembered=floors_property(floors))
 
@@ -346,7 +346,7 @@ def test_f113_a_refusal_of_a_cut_that_nobody_asked_for_then_counts_for_nothing(
 PLACES = {"s": PLACE}
 GAP = Gap("s.db.t:0:20@1", "s.db.t", 0, 20, 31, "retention", batch=1)
 UNREAD = Quarantine(None, 1, 1, ("s.db.t:0:20@1",))
-AGAIN = Reread("x", Origin.SNAPSHOT, BELOW, "A", 1)
+AGAIN = Backfill("x", Origin.SNAPSHOT, BELOW, "A", 1)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ AGAIN = Reread("x", Origin.SNAPSHOT, BELOW, "A", 1)
     ],
 )
 def test_f113_an_image_is_made_of_what_is_known_to_be_whole(more: dict[str, Any], why: str) -> None:
-    gaps = {str(number): tell_gap(one) for number, one in enumerate(more.get("gaps", ()))}
+    gaps = {str(number): dump_gap(one) for number, one in enumerate(more.get("gaps", ()))}
     mark = replace(
         WHOLE,
         gaps=gaps,

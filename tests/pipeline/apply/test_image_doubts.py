@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pipeline.apply import merge_plan
-from pipeline.backfill_state import Reread
-from pipeline.checkpoint import Mark, Quarantine
+from pipeline.backfill_state import Backfill
+from pipeline.checkpoint import Checkpoint, Quarantine
 from pipeline.image import DueCut, find_missing
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.model import Op, Order, Origin, Shard, Table
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row
@@ -49,21 +49,23 @@ def images(lake: HandLake) -> int:
 def rebased(lake: HandLake) -> None:
     """A base from after the cut closes what was open, as landing marks it."""
     base = Order(1, 1, 90)
-    lake.mark = replace(lake.mark, gaps={}, quarantine={}, bases={NAME: base}, lost={NAME: base})
+    lake.checkpoint = replace(
+        lake.checkpoint, gaps={}, quarantine={}, bases={NAME: base}, lost={NAME: base}
+    )
     lake.land(row(Op.READ, 90, 1, "b"), row(Op.READ, 90, 2, "lost"), row(Op.SETTLE, 90, None))
 
 
 @pytest.mark.parametrize(
     "open_",
     [
-        pytest.param({"gaps": {GAP.id: tell_gap(GAP)}}, id="a gap"),
+        pytest.param({"gaps": {GAP.id: dump_gap(GAP)}}, id="a gap"),
         pytest.param({"quarantine": {NAME: UNREAD}}, id="a quarantine"),
     ],
 )
 def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
     lake: HandLake, open_: Mapping[str, Any]
 ) -> None:
-    lake.mark = replace(lake.mark, **open_)
+    lake.checkpoint = replace(lake.checkpoint, **open_)
     lake.land(row(Op.CREATE, 40, 3, "c"))
     lake.run()
     rebased(lake)
@@ -75,7 +77,7 @@ def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
 
 
 def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(lake: HandLake) -> None:
-    lake.mark = replace(lake.mark, gaps={GAP.id: tell_gap(GAP)})
+    lake.checkpoint = replace(lake.checkpoint, gaps={GAP.id: dump_gap(GAP)})
     lake.land(row(Op.CREATE, 40, 3, "c"))
     lake.run()
     rebased(lake)
@@ -89,7 +91,7 @@ def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(lake: HandLa
 
 
 def test_a_shard_without_a_base_has_no_image(lake: HandLake) -> None:
-    lake.mark = replace(lake.mark, bases={})
+    lake.checkpoint = replace(lake.checkpoint, bases={})
     lake.land(row(Op.UPDATE, 20, 1, "day"))
 
     lake.run()
@@ -119,7 +121,7 @@ def test_bases_tell_what_a_mirror_may_lack(
     found = find_missing(
         Table("db.t", (SHARD,)),
         {"s": Order(1, 1, 50)},
-        Mark("main", 3, bases=at(bases), lost=at(lost)),
+        Checkpoint("main", 3, bases=at(bases), lost=at(lost)),
         at(known),
     )
 
@@ -131,7 +133,7 @@ def test_a_new_base_frees_a_table_whose_image_nobody_can_make(lake: HandLake) ->
     """The base stands behind the cut, so the image's turn never comes to it."""
     lake.land(row(Op.UPDATE, 20, 1, "x"), row(Op.UPDATE, 20, 1, "y"))
     first = lake.run()
-    lake.mark = replace(lake.mark, bases={NAME: Order(1, 1, 90)})
+    lake.checkpoint = replace(lake.checkpoint, bases={NAME: Order(1, 1, 90)})
     lake.land(row(Op.READ, 90, 1, "good"), row(Op.SETTLE, 90, None))
     turns = lake.run()
 
@@ -199,7 +201,7 @@ def test_all_that_one_turn_may_read_makes_one(
     assert images(lake) == 1
 
 
-PART = Reread("x", Origin.SNAPSHOT, Order(1, 1, 30), "A", 1)
+PART = Backfill("x", Origin.SNAPSHOT, Order(1, 1, 30), "A", 1)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +217,10 @@ PART = Reread("x", Origin.SNAPSHOT, Order(1, 1, 30), "A", 1)
     ],
 )
 def test_what_was_read_again_over_the_cut_makes_no_image(
-    lake: HandLake, one: Reread, made: int
+    lake: HandLake, one: Backfill, made: int
 ) -> None:
     """Its rows stand below the cut, and tell what came after it."""
-    lake.mark = replace(lake.mark, rereads={NAME: one})
+    lake.checkpoint = replace(lake.checkpoint, rereads={NAME: one})
     lake.land(row(Op.CREATE, 40, 3, "c"))
 
     lake.run()
@@ -237,7 +239,7 @@ def test_a_base_after_the_cut_tells_nothing_of_columns_before_it(tmp_path: Path)
     lake.land(_told(Op.CREATE, 20, 2, "live"))
     lake.end_day(lake.now + timedelta(minutes=1), 30, "d")
     lake.land(*(_told(Op.READ, 50, key, "real") for key in (1, 2, 3)), row(Op.SETTLE, 50, None))
-    lake.mark = replace(lake.mark, bases={NAME: Order(1, 1, 50)})
+    lake.checkpoint = replace(lake.checkpoint, bases={NAME: Order(1, 1, 50)})
     lake.prove(50, 9)
     held = [turn.hold for turn in lake.run()]
     assert [one.reason for one in held if one] == ["schema"]

@@ -45,13 +45,13 @@ def test_a_key_that_was_left_is_no_archived_row(
 def test_a_create_that_has_landed_is_known_before_its_turn(tmp_path: Path) -> None:
     lake, _ = purged(tmp_path, row(U, 13, 3, NEW))
     lake.land(DELETE)
-    until = lake.mark.tables
+    until = lake.checkpoint.tables
     lake.land(CREATE)
-    whole, lake.mark = lake.mark, replace(lake.mark, tables=until)
+    whole, lake.checkpoint = lake.checkpoint, replace(lake.checkpoint, tables=until)
 
     lake.run()
     assert 1 not in lake.rows()
-    lake.mark = whole
+    lake.checkpoint = whole
     assert lake.apply().hold is None
     assert sourced(lake) == (2, 3, 7)
 
@@ -94,17 +94,17 @@ def test_the_files_of_a_version_are_found_once_for_all_tables(tmp_path: Path) ->
     lake, _ = purged(tmp_path, DELETE)
     ops = (Op.CREATE, Op.DELETE)
 
-    found = placed_parts(lake.log.snapshot, lake.mark.batch, ops)
-    assert placed_parts(lake.log.snapshot, lake.mark.batch, ops) is found
+    found = placed_parts(lake.log.snapshot, lake.checkpoint.batch, ops)
+    assert placed_parts(lake.log.snapshot, lake.checkpoint.batch, ops) is found
 
     lake.land(CREATE)
-    assert len(placed_parts(lake.log.snapshot, lake.mark.batch, ops)) == len(found) + 1
+    assert len(placed_parts(lake.log.snapshot, lake.checkpoint.batch, ops)) == len(found) + 1
 
 
 def test_a_table_of_which_nothing_is_said_asks_for_none(tmp_path: Path) -> None:
     lake = HandLake(tmp_path, archive=(ArchiveRule("x.*", RULE[0].windows),))
     lake.play([CREATE])
-    table = lake.state().catalog.table("db.t", lake.mark.shards)
+    table = lake.state().catalog.table("db.t", lake.checkpoint.shards)
 
     assert lake.passes.jobs.archive_of(table.name) is None
 

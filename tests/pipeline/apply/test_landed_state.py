@@ -6,18 +6,18 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.checkpoint import Mark
-from pipeline.heartbeats import BeatTrail
+from pipeline.checkpoint import Checkpoint
+from pipeline.heartbeats import HeartbeatHistory
 from pipeline.model import Order
 from pipeline.settings import Router
 from tests.pipeline.reading import readings
 
-CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
+CALM = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 SHARDS: dict[str, str | None] = {"a/db.t_0": "db.t", "b/db.t_1": "db.t", "c/db.u": "db.u"}
-MARK = Mark("prod", 60, shards=SHARDS, tables={"db.t": 60, "db.u": 58})
+MARK = Checkpoint("prod", 60, shards=SHARDS, tables={"db.t": 60, "db.u": 58})
 
 
-def through(mark: Mark, *sources: str) -> dict[str, int]:
+def through(mark: Checkpoint, *sources: str) -> dict[str, int]:
     """*sources* are those in the config."""
     return dict(LandedState(mark, Catalog(Router(), readings(*sources or "abc"))).through)
 
@@ -34,7 +34,7 @@ def through(mark: Mark, *sources: str) -> dict[str, int]:
     ],
 )
 def test_a_mirror_takes_up_no_row_that_may_be_an_older_one(
-    trails: dict[str, BeatTrail], table: int
+    trails: dict[str, HeartbeatHistory], table: int
 ) -> None:
     assert through(replace(MARK, beats=trails)) == {"db.t": table, "db.u": 58}
 

@@ -88,7 +88,7 @@ def test_what_belongs_in_an_image_and_came_after_it_is_listed_by_day(
 
     (late,) = only(lake).late
     assert turn.hold is None
-    assert (late.batch, late.rows, dict(late.days)) == (lake.mark.batch, count, days)
+    assert (late.batch, late.rows, dict(late.days)) == (lake.checkpoint.batch, count, days)
     lake.land(row(U, 90, 2, **image_of(2, "2026-01-01T10:00:00Z")))
     lake.apply()
     assert len(only(lake).late) == 1
@@ -126,21 +126,23 @@ def test_a_late_change_takes_back_what_was_said_of_its_cut_and_nothing_said_sinc
     image, before = only(lake), watching.applied("db.t")
     assert before is not None
     evidence = Evidence(
-        image.fences, lake.mark.batch, image.version, before.batch, mirror=before.mirror
+        image.fences, lake.checkpoint.batch, image.version, before.batch, mirror=before.mirror
     )
     one = Certificate("c", "db.t", stage, CUT, lake.now, evidence)
     other = replace(one, cut=CUT - timedelta(days=1), stage=Stage.MIRROR)
-    assert forfeited([one, other], Ground(before, lake.mark.batch), lake.now) == ()
+    assert forfeited([one, other], Ground(before, lake.checkpoint.batch), lake.now) == ()
 
     lake.land(row(R, 45, 3, **image_of(3, "2026-01-01T10:00:00Z"), origin=REPAIR))
     lake.apply()
     after = watching.applied("db.t")
 
-    ground = Ground(after, lake.mark.batch)
+    ground = Ground(after, lake.checkpoint.batch)
     (gone,) = forfeited([one, other], ground, lake.now)
     assert gone.cut == CUT
     assert gone.why == "1 changes from before its cut landed after it"
-    since = replace(one, stage=Stage.MIRROR, evidence=replace(evidence, batch=lake.mark.batch))
+    since = replace(
+        one, stage=Stage.MIRROR, evidence=replace(evidence, batch=lake.checkpoint.batch)
+    )
     assert forfeited([since], ground, lake.now) == ()
 
 

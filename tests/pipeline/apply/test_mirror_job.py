@@ -17,7 +17,7 @@ from pipeline.changelog.scan import Part, WantedBatches, parts, read
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op, Table
-from pipeline.reports import Refusal
+from pipeline.reports import MergeFailure
 from pipeline.tables.delta.merge import run_merge
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row
@@ -143,12 +143,12 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> JobGroup:
 
     def noted(group: JobGroup) -> dict[str, Any]:
         found.append(group)
-        return {one.name: merge_job.MergeOutcome(Refusal("noted", "x")) for one in group.jobs}
+        return {one.name: merge_job.MergeOutcome(MergeFailure("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.apply.merge_job.run_group", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
-        lake.passes.run(LandedState(lake.mark, lake.catalog), MergeRequest())
+        lake.passes.run(LandedState(lake.checkpoint, lake.catalog), MergeRequest())
     return found[0]
 
 
@@ -166,7 +166,7 @@ def test_an_outcome_names_the_topics_that_the_changes_came_in(
 def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.mark = replace(lake.mark, tables={**lake.mark.tables, "db.v": 0})
+    lake.checkpoint = replace(lake.checkpoint, tables={**lake.checkpoint.tables, "db.v": 0})
     lake.land()
     group = jobs(lake, monkeypatch)
     idle = [replace(one, wanted=replace(one.wanted, after=0, until=1)) for one in group.jobs]

@@ -10,7 +10,7 @@ import pytest
 from pipeline.checkpoint import Existence
 from pipeline.landing.batch_stats import UnreadChanges
 from pipeline.model import Op, Order
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import FIRST_COLUMNS, NEW, SHADOW, C, D, R, Renames, S, U, new
 from tests.pipeline.hand_lake import row
@@ -117,7 +117,7 @@ def test_a_base_later_than_the_swap_needs_no_shadow(told: Renames) -> None:
     told.lake.apply()
     told.swap()
     told.lake.land(row(R, 200, 1, "read"), row(S, 200, None))
-    told.lake.mark = replace(told.lake.mark, bases={"s/db.t": Order(1, 1, 200)})
+    told.lake.checkpoint = replace(told.lake.checkpoint, bases={"s/db.t": Order(1, 1, 200)})
 
     turn = told.apply()
 
@@ -130,7 +130,7 @@ def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
     told.lake.land(*SHADOW)
     told.swap()
     gap = replace(GAP, shards=(f"s/{NEW}",))
-    told.lake.mark = replace(told.lake.mark, gaps={GAP.id: tell_gap(gap)})
+    told.lake.checkpoint = replace(told.lake.checkpoint, gaps={GAP.id: dump_gap(gap)})
     told.lake.land(row(C, 111, 5, "five"))
 
     hold = told.apply().hold
@@ -163,7 +163,7 @@ def test_what_a_shadow_lacked_is_not_whole_because_it_was_made_anew_since(
 
     assert open_hold is not None
     assert open_hold.reason in ("gap", "quarantine")
-    assert (told.lake.mark.gaps, told.lake.mark.quarantine) == ({}, {})
+    assert (told.lake.checkpoint.gaps, told.lake.checkpoint.quarantine) == ({}, {})
     assert hold is not None
     assert (hold.reason, "no whole base" in hold.detail) == ("renamed", True)
 
@@ -187,8 +187,8 @@ def test_a_shadow_whose_first_days_are_gone_holds(
     told.lake.land(*SHADOW)
     told.swap()
     told.lake.land(row(C, 111, 5, "five"))
-    mark = replace(told.lake.mark, based={"s/db.t": 9}, bases={"s/db.t": Order(1, 1, 1)})
-    told.lake.mark = mark
+    mark = replace(told.lake.checkpoint, based={"s/db.t": 9}, bases={"s/db.t": Order(1, 1, 1)})
+    told.lake.checkpoint = mark
     monkeypatch.setattr(type(told.lake.passes.jobs), "_dropped", lambda _: 0)
 
     hold = told.apply().hold
@@ -291,14 +291,14 @@ def test_half_of_a_rename_moves_nothing_that_the_other_half_does_not_undo(told: 
     told.lake.run()
     told.sent(100)
     told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
-    told.lake.mark = replace(
-        told.lake.mark, existing={"s/db.t": Existence(Order(1, 1, 100), there=False)}
+    told.lake.checkpoint = replace(
+        told.lake.checkpoint, existing={"s/db.t": Existence(Order(1, 1, 100), there=False)}
     )
     told.lake.land()
     half = [turn.hold for turn in told.lake.run() if turn.table == "db.t"]
     told.swap()
     told.sent(101)
-    told.lake.mark = replace(told.lake.mark, existing={})
+    told.lake.checkpoint = replace(told.lake.checkpoint, existing={})
     told.lake.land(row(C, 111, 5, "five"))
 
     told.apply()

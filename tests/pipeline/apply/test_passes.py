@@ -136,7 +136,7 @@ def test_a_row_older_than_a_truncate_is_never_inserted(lake: HandLake) -> None:
 def test_a_key_that_moved_to_a_new_partition_does_not_come_back(lake: HandLake) -> None:
     """Its delete came through the new partition before an old change through the old one."""
     lake.play([row(C, 5, 9, "z")], [row(C, 10, 1, "a")], [row(D, 50, 1, "a", partition=1)])
-    lake.mark = replace(lake.mark, grown=("s.db.t",))
+    lake.checkpoint = replace(lake.checkpoint, grown=("s.db.t",))
 
     assert lake.play([row(U, 20, 1, "b")]) == {9: "z"}
 
@@ -292,7 +292,7 @@ def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: HandLake) -
 
 def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: HandLake) -> None:
     lake.play([row(R, 10, 1, "a"), row(S, 10, None)])
-    lake.mark = replace(lake.mark, based={"s/db.t": 0})
+    lake.checkpoint = replace(lake.checkpoint, based={"s/db.t": 0})
     mirror = Path(lake.settings.mirror("db.t"))
     lake.log.look()
     dropped = with_properties(lake.log.snapshot, {"sluice.dropped": "0"})
@@ -402,7 +402,7 @@ def test_f16_an_idle_table_does_not_make_the_others_read_less_or_more(tmp_path: 
     lake.run()
     for batch in range(5):
         lake.land(row(C, 10 + batch, batch, "x"))
-    lake.mark = replace(lake.mark, tables={**lake.mark.tables, "db.u": 0})
+    lake.checkpoint = replace(lake.checkpoint, tables={**lake.checkpoint.tables, "db.u": 0})
 
     turns = {turn.table: turn for turn in lake.run()}
 
@@ -414,7 +414,7 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
     lake.apply()
-    landed = LandedState(lake.mark, lake.catalog)
+    landed = LandedState(lake.checkpoint, lake.catalog)
 
     asked = [lake.passes.run(landed, MergeRequest()) for _ in range(3)]
 
@@ -430,7 +430,7 @@ def test_f26_a_retired_table_is_held_no_more_and_keeps_its_mirror(
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
     held = lake.apply()
     gone = {"s/db.t": Existence(Order(1, 1, 30), there=False)} if dropped else {}
-    lake.mark = replace(lake.mark, existing=gone)
+    lake.checkpoint = replace(lake.checkpoint, existing=gone)
     if not dropped:
         rule = TableRule(shards=r"db\.t", table="db.t", ignore=True)
         lake.catalog.router = Router((rule,))
@@ -447,7 +447,9 @@ def test_f20_dropping_the_first_shard_takes_no_key_from_the_others(tmp_path: Pat
     lake = HandLake(tmp_path, shards=("db.a", "db.t"))
     gone = SchemaChange("drop", "db.a", Order(1, 1, 30), None, "")
     lake.catalog.learn([("s", gone)])
-    lake.mark = replace(lake.mark, existing={"s/db.a": Existence(gone.order, there=False)})
+    lake.checkpoint = replace(
+        lake.checkpoint, existing={"s/db.a": Existence(gone.order, there=False)}
+    )
 
     lake.land(row(C, 40, 1, "a"))
 
@@ -456,9 +458,9 @@ def test_f20_dropping_the_first_shard_takes_no_key_from_the_others(tmp_path: Pat
 
 
 def test_a_mirror_ahead_of_a_log_that_lost_its_newest_entries_is_held(lake: HandLake) -> None:
-    before = lake.mark
+    before = lake.checkpoint
     lake.play([row(C, 10, 1, "a")], [row(C, 20, 2, "b")])
-    lake.mark = replace(before, batch=0, tables={"db.t": 0})
+    lake.checkpoint = replace(before, batch=0, tables={"db.t": 0})
     lake.reopen()
 
     held = [turn for turn in (*lake.run(), *lake.run()) if turn.hold is not None]

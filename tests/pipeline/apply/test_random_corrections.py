@@ -75,7 +75,7 @@ def test_a_corrected_image_is_what_the_changes_below_its_cut_leave(
     lake, history, cuts = lied_about(tmp_path, seed, how)
     writing = ImageWriter(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: NOW)
 
-    writing.run(LandedState(lake.mark, lake.catalog))
+    writing.run(LandedState(lake.checkpoint, lake.catalog))
 
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
     assert found is not None

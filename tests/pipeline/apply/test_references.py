@@ -17,7 +17,7 @@ from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.model import Op
-from pipeline.reports import Gap, Hold, tell_gap
+from pipeline.reports import Gap, Hold, dump_gap
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.files import Footers
 from pipeline.tables.delta.merge import _searching
@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> HandLake:
 def begun(home: Path, *keys: ForeignKey, **more: Any) -> HandLake:
     rule = InvariantRule("db.t", (("referenced", Referenced(keys)),))
     made = HandLake(home, invariants=(rule,), others=("db.u",), **more)
-    made.mark = replace(made.mark, bases=dict.fromkeys(made.mark.shards, FIRST))
+    made.checkpoint = replace(made.checkpoint, bases=dict.fromkeys(made.checkpoint.shards, FIRST))
     made.prove(100)
     made.land(parent(C, 5, 1, "a"))
     made.run()
@@ -163,11 +163,11 @@ def test_a_parent_that_got_another_name_before_is_none(lake: HandLake) -> None:
 )
 def test_nothing_is_known_to_be_absent(lake: HandLake, change: Mapping[str, Any]) -> None:
     lake.land(row(C, 10, 1, "b"))
-    known = lake.mark
-    lake.mark = replace(lake.mark, **change)
+    known = lake.checkpoint
+    lake.checkpoint = replace(lake.checkpoint, **change)
 
     assert waiting(lake)
-    lake.mark = known
+    lake.checkpoint = known
     hold = told(lake)
 
     assert hold is not None
@@ -181,8 +181,11 @@ def test_rows_of_another_source_may_be_above_whatever_has_landed(lake: HandLake)
 
 
 def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: HandLake) -> None:
-    shards, bases = {**lake.mark.shards, "r/db.u": "db.u"}, {**lake.mark.bases, "r/db.u": FIRST}
-    lake.mark = replace(lake.mark, shards=shards, bases=bases)
+    shards, bases = (
+        {**lake.checkpoint.shards, "r/db.u": "db.u"},
+        {**lake.checkpoint.bases, "r/db.u": FIRST},
+    )
+    lake.checkpoint = replace(lake.checkpoint, shards=shards, bases=bases)
     lake.land(row(C, 10, 1, "b"))
 
     assert waiting(lake)
@@ -191,7 +194,7 @@ def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: HandLake)
 def test_a_table_without_a_mirror_is_waited_for(tmp_path: Path) -> None:
     rule = InvariantRule("db.t", (("referenced", Referenced((KEY,))),))
     lake = HandLake(tmp_path, invariants=(rule,), others=("db.u",))
-    lake.mark = replace(lake.mark, bases=dict.fromkeys(lake.mark.shards, FIRST))
+    lake.checkpoint = replace(lake.checkpoint, bases=dict.fromkeys(lake.checkpoint.shards, FIRST))
     lake.prove(100)
     lake.land(parent(C, 9, 1, "a"), row(C, 10, 1, "a"), row(C, 11, 2, None))
 
@@ -232,7 +235,7 @@ def test_what_waits_for_too_long_can_be_let_through(lake: HandLake) -> None:
 def test_a_gap_of_the_other_table_leaves_it_open(lake: HandLake) -> None:
     gap = Gap("s.db.u:0:1", "s.db.u", 0, 1, 2, "deleted", shards=("s/db.u",))
     lake.land(row(C, 10, 1, "b"))
-    lake.mark = replace(lake.mark, gaps={gap.id: tell_gap(gap)})
+    lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: dump_gap(gap)})
 
     assert waiting(lake)
 

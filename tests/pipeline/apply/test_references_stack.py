@@ -35,8 +35,8 @@ def test_rows_wait_for_their_parents_and_only_those_without_one_are_held(
     p.catch_up()
 
     with writing(partial(write, p), pause=0.02):
-        until = p.lane.mark.batch + BATCHES
-        p.until(lambda: p.lane.mark.batch >= until)
+        until = p.lane.checkpoint.batch + BATCHES
+        p.until(lambda: p.lane.checkpoint.batch >= until)
     p.catch_up()
 
     told = {turn.hold.reason for turn in p.applied if turn.hold is not None}

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.errors import FormatError, HeldError, LostRaceError, SluiceError, UnreachableError
-from pipeline.reports import Hold, Refusal
+from pipeline.reports import Hold, MergeFailure
 
 
 @pytest.mark.parametrize(
@@ -14,11 +14,11 @@ from pipeline.reports import Hold, Refusal
     ],
 )
 def test_an_error_that_was_foreseen_says_why(error: SluiceError, reason: str, detail: str) -> None:
-    assert Refusal.of(error) == Refusal(reason, detail)
+    assert MergeFailure.of(error) == MergeFailure(reason, detail)
 
 
 def test_what_nobody_foresaw_is_named_by_its_kind_and_cut_to_what_a_person_reads() -> None:
-    refusal = Refusal.unforeseen(ValueError("x" * 1_000), "its log: ")
+    refusal = MergeFailure.unforeseen(ValueError("x" * 1_000), "its log: ")
 
     assert refusal.reason == "failed"
     assert refusal.detail.startswith("its log: ValueError: xxx")
@@ -30,4 +30,4 @@ def test_what_nobody_foresaw_is_named_by_its_kind_and_cut_to_what_a_person_reads
     [("lost", "lost"), ("", "gap, without a word why; see the log")],
 )
 def test_a_hold_has_a_stable_name_and_is_never_without_a_reason(detail: str, told: str) -> None:
-    assert Refusal("gap", detail).hold("db.t") == Hold("gap:db.t", "db.t", "gap", told)
+    assert MergeFailure("gap", detail).hold("db.t") == Hold("gap:db.t", "db.t", "gap", told)

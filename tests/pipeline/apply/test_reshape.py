@@ -229,7 +229,9 @@ def test_a_new_shard_is_followed_without_touching_the_rows_of_the_others(tmp_pat
     lake = HandLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0",))
     lake.play([image(C, 10, 1, "db.t_0", name="a")])
     files = set(snapshot(lake).files)
-    lake.mark = replace(lake.mark, shards={**lake.mark.shards, "s/db.t_1": "db.t"})
+    lake.checkpoint = replace(
+        lake.checkpoint, shards={**lake.checkpoint.shards, "s/db.t_1": "db.t"}
+    )
     lake.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_1")
 
     lake.play([image(C, 20, 2, "db.t_1", name="b", extra=1)])
@@ -384,7 +386,7 @@ def test_a_base_has_what_nobody_can_fill_old_rows_with(
     held = lake.apply()
     read = [image(Op.READ, base.pos, key, name="r", extra=key) for key in (1, 2, 3)]
     lake.land(*read, row(Op.SETTLE, base.pos, None))
-    lake.mark = replace(lake.mark, bases={"s/db.t": base})
+    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": base})
 
     turn = lake.apply()
 

@@ -30,8 +30,10 @@ def _without_a_name(pos: int) -> dict[str, object]:
 
 def _base(lake: HandLake, name: str, began: int) -> None:
     """Landed in the next batch: of one row, which has *name*, and another."""
-    own = {"s/db.t": lake.mark.batch + 1}
-    lake.mark = replace(lake.mark, based={"s/db.t": began}, complete=own, bases={"s/db.t": AT})
+    own = {"s/db.t": lake.checkpoint.batch + 1}
+    lake.checkpoint = replace(
+        lake.checkpoint, based={"s/db.t": began}, complete=own, bases={"s/db.t": AT}
+    )
     other = row(Op.READ, 9, 2, name)
     lake.land(row(Op.READ, 9, 1, name), other, row(Op.SETTLE, 9, None))
 

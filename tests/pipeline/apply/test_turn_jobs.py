@@ -78,7 +78,7 @@ def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
         lake.land({**row(C, pos, pos), "after": f'{{"id": {pos}, "gone": "x"}}'})
     lake.land(row(R, 50, 1, "read"), row(S, 50, None))
     lake.catalog.learn([told("drop", 40), told("create", 40)])
-    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 50)})
+    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 50)})
     monkeypatch.setattr(merge_plan, "MOST_ROWS", 4)
 
     turns = [turn for _ in range(8) for turn in lake.run()]

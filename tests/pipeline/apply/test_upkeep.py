@@ -335,7 +335,7 @@ def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: P
     upkeep, done = LakeMaintenance(lake.settings, changes, mirrors, clock), []
     for _ in range(2):
         applied = {name: mirrors.applied(name) for name in names}
-        upkeep.run(lake.mark, {}, applied, lambda _: False)
+        upkeep.run(lake.checkpoint, {}, applied, lambda _: False)
         done.append([named(mirror(lake, name)) for name in names])
 
     assert done == [[1, TOGETHER], [1, 1]]
@@ -365,7 +365,7 @@ def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: HandLake)
     assert len(on_disk(log)) == named(log) < young
     assert batches(lake) == [*range(12), 12, 12]
     lake.log.look()
-    assert lake.log.mark() == lake.mark
+    assert lake.log.checkpoint() == lake.checkpoint
 
 
 def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
@@ -375,7 +375,7 @@ def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
 
     def late(store: Any, snapshot: Any, actions: Any, **more: Any) -> Any:
         if store.uri == lake.settings.changes and not landed:
-            landed.append(lake.mark.batch + 1)
+            landed.append(lake.checkpoint.batch + 1)
             lake.land(row(C, 400, 50, "late"))
         return commit_actions(store, snapshot, actions, **more)
 

@@ -11,13 +11,13 @@ from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.table import Stamp, app, mark_row
-from pipeline.checkpoint import Existence, Mark, Quarantine
+from pipeline.changelog.table import Stamp, app, checkpoint_row
+from pipeline.checkpoint import Checkpoint, Existence, Quarantine
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
-from pipeline.reports import Applied, Gap, tell_gap
+from pipeline.reports import Gap, MergeReport, dump_gap
 from pipeline.settings import UpkeepSettings
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
 from tests.pipeline.hand_lake import NOW, HandLake, row, stamped
@@ -36,7 +36,7 @@ def on_days(lake: HandLake) -> HandLake:
     return lake
 
 
-Apply = Callable[[HandLake], Applied | None]
+Apply = Callable[[HandLake], MergeReport | None]
 GONE = {"existing": {"s/db.t": Existence(Order(1, 1, 99), there=False)}}
 
 
@@ -48,7 +48,7 @@ OLD = {
 
 def gap(*shards: str) -> dict[str, Any]:
     """A mark's gap of *shards*."""
-    return {"gaps": {"g": tell_gap(Gap("g", "s.db.t", 0, 1, 1, "gone", shards=shards, batch=1))}}
+    return {"gaps": {"g": dump_gap(Gap("g", "s.db.t", 0, 1, 1, "gone", shards=shards, batch=1))}}
 
 
 def unread(*shards: str) -> dict[str, Any]:
@@ -56,14 +56,14 @@ def unread(*shards: str) -> dict[str, Any]:
     return {"quarantine": {"topic:x": Quarantine(None, 1, 1, ("x:0:5@1",), shards)}}
 
 
-def all_of_it(lake: HandLake) -> Applied:
+def all_of_it(lake: HandLake) -> MergeReport:
     return lake.apply()
 
 
-def first_batch(lake: HandLake) -> Applied:
-    newest, lake.mark = lake.mark, replace(lake.mark, batch=0, tables={"db.t": 0})
+def first_batch(lake: HandLake) -> MergeReport:
+    newest, lake.checkpoint = lake.checkpoint, replace(lake.checkpoint, batch=0, tables={"db.t": 0})
     turn = lake.apply()
-    lake.mark = newest
+    lake.checkpoint = newest
     return turn
 
 
@@ -100,7 +100,7 @@ def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
     assert batches(days, "mark") == [0, 1, 2], "the marks of all batches stay"
     assert batches(days, "error") == [0, 1, 2], "and what nobody could read"
     days.log.look()
-    assert days.log.mark() == days.mark
+    assert days.log.checkpoint() == days.checkpoint
 
 
 def test_why_no_day_is_dropped_is_told_once(days: HandLake) -> None:
@@ -131,7 +131,7 @@ def test_a_day_that_holds_rows_of_another_lane_is_that_ones_too(days: HandLake) 
     log.look()
     stamp = Stamp("other", 0, NOW)
     parts = [stamped([row(C, 10, 7, "theirs") | {"table": "db.u"}], stamp)]
-    parts.append(mark_row(Mark("other", 0, tables={"db.u": 0}).dumps(), stamp))
+    parts.append(checkpoint_row(Checkpoint("other", 0, tables={"db.u": 0}).dumps(), stamp))
     actions = [write_rows(log, part, stamp).added(NOW) for part in parts]
     txn = (app("other"), 0)
     commit_actions(log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
@@ -159,9 +159,9 @@ def test_a_mirror_is_not_begun_from_changes_that_were_dropped(days: HandLake) ->
     Path(mirror(days)).rename(days.home / "gone")
     days.reopen()
 
-    days.mark = replace(days.mark, based={"s/db.t": 1})
+    days.checkpoint = replace(days.checkpoint, based={"s/db.t": 1})
     held = days.apply()
-    days.mark = replace(days.mark, based={"s/db.t": 2})
+    days.checkpoint = replace(days.checkpoint, based={"s/db.t": 2})
     begun = days.apply()
 
     assert held.hold is not None

@@ -62,8 +62,8 @@ def upkeep(lake: HandLake) -> LakeMaintenance:
 
 
 def kept(lake: HandLake, keeping: LakeMaintenance) -> None:
-    applied = {name: lake.passes.applied(name) for name in lake.mark.tables}
-    keeping.run(lake.mark, {}, applied, lake.passes.held.is_held)
+    applied = {name: lake.passes.applied(name) for name in lake.checkpoint.tables}
+    keeping.run(lake.checkpoint, {}, applied, lake.passes.held.is_held)
 
 
 def test_mirrors_that_merges_know_are_not_looked_at_again(
@@ -105,7 +105,7 @@ def test_a_mirror_that_is_held_is_asked_about_until_it_is_not(lake: HandLake) ->
         return len(asked) < 3
 
     for _ in range(4):
-        keeping.run(lake.mark, {}, {}, held)
+        keeping.run(lake.checkpoint, {}, {}, held)
 
     assert asked == ["db.u07"] * 3
     assert named(mirror(lake, "db.u07")) == 1
@@ -153,9 +153,11 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     monkeypatch.setattr(keeping, "_mirror", of_mirror)
 
     for _ in range(2):
-        keeping.run(lake.mark, {}, {}, lambda _: False, turn=turn)
+        keeping.run(lake.checkpoint, {}, {}, lambda _: False, turn=turn)
 
-    assert seen == ["log", *["(", "m", ")"] * len(lake.mark.tables), "log"], "then all are well"
+    assert seen == ["log", *["(", "m", ")"] * len(lake.checkpoint.tables), "log"], (
+        "then all are well"
+    )
 
 
 def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
@@ -170,7 +172,7 @@ def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
 
     keeping = LakeMaintenance(lake.settings, lake.log, lake.passes.mirrors, lambda: now[0])
     for _ in range(3):
-        keeping.run(lake.mark, {}, {}, lambda _: False, turn=turn)
+        keeping.run(lake.checkpoint, {}, {}, lambda _: False, turn=turn)
 
     assert len(turns) == 3
     assert len(keeping._done) == 3, "each time another one"

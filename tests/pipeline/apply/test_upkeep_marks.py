@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.changelog import maintenance
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.table import Stamp, app, mark_row
-from pipeline.checkpoint import Mark
+from pipeline.changelog.table import Stamp, app, checkpoint_row
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
@@ -58,7 +58,7 @@ def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: HandLa
     assert batches(lake, "mark") == [*range(18, 21)]
     assert batches(lake) == [*range(21)], "changes stay"
     for log in (long_ago, between, lately, reader(lake)):
-        assert log.mark() == lake.mark
+        assert log.checkpoint() == lake.checkpoint
 
 
 def test_a_lane_that_stands_still_keeps_its_newest_mark(lake: HandLake) -> None:
@@ -67,7 +67,7 @@ def test_a_lane_that_stands_still_keeps_its_newest_mark(lake: HandLake) -> None:
         keeping.run()
 
     assert batches(lake, "mark") == [*range(18, 21)]
-    assert reader(lake).mark() == lake.mark
+    assert reader(lake).checkpoint() == lake.checkpoint
 
 
 def test_markers_that_were_joined_before_go_as_well(
@@ -83,8 +83,8 @@ def test_markers_that_were_joined_before_go_as_well(
 
     Keeping(lake)
 
-    assert batches(lake, "mark") == [*range(36, lake.mark.batch + 1)]
-    assert reader(lake).mark() == lake.mark
+    assert batches(lake, "mark") == [*range(36, lake.checkpoint.batch + 1)]
+    assert reader(lake).checkpoint() == lake.checkpoint
 
 
 def test_a_few_markers_are_not_worth_a_commit_of_their_own(
@@ -106,9 +106,9 @@ def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake:
     log = ChangeLog(open_store(lake.settings.changes), "other")
     log.look()
     for batch in range(3):
-        text = Mark("other", batch).dumps()
+        text = Checkpoint("other", batch).dumps()
         stamp = Stamp("other", batch, NOW)
-        files = [write_rows(log, mark_row(text, stamp), stamp)]
+        files = [write_rows(log, checkpoint_row(text, stamp), stamp)]
         actions = [file.added(NOW) for file in files]
         txn = (app("other"), batch)
         made = commit_actions(
@@ -121,7 +121,7 @@ def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake:
         lake.land(row(C, 10 + batch, batch, "a"))
     Keeping(lake)
 
-    found = ChangeLog(open_store(lake.settings.changes), "other").mark()
+    found = ChangeLog(open_store(lake.settings.changes), "other").checkpoint()
     assert found is not None
     assert found.batch == 2
     assert sorted(batches(lake, "mark")) == sorted([0, 1, 2, 36])
@@ -131,12 +131,12 @@ def test_a_change_log_that_was_set_back_goes_by_its_own_newest_mark(lake: HandLa
     """What the caller has in mind may be of a log that the power has taken since."""
     for batch in range(21, 25):
         lake.land(row(C, 10 + batch, batch, "a"))
-    assert lake.mark.full == 24
+    assert lake.checkpoint.full == 24
     max(Path(lake.settings.changes, "_delta_log").glob("*.json")).unlink()
 
     Keeping(lake, now=datetime.now(UTC))
 
     assert batches(lake, "mark") == [*range(18, 24)]
-    found = reader(lake).mark()
+    found = reader(lake).checkpoint()
     assert found is not None
     assert (found.batch, found.full) == (23, 18)

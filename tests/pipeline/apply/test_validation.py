@@ -18,7 +18,7 @@ from pipeline.invariants.not_null import NotNull
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op
-from pipeline.reports import Applied, Hold
+from pipeline.reports import Hold, MergeReport
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -34,7 +34,7 @@ def demanding(home: Path, *named: tuple[str, Any], tables: str = "db.t", **more:
     return HandLake(home, invariants=(InvariantRule(tables, named or NAMED),), **more)
 
 
-def held(turn: Applied) -> Hold:
+def held(turn: MergeReport) -> Hold:
     assert turn.hold is not None
     return turn.hold
 

@@ -74,7 +74,7 @@ EXPECTED = {0: "day", 1: "old", 2: "old", 3: "old"}
 
 
 def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake) -> None:
-    (made,) = writing(lake).run(LandedState(lake.mark, lake.catalog))
+    (made,) = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
 
     found = ds.dataset(table_folder(lake), format="parquet", partitioning="hive").to_table()
     assert dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == EXPECTED
@@ -88,7 +88,7 @@ def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake
 
 
 def test_duckdb_reads_the_folder(lake: HandLake) -> None:
-    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     query = "SELECT id, name, dt FROM read_parquet(?, hive_partitioning=true)"
 
     with duckdb.connect() as engine:
@@ -100,7 +100,7 @@ def test_duckdb_reads_the_folder(lake: HandLake) -> None:
 
 @pytest.mark.spark
 def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: SparkSession) -> None:
-    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     (image,) = lake.images()
 
     folder = spark.read.parquet(str(table_folder(lake))).select("id", "name").collect()
@@ -117,10 +117,10 @@ def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: Spa
 
 
 def test_it_is_written_once_and_again_only_if_it_is_not_there(lake: HandLake) -> None:
-    first = writing(lake).run(LandedState(lake.mark, lake.catalog))
-    again = writing(lake).run(LandedState(lake.mark, lake.catalog))
+    first = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
+    again = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     (table_folder(lake) / f"dt={DAY}" / MANIFEST).unlink()
-    later = writing(lake).run(LandedState(lake.mark, lake.catalog))
+    later = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
 
     assert [len(first), len(again), len(later)] == [1, 0, 1]
     assert ds.dataset(table_folder(lake), format="parquet").count_rows() == 4
@@ -130,7 +130,7 @@ def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None
     watching = Lake(lake.settings, DeltaMirrors(None))
 
     before = watching.applied("db.t")
-    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     after = watching.applied("db.t")
 
     assert before is not None
@@ -142,9 +142,9 @@ def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None
 def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake: HandLake) -> None:
     (lake.home / "images").write_text("a file where a folder should be")
 
-    assert writing(lake).run(LandedState(lake.mark, lake.catalog)) == ()
+    assert writing(lake).run(LandedState(lake.checkpoint, lake.catalog)) == ()
     (lake.home / "images").unlink()
-    assert len(writing(lake).run(LandedState(lake.mark, lake.catalog))) == 1
+    assert len(writing(lake).run(LandedState(lake.checkpoint, lake.catalog))) == 1
 
 
 def test_an_error_that_nobody_foresaw_stops_no_other_table(
@@ -167,7 +167,7 @@ def test_an_error_that_nobody_foresaw_stops_no_other_table(
 
     monkeypatch.setattr(ours.mirrors, "table_format", Broken(ours.mirrors.table_format, rows))
 
-    assert [one.table for one in ours.run(LandedState(lake.mark, lake.catalog))] == ["db.t"]
+    assert [one.table for one in ours.run(LandedState(lake.checkpoint, lake.catalog))] == ["db.t"]
 
 
 @dataclass
@@ -199,7 +199,7 @@ def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> N
     lake.land(row(C, 20, 2) | {"after": '{"id": 2, "Dt": "b"}'})
     lake.run()
 
-    assert writing(lake).run(LandedState(lake.mark, lake.catalog)) == ()
+    assert writing(lake).run(LandedState(lake.checkpoint, lake.catalog)) == ()
     assert list((tmp_path / "images").rglob("*.parquet")) == []
 
 
@@ -210,7 +210,7 @@ def test_days_that_are_kept_no_longer_go(lake: HandLake) -> None:
         write_image(store, f"db/t/dt={day}", iter([batch(3)]), old)
     write_image(store, "db/t/dt=2025-12-24", iter([batch(3)]), TOLD)
 
-    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
 
     left = sorted(one.name for one in table_folder(lake).iterdir())
     assert left == ["dt=2025-12-24", f"dt={DAY}"]
@@ -355,18 +355,20 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_a_killed_one_leaves_is_mended_by_the_next_run_and_swept_a_day_later(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     killed_placing(lake.home / "images", f"dt={DAY}", monkeypatch)
     staged = lake.home / "images" / "_staged"
     assert not (table_folder(lake) / f"dt={DAY}").exists()
     assert len([one for one in staged.iterdir() if one.is_dir()]) == 2
 
-    assert [one.rows for one in writing(lake).run(LandedState(lake.mark, lake.catalog))] == [4]
+    assert [one.rows for one in writing(lake).run(LandedState(lake.checkpoint, lake.catalog))] == [
+        4
+    ]
     assert len(list(staged.iterdir())) == 3  # somebody else might still be at it
     (begun,) = staged.glob("*.begun")
     two_days_ago = (lake.now - timedelta(days=2)).timestamp()
     os.utime(begun, (two_days_ago, two_days_ago))
-    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     assert list(staged.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Origin
-from pipeline.reports import Applied
+from pipeline.reports import MergeReport
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -54,7 +54,7 @@ def applied(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()
     turn = lake.apply(waived)
     assert turn.hold is None, turn.hold
     assert turn.account.residual == 0
-    assert turn.batch == lake.mark.batch
+    assert turn.batch == lake.checkpoint.batch
     metrics = newest(lake).metrics
     told = {name: int(metrics[f"numTargetRows{name}"]) for name in ("Inserted", "Deleted")}
     assert before + told["Inserted"] - told["Deleted"] == _count(lake)
@@ -68,7 +68,7 @@ def newest(lake: HandLake) -> Any:
     return next(lake.passes.mirrors.commits("db.t", found.version))
 
 
-def held(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> Applied:
+def held(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> MergeReport:
     """Land a batch that the mirror does not take."""
     lake.land(*rows)
     turn = lake.apply(waived)

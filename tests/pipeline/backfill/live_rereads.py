@@ -7,32 +7,32 @@ from dataclasses import replace
 
 from demo.beside import beside
 from pipeline.backfill.task import ReadLimits
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from tests.pipeline.live import Pipe
 
 
-def wish(p: Pipe, table: str) -> WishedReread:
-    return WishedReread(f"{p.name}-{table}", p.named(table))
+def wish(p: Pipe, table: str) -> BackfillRequest:
+    return BackfillRequest(f"{p.name}-{table}", p.named(table))
 
 
-def again(p: Pipe, wanted: WishedReread) -> RereadState:
+def again(p: Pipe, wanted: BackfillRequest) -> BackfillState:
     """How far it is after one more round."""
     (state,) = p.lane.reread((wanted,))
     assert not state.refused, state.why
     return state
 
 
-def finished(p: Pipe, wanted: WishedReread) -> bool:
+def finished(p: Pipe, wanted: BackfillRequest) -> bool:
     return again(p, wanted).done is not None
 
 
-def part(p: Pipe, wanted: WishedReread) -> bool:
+def part(p: Pipe, wanted: BackfillRequest) -> bool:
     """Read a few rows; whether some are landed."""
     p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
     return again(p, wanted).rows > 0
 
 
-def bootstrap(p: Pipe, table: str, limits: ReadLimits | None = None) -> RereadState:
+def bootstrap(p: Pipe, table: str, limits: ReadLimits | None = None) -> BackfillState:
     p.lane.rereading.limits = limits or p.lane.rereading.limits
     p.until(lambda: finished(p, wish(p, table)))
     return again(p, wish(p, table))

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from pipeline.backfill_state import RowsWished, WishedKey
-from pipeline.checkpoint import Mark
+from pipeline.backfill_state import RowSelection, SelectedKey
+from pipeline.checkpoint import Checkpoint
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.canal_types import column
 from pipeline.formats.format import Format
-from pipeline.heartbeats import CALM, BeatTrail
+from pipeline.heartbeats import CALM_HEARTBEATS, HeartbeatHistory
 from pipeline.landing.heartbeats import with_beats
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.model import Notation, TableDescription
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
@@ -105,7 +105,7 @@ def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
     orders = {tuple(one["order"].values()) for one in beside.desk.landed(Op.READ)}
     assert state.rows == 50
     assert orders == {(1, 0, began, 0)}
-    assert beside.desk.loop.mark.bases[NAME] == Order(1, 0, began, 0)
+    assert beside.desk.loop.checkpoint.bases[NAME] == Order(1, 0, began, 0)
 
 
 def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
@@ -118,7 +118,7 @@ def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
     beside.desk.topics.held["a"] += [(b"", TABLE.insert(row(5, "newer")))]
     beside.until_done()
 
-    base = beside.desk.loop.mark.bases[NAME]
+    base = beside.desk.loop.checkpoint.bases[NAME]
     places = {
         json.loads(one["after"])["name"]: Order(*one["order"].values())
         for one in beside.desk.landed(Op.CREATE)
@@ -149,9 +149,9 @@ def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: Ca
     """Versions that each table counts for itself: rows that stand would win over the base."""
     beside.beat()
     beside.desk.land()
-    mark = beside.desk.loop.mark
-    low = replace(mark.beats["a"], clear=False)
-    beside.desk.loop.mark = replace(mark, beats={"a": low})
+    checkpoint = beside.desk.loop.checkpoint
+    low = replace(checkpoint.beats["a"], clear=False)
+    beside.desk.loop.checkpoint = replace(checkpoint, beats={"a": low})
 
     assert "count its versions as one sequence" in beside.state().why
     assert not beside.rows.reads
@@ -161,7 +161,9 @@ def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: Ca
 def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
     landed: int, *, clear: bool
 ) -> None:
-    before = Mark("main", 4, high={"a/a.t:0": Order(1, 0, landed), "b/b.t:0": Order(1, 0, 99)})
+    before = Checkpoint(
+        "main", 4, high={"a/a.t:0": Order(1, 0, landed), "b/b.t:0": Order(1, 0, 99)}
+    )
     made = replace(before, batch=5, high={"a/a.t:0": Order(1, 0, 50)})
 
     found = with_beats(made, before, {"a": (beat(7, 3),)}, {"a": Ordering.SEQUENCE})
@@ -172,7 +174,7 @@ def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
 
 @pytest.mark.parametrize("origin", [Origin.REPAIR, Origin.REPLAY])
 def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -> None:
-    beside.wishes = (replace(WISH, origin=origin, rows=RowsWished((WishedKey('["3"]'),))),)
+    beside.wishes = (replace(WISH, origin=origin, rows=RowSelection((SelectedKey('["3"]'),))),)
     beside.beat()
     beside.desk.land()
 
@@ -191,7 +193,7 @@ def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(
     beside.beat()
     beside.desk.land()
 
-    (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, beside.desk.loop.checkpoint.gaps.values())
     assert gap.shards == (NAME,)
     assert "heartbeats 2 to 4 of source a never came" in gap.why
 
@@ -208,13 +210,15 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
     topic: str, batch: int, told: str
 ) -> None:
     gone = Gap(f"{topic}:0:10@{batch}", topic, 0, 10, 20, "deleted", (), (NAME,), batch)
-    before = Mark("main", 5, shards={NAME: "a.t"}, beats={"a": BeatTrail(3, Order(1, 0, 3), 3, 4)})
-    made = replace(before, batch=6, gaps={gone.id: tell_gap(gone)})
+    before = Checkpoint(
+        "main", 5, shards={NAME: "a.t"}, beats={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)}
+    )
+    made = replace(before, batch=6, gaps={gone.id: dump_gap(gone)})
     own = replace(beat(9, 30), topic="canal")
 
     found = with_beats(made, before, {"a": (own,)}, {"a": Ordering.OFFSET})
 
-    (gap,) = (one for one in map(read_gap, found.gaps.values()) if one.id != gone.id)
+    (gap,) = (one for one in map(load_gap, found.gaps.values()) if one.id != gone.id)
     assert gap.why.startswith("heartbeats 4 to 8 of source a never came")
     assert told in gap.why
 
@@ -227,7 +231,7 @@ def test_a_new_base_closes_it(beside: CanalBeside) -> None:
 
     beside.until_done()
 
-    assert not beside.desk.loop.mark.gaps
+    assert not beside.desk.loop.checkpoint.gaps
 
 
 def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(
@@ -238,16 +242,16 @@ def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(
         beside.beat()
         beside.desk.land()
 
-    (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, beside.desk.loop.checkpoint.gaps.values())
     waiting = beside.round()
 
     assert "two collectors send the log of source a" in gap.why
     assert gap.shards == (NAME,)
     assert "being sent again" in getattr(waiting, "why", "")
-    for _ in range(CALM):
+    for _ in range(CALM_HEARTBEATS):
         beside.round()
     beside.until_done()
-    assert not beside.desk.loop.mark.gaps
+    assert not beside.desk.loop.checkpoint.gaps
 
 
 def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBeside) -> None:
@@ -256,25 +260,28 @@ def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBesi
         beside.beat()
         beside.desk.land()
 
-    (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, beside.desk.loop.checkpoint.gaps.values())
 
-    assert gap.batch == beside.desk.loop.mark.batch
+    assert gap.batch == beside.desk.loop.checkpoint.batch
 
 
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
     beats = {"a": (beat(3, 1), beat(9, 2)), "b": (beat(3, 3),)}
 
     made = with_beats(
-        Mark("main", 4), Mark("main", 3), beats, {"a": Ordering.LOG, "b": Ordering.SEQUENCE}
+        Checkpoint("main", 4),
+        Checkpoint("main", 3),
+        beats,
+        {"a": Ordering.LOG, "b": Ordering.SEQUENCE},
     )
 
-    assert made.beats == {"b": BeatTrail(3, Order(1, 0, 3), 3, 4, topic="canal", behind=4)}
+    assert made.beats == {"b": HeartbeatHistory(3, Order(1, 0, 3), 3, 4, topic="canal", behind=4)}
     assert not made.gaps
 
 
 def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places() -> None:
     """Nothing raises such a trail any more, and what it kept from being READY would never be."""
-    before = Mark("main", 4, beats={"a": BeatTrail(9, Order(1, 0, 3), 7, 4)})
+    before = Checkpoint("main", 4, beats={"a": HeartbeatHistory(9, Order(1, 0, 3), 7, 4)})
 
     assert not with_beats(before, before, {}, {"a": Ordering.LOG}).beats
     assert with_beats(before, before, {}, {"a": Ordering.OFFSET}).beats == before.beats
@@ -283,9 +290,9 @@ def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:
     beside.beat()
     beside.desk.land()
-    mark = beside.desk.loop.mark
-    more = {str(TopicPartition("a", 1)): mark.offsets["a:0"]}
+    checkpoint = beside.desk.loop.checkpoint
+    more = {str(TopicPartition("a", 1)): checkpoint.offsets["a:0"]}
 
-    beside.desk.loop.mark = replace(mark, offsets={**mark.offsets, **more})
+    beside.desk.loop.checkpoint = replace(checkpoint, offsets={**checkpoint.offsets, **more})
 
     assert "changes of several partitions" in beside.state().why

@@ -14,9 +14,15 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror import MirrorSide
 from pipeline.backfill.dry_run import MirrorIds
-from pipeline.backfill.runner import Rereading
-from pipeline.backfill.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.backfill_state import RereadState, WishedReread
+from pipeline.backfill.runner import BackfillRunner
+from pipeline.backfill.task import (
+    BackfillFailure,
+    BackfillResult,
+    BackfillTask,
+    ReadLimits,
+    attempt,
+)
+from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
 from pipeline.schema.model import Notation, TableDescription
@@ -27,7 +33,7 @@ from pipeline.standards.table_standards import Standards
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
 
-WISH = WishedReread("x", "db.t")
+WISH = BackfillRequest("x", "db.t")
 NAME = "a/db.t"
 
 
@@ -98,7 +104,7 @@ class Beside:
     desk: Desk
     rows: Rows
     number: int = 0
-    wishes: tuple[WishedReread, ...] = (WISH,)
+    wishes: tuple[BackfillRequest, ...] = (WISH,)
     router: Router = field(default_factory=Router)
     mirror: MirrorSide | None = None
 
@@ -110,7 +116,7 @@ class Beside:
         old = self.desk
         self.desk = Desk(old.home, old.topics, old.server, standards=old.standards)
         feeds = self.desk.loop.feeds
-        self.again = Rereading(
+        self.again = BackfillRunner(
             self.desk.settings,
             feeds,
             self.desk.log(),
@@ -122,10 +128,10 @@ class Beside:
         )
         self.desk.loop.rereads = self.again.offer.news
 
-    def work(self, tasks: Sequence[RereadTask]) -> list[RereadDone | RereadFailed]:
+    def work(self, tasks: Sequence[BackfillTask]) -> list[BackfillResult | BackfillFailure]:
         return [attempt(task) for task in tasks]
 
-    def round(self) -> RereadState:
+    def round(self) -> BackfillState:
         """A change, a batch, and what is read on after it."""
         self.number += 1
         self.desk.topics.beat("a", self.number, pos=self.rows.end + 1)
@@ -134,18 +140,18 @@ class Beside:
         self.desk.land()
         return self.state()
 
-    def states(self) -> tuple[RereadState, ...]:
+    def states(self) -> tuple[BackfillState, ...]:
         log = self.desk.log()
         catalog = Catalog(self.router, readings("a", "b"), Standards(self.desk.standards))
         log.look()
         catalog.add(log.schema_changes(-1))
-        return self.again.run(LandedState(self.desk.loop.mark, catalog), self.wishes)
+        return self.again.run(LandedState(self.desk.loop.checkpoint, catalog), self.wishes)
 
-    def state(self) -> RereadState:
+    def state(self) -> BackfillState:
         (state,) = self.states()
         return state
 
-    def until_done(self) -> RereadState:
+    def until_done(self) -> BackfillState:
         for _ in range(40):
             state = self.round()
             if state.done is not None:
@@ -179,8 +185,8 @@ def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:
     (settle,) = beside.desk.landed(Op.SETTLE)
     orders = {tuple(row["order"].values()) for row in beside.desk.landed(Op.READ)}
     assert orders == {tuple(settle["order"].values())}
-    assert beside.desk.loop.mark.bases[NAME].parts in orders
-    assert beside.desk.loop.mark.complete[NAME] == state.done
+    assert beside.desk.loop.checkpoint.bases[NAME].parts in orders
+    assert beside.desk.loop.checkpoint.complete[NAME] == state.done
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -238,7 +244,7 @@ def test_one_part_that_fails_costs_the_others_nothing_and_is_tried_ever_more_rar
 
 
 def test_what_nobody_foresaw_is_told_and_ends_nothing(beside: Beside) -> None:
-    def strange(tasks: Sequence[RereadTask]) -> list[RereadDone | RereadFailed]:
+    def strange(tasks: Sequence[BackfillTask]) -> list[BackfillResult | BackfillFailure]:
         raise ValueError("strange")
 
     beside.again.work = strange
@@ -277,7 +283,7 @@ def test_a_server_that_is_down_is_waited_for_and_landing_goes_on(beside: Beside)
     batch = beside.round()
 
     assert "down" in beside.round().why
-    assert beside.desk.loop.mark.batch > (batch.done or 0)
+    assert beside.desk.loop.checkpoint.batch > (batch.done or 0)
     beside.rows.down = False
     assert beside.until_done().rows == 50
 
@@ -293,12 +299,12 @@ def test_what_can_never_be_read_is_refused_with_words(beside: Beside) -> None:
 def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.desk.loop.mark.rereads[NAME]
+    before = beside.desk.loop.checkpoint.rereads[NAME]
     beside.rows.identity = beside.desk.server.identity = "other"
 
     beside.until_done()
 
-    after = beside.desk.loop.mark.rereads[NAME]
+    after = beside.desk.loop.checkpoint.rereads[NAME]
     assert before.rows > 0
     assert (after.order.epoch, after.identity, after.rows) == (2, "other", 50)
 
@@ -306,19 +312,19 @@ def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
 def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.desk.loop.mark.rereads[NAME]
+    before = beside.desk.loop.checkpoint.rereads[NAME]
     beside.rows.end += 20
     beside.desk.topics.alter("a", beside.rows.end, "name", "note")
 
     beside.until_done()
 
-    assert beside.desk.loop.mark.rereads[NAME].order > before.order
+    assert beside.desk.loop.checkpoint.rereads[NAME].order > before.order
 
 
 def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
-    log = LandedState(beside.desk.loop.mark, Catalog(Router(), readings("a", "b")))
+    log = LandedState(beside.desk.loop.checkpoint, Catalog(Router(), readings("a", "b")))
 
-    (state,) = beside.again.run(log, (WishedReread("y", "db.nothing"),))
+    (state,) = beside.again.run(log, (BackfillRequest("y", "db.nothing"),))
 
     assert (state.refused, state.shard) == (False, "")
     assert state.why == "no shard of db.nothing is known: nothing of it has landed"
@@ -331,7 +337,7 @@ def test_a_table_whose_topic_we_may_not_see_gets_no_base(beside: Beside) -> None
     for _ in range(20):
         state = beside.round()
 
-    assert NAME not in beside.desk.loop.mark.bases
+    assert NAME not in beside.desk.loop.checkpoint.bases
     assert "all is read" in state.why
 
 
@@ -342,7 +348,7 @@ def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> N
     for _ in range(20):
         beside.round()
 
-    assert NAME not in beside.desk.loop.mark.bases
+    assert NAME not in beside.desk.loop.checkpoint.bases
 
 
 def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -> None:
@@ -352,7 +358,7 @@ def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -
     for _ in range(2):
         beside.desk.land()
         state = beside.state()
-    assert (beside.desk.loop.mark.rereads[NAME].order.pos > altered, beside.rows.reads) == (
+    assert (beside.desk.loop.checkpoint.rereads[NAME].order.pos > altered, beside.rows.reads) == (
         True,
         [],
     )
@@ -393,8 +399,8 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
 
     assert beside.states() == ()
     assert not beside.again.offer.news().any
-    assert beside.desk.loop.mark.rereads[NAME].id == ""
-    assert NAME not in beside.desk.loop.mark.bases
+    assert beside.desk.loop.checkpoint.rereads[NAME].id == ""
+    assert NAME not in beside.desk.loop.checkpoint.bases
 
 
 def test_a_key_that_is_named_in_another_order_is_told_as_its_rows_are(beside: Beside) -> None:
@@ -420,13 +426,13 @@ def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -
     beside.desk.topics.forbidden = frozenset({"a.db.t"})
     for _ in range(20):
         beside.round()
-    before = beside.desk.loop.mark
+    before = beside.desk.loop.checkpoint
 
     for _ in range(3):
         beside.desk.land()
 
     assert before.rereads[NAME].closing is not None
-    assert beside.desk.loop.mark.batch == before.batch
+    assert beside.desk.loop.checkpoint.batch == before.batch
 
 
 def masked(column: str) -> str:

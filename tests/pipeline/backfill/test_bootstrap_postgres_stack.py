@@ -50,8 +50,8 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
     assert "publication sluice does not hold it" in refused[0].why
     assert done.rows > 1000
     assert p.pairs("u") == p.source_pairs("u")
-    assert f"{p.name}/public.u" in p.lane.mark.bases
-    assert not p.lane.mark.gaps
+    assert f"{p.name}/public.u" in p.lane.checkpoint.bases
+    assert not p.lane.checkpoint.gaps
     assert [one.hold for one in p.applied[-5:] if one.hold is not None] == []
 
 
@@ -63,11 +63,11 @@ def test_a_table_that_is_empty_gets_a_base_and_a_mirror_without_rows(
     p.sql(T, T.replace(" t ", " u "), "INSERT INTO u VALUES (1, 'u')")
     p.start()
     p.catch_up()
-    assert f"{p.name}/public.t" not in p.lane.mark.shards
+    assert f"{p.name}/public.t" not in p.lane.checkpoint.shards
 
     assert bootstrap(p, "t").rows == 0
     p.catch_up()
-    assert f"{p.name}/public.t" in p.lane.mark.bases
+    assert f"{p.name}/public.t" in p.lane.checkpoint.bases
     assert p.mirror("t") == []
 
     p.sql("INSERT INTO t VALUES (2, 'new')")

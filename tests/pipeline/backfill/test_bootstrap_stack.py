@@ -40,7 +40,7 @@ def test_a_table_added_later_is_read_beside_its_writers_and_after_each_kill(
 
     assert done.rows > 1000
     assert p.pairs("u") == p.source_pairs("u")
-    assert f"{p.name}/{p.name}.u" in p.lane.mark.bases
+    assert f"{p.name}/{p.name}.u" in p.lane.checkpoint.bases
     assert not blocked(p)
 
 
@@ -97,7 +97,7 @@ def only(database: str, *tables: str) -> dict[str, str]:
 def let_in(p: Pipe, *tables: str) -> None:
     p.connector = only(p.name, *tables)
     p.register()
-    p.until(lambda: p.lane.mark.lists[p.name].above is not None)
+    p.until(lambda: p.lane.checkpoint.lists[p.name].above is not None)
 
 
 def write(p: Pipe, number: int) -> None:
@@ -111,4 +111,4 @@ def write(p: Pipe, number: int) -> None:
 
 
 def blocked(p: Pipe) -> list[str]:
-    return [*p.lane.mark.gaps.values(), *(a.hold.detail for a in p.applied[-5:] if a.hold)]
+    return [*p.lane.checkpoint.gaps.values(), *(a.hold.detail for a in p.applied[-5:] if a.hold)]

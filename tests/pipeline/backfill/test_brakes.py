@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.backfill.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.backfill_state import RereadState
+from pipeline.backfill.task import (
+    BackfillFailure,
+    BackfillResult,
+    BackfillTask,
+    ReadLimits,
+    attempt,
+)
+from pipeline.backfill_state import BackfillState
 from pipeline.errors import SparedError
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
 from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, begun
@@ -35,7 +41,7 @@ def beside(tmp_path: Path) -> Beside:
 
 def test_no_more_rows_a_second_are_read_than_were_asked_for(beside: Beside) -> None:
     beside.wishes = (replace(WISH, rate=RATE),)
-    at_once, told = list[int](), list[RereadState]()
+    at_once, told = list[int](), list[BackfillState]()
     beside.again.limits = ReadLimits(rows=1_000, select=10)
     beside.again.work = noted(at_once)
     since = time.monotonic()
@@ -89,8 +95,8 @@ def test_fewer_rows_at_once_are_told_as_what_slows_it(beside: Beside) -> None:
 
 def noted(
     seen: list[int],
-) -> Callable[[Sequence[RereadTask]], Sequence[RereadDone | RereadFailed]]:
-    def run(tasks: Sequence[RereadTask]) -> Sequence[RereadDone | RereadFailed]:
+) -> Callable[[Sequence[BackfillTask]], Sequence[BackfillResult | BackfillFailure]]:
+    def run(tasks: Sequence[BackfillTask]) -> Sequence[BackfillResult | BackfillFailure]:
         seen.append(len(tasks))
         return [attempt(task) for task in tasks]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.backfill import runner
-from pipeline.backfill_state import WishedReread
+from pipeline.backfill_state import BackfillRequest
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
@@ -18,7 +18,9 @@ TABLES = tuple(f"db.t{number:03}" for number in range(40))
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
     rows = Rows(50, there=tuple(Shard("a", name) for name in TABLES))
-    return Beside(begun(tmp_path), rows, wishes=tuple(WishedReread(name, name) for name in TABLES))
+    return Beside(
+        begun(tmp_path), rows, wishes=tuple(BackfillRequest(name, name) for name in TABLES)
+    )
 
 
 def turn(beside: Beside) -> list[str]:
@@ -29,7 +31,9 @@ def turn(beside: Beside) -> list[str]:
     beside.desk.server.end = beside.rows.end = beside.rows.end + 5
     beside.states()
     beside.desk.land()
-    return sorted(name for name, one in beside.desk.loop.mark.rereads.items() if one.done is None)
+    return sorted(
+        name for name, one in beside.desk.loop.checkpoint.rereads.items() if one.done is None
+    )
 
 
 def test_the_mark_remembers_few_at_a_time_and_the_others_wait_for_their_turn(
@@ -58,7 +62,7 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
     beside.rows.there, beside.wishes = (), (WISH,)
     assert beside.states()[0].shard == "a/db.t"
 
-    beside.wishes = (WishedReread("y", "db.nothing"),)
+    beside.wishes = (BackfillRequest("y", "db.nothing"),)
 
     assert beside.states()[0].why.startswith("no shard of db.nothing is known")
 

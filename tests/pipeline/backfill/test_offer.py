@@ -6,25 +6,25 @@ from dataclasses import replace
 import pytest
 
 from pipeline.backfill.runner import Offer
-from pipeline.backfill_state import KeyStretch, Reread
-from pipeline.checkpoint import Mark
-from pipeline.landing.backfill import RereadNews, RowsAgain
+from pipeline.backfill_state import Backfill, KeyRange
+from pipeline.checkpoint import Checkpoint
+from pipeline.landing.backfill import BackfilledRows, BackfillNews
 from pipeline.model import Order, Origin
 
 NAME, OTHER = "a/db.t", "a/db.u"
 AT, BEFORE, AFTER = (Order(1, 7, pos) for pos in (500, 400, 600))
-BEGUN = Reread("x", Origin.SNAPSHOT, AT, "server", 6)
-CUT = replace(BEGUN, key=("id",), stretches=(KeyStretch(("9",)), KeyStretch(None, ("9",))))
-FIRST = RowsAgain(NAME, "db.t", "x", AT, 0, None, ("4",), ended=False, rows=4, file=None)
+BEGUN = Backfill("x", Origin.SNAPSHOT, AT, "server", 6)
+CUT = replace(BEGUN, key=("id",), stretches=(KeyRange(("9",)), KeyRange(None, ("9",))))
+FIRST = BackfilledRows(NAME, "db.t", "x", AT, 0, None, ("4",), ended=False, rows=4, file=None)
 SECOND = replace(FIRST, after=("4",), read=("9",), ended=True)
 BESIDE = replace(FIRST, stretch=1, after=("9",), read=("12",))
 
 
-def mark(rereads: Mapping[str, Reread], batch: int = 6) -> Mark:
-    return Mark("main", batch, rereads=rereads)
+def mark(rereads: Mapping[str, Backfill], batch: int = 6) -> Checkpoint:
+    return Checkpoint("main", batch, rereads=rereads)
 
 
-def there(_: RowsAgain) -> bool:
+def there(_: BackfilledRows) -> bool:
     return True
 
 
@@ -44,7 +44,7 @@ def there(_: RowsAgain) -> bool:
     ],
 )
 def test_f113_what_begins_is_offered_until_landing_has_taken_it_or_passed_it_by(
-    one: Reread, known: Reread | None, batch: int, *, left: bool
+    one: Backfill, known: Backfill | None, batch: int, *, left: bool
 ) -> None:
     offer = Offer()
     offer.begin(NAME, one)
@@ -66,24 +66,24 @@ def test_f113_what_begins_is_offered_until_landing_has_taken_it_or_passed_it_by(
             replace(CUT, stretches=CUT.stretches[:1]), (FIRST, SECOND), id="cut elsewhere"
         ),
         pytest.param(
-            replace(CUT, stretches=(KeyStretch(("9",), ended=True), CUT.stretches[1])),
+            replace(CUT, stretches=(KeyRange(("9",), ended=True), CUT.stretches[1])),
             (BESIDE,),
             id="a stretch has ended",
         ),
         pytest.param(
-            replace(CUT, stretches=(KeyStretch(("9",), ("2",)), CUT.stretches[1])),
+            replace(CUT, stretches=(KeyRange(("9",), ("2",)), CUT.stretches[1])),
             (BESIDE,),
             id="what goes before it never came",
         ),
         pytest.param(
-            replace(CUT, stretches=(CUT.stretches[0], KeyStretch(None, ("12",)))),
+            replace(CUT, stretches=(CUT.stretches[0], KeyRange(None, ("12",)))),
             (FIRST, SECOND),
             id="a stretch has landed",
         ),
     ],
 )
 def test_f113_rows_are_offered_as_long_as_landing_may_take_them(
-    known: Reread | None, left: tuple[RowsAgain, ...]
+    known: Backfill | None, left: tuple[BackfilledRows, ...]
 ) -> None:
     offer = Offer()
     offer.read([FIRST, SECOND])
@@ -96,7 +96,7 @@ def test_f113_rows_are_offered_as_long_as_landing_may_take_them(
 
 def test_f113_rows_of_another_shard_or_stretch_make_none_worth_waiting_for() -> None:
     offer = Offer()
-    stretches = (KeyStretch(("9",)), KeyStretch(None, ("4",)))
+    stretches = (KeyRange(("9",)), KeyRange(None, ("4",)))
     known = replace(CUT, stretches=stretches)
     alone = replace(SECOND, after=("3",), stretch=1)  # of its stretch nothing is landed up to there
     offer.read([SECOND, alone, replace(FIRST, name=OTHER)])
@@ -124,7 +124,7 @@ def test_f113_rows_whose_file_is_gone_are_not_offered_nor_those_behind_them() ->
         pytest.param(replace(CUT, id="y"), False, id="another one is read"),
     ],
 )
-def test_f113_an_end_is_told_until_landing_knows_it(known: Reread | None, *, left: bool) -> None:
+def test_f113_an_end_is_told_until_landing_knows_it(known: Backfill | None, *, left: bool) -> None:
     offer = Offer()
     offer.end(NAME, "x", AFTER)
 
@@ -170,5 +170,5 @@ def test_f113_what_landing_was_given_stays_as_it_was() -> None:
 
     offer.forget(mark({}, 99), there)
 
-    assert offer.news() == RereadNews()
-    assert given == RereadNews({NAME: BEGUN}, (FIRST,), {NAME: ("x", AFTER)})
+    assert offer.news() == BackfillNews()
+    assert given == BackfillNews({NAME: BEGUN}, (FIRST,), {NAME: ("x", AFTER)})

@@ -16,14 +16,14 @@ from pipeline.apply.mirror import MirrorSide
 from pipeline.backfill import dry_run as preview
 from pipeline.backfill.dry_run import NOT_YET, Previews, compared
 from pipeline.backfill_state import (
-    Preview,
-    RereadState,
-    RowsWished,
-    WishedKey,
-    WishedRange,
-    WishedReread,
+    BackfillRequest,
+    BackfillState,
+    RepairPreview,
+    RowSelection,
+    SelectedKey,
+    SelectedRange,
 )
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Op, Order, Shard, Table
 from pipeline.settings import Router, StandardRule
@@ -88,7 +88,7 @@ class HeldRows(HeldIds):
         ]
 
 
-def states(beside: Beside, previews: Previews) -> RereadState:
+def states(beside: Beside, previews: Previews) -> BackfillState:
     beside.number += 1
     beside.desk.topics.beat("a", beside.number, pos=beside.rows.end + 1)
     beside.rows.end += 5
@@ -98,7 +98,7 @@ def states(beside: Beside, previews: Previews) -> RereadState:
     log.look()
     catalog = Catalog(beside.router, readings("a", "b"))
     catalog.add(log.schema_changes(-1))
-    landed = LandedState(beside.desk.loop.mark, catalog)
+    landed = LandedState(beside.desk.loop.checkpoint, catalog)
     (state,) = previews.run(landed, beside.again.tables(landed, beside.wishes))
     return state
 
@@ -107,19 +107,19 @@ def states(beside: Beside, previews: Previews) -> RereadState:
     ("wished", "preview", "why"),
     [
         pytest.param(
-            RowsWished(ranges=(WishedRange(3, 8),)),
-            Preview(2, 1, 1, ("missing: 4", "missing: 8", "extra: 5", "different: 6")),
+            RowSelection(ranges=(SelectedRange(3, 8),)),
+            RepairPreview(2, 1, 1, ("missing: 4", "missing: 8", "extra: 5", "different: 6")),
             "",
             id="told",
         ),
-        pytest.param(RowsWished(keys=(WishedKey('["7"]'),)), None, "a dry run", id="keys"),
+        pytest.param(RowSelection(keys=(SelectedKey('["7"]'),)), None, "a dry run", id="keys"),
         pytest.param(
-            RowsWished(ranges=(WishedRange(0, 40),), most=9), None, "9 may be", id="too many"
+            RowSelection(ranges=(SelectedRange(0, 40),), most=9), None, "9 may be", id="too many"
         ),
     ],
 )
 def test_nothing_lands_of_a_dry_run(
-    tmp_path: Path, wished: RowsWished, preview: Preview | None, why: str
+    tmp_path: Path, wished: RowSelection, preview: RepairPreview | None, why: str
 ) -> None:
     held = HeldRows([3, 5, 6, 7])
     beside = make(tmp_path, repair(wished), held)
@@ -133,10 +133,10 @@ def test_nothing_lands_of_a_dry_run(
     assert (state.preview, state.refused) == (preview, preview is None)
     assert why in state.why
     assert beside.desk.landed(Op.READ, Op.DELETE) == []
-    assert beside.desk.loop.mark.rereads == {}
+    assert beside.desk.loop.checkpoint.rereads == {}
 
 
-def looking(path: Path, wished: RowsWished) -> tuple[Beside, Previews]:
+def looking(path: Path, wished: RowSelection) -> tuple[Beside, Previews]:
     held = HeldRows([3, 5, 6, 7])
     beside = make(path, repair(wished), held)
     mirror, feeds = cast(MirrorSide, held), beside.desk.loop.feeds
@@ -144,7 +144,7 @@ def looking(path: Path, wished: RowsWished) -> tuple[Beside, Previews]:
 
 
 def test_rows_of_all_ranges_count(tmp_path: Path) -> None:
-    wished = RowsWished(ranges=(WishedRange(0, 9), WishedRange(20, 29)), most=15)
+    wished = RowSelection(ranges=(SelectedRange(0, 9), SelectedRange(20, 29)), most=15)
     beside, previews = looking(tmp_path, wished)
 
     told = [states(beside, previews) for _ in range(3)]
@@ -154,8 +154,8 @@ def test_rows_of_all_ranges_count(tmp_path: Path) -> None:
 
 
 def test_a_table_whose_shards_are_gone_is_told_so(tmp_path: Path) -> None:
-    beside, previews = looking(tmp_path, RowsWished(ranges=(WishedRange(3, 8),)))
-    landed = LandedState(beside.desk.loop.mark, Catalog(beside.router, readings("a", "b")))
+    beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
+    landed = LandedState(beside.desk.loop.checkpoint, Catalog(beside.router, readings("a", "b")))
 
     (state,) = previews.run(landed, [(beside.wishes[0], Table("db.t", (), ("id",), "id"))])
 
@@ -168,9 +168,9 @@ def test_a_round_has_its_time_and_each_shard_its_turn(
 ) -> None:
     """Bases and repairs are read by the same line: it is not to wait for a large dry run."""
     monkeypatch.setattr(preview, "ROUND", -1.0)
-    beside, previews = looking(tmp_path, RowsWished(ranges=(WishedRange(3, 8),)))
+    beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
     table = Table("db.t", (Shard("a", "db.t"), Shard("a", "db.u")), ("id",), "id")
-    landed = LandedState(beside.desk.loop.mark, Catalog(beside.router, readings("a", "b")))
+    landed = LandedState(beside.desk.loop.checkpoint, Catalog(beside.router, readings("a", "b")))
 
     rounds = [previews.run(landed, [(beside.wishes[0], table)]) for _ in range(4)]
 
@@ -179,7 +179,7 @@ def test_a_round_has_its_time_and_each_shard_its_turn(
 
 
 def test_what_was_looked_at_is_not_read_again(tmp_path: Path) -> None:
-    beside, previews = looking(tmp_path, RowsWished(ranges=(WishedRange(3, 8),)))
+    beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
     while states(beside, previews).done is None:
         pass
     reads = len(beside.rows.reads)
@@ -215,7 +215,7 @@ def test_f113_values_are_compared_by_what_they_mean(one: Any, other: Any, *, ali
 def test_f113_a_row_that_came_at_the_fence_is_compared() -> None:
     there = {1: mirror(_sluice=spelled(500)), 2: mirror(_sluice=spelled(501))}
 
-    assert compared({}, there, AT) == Preview(0, 1, 0, ("extra: 1",))
+    assert compared({}, there, AT) == RepairPreview(0, 1, 0, ("extra: 1",))
 
 
 def test_f113_the_first_of_each_kind_are_named() -> None:
@@ -249,7 +249,7 @@ class Served(SomeRows):
 
 TABLE = Table("db.t", (Shard("a", "db.t"),), ("id",), "id")
 HEAD = binlog_position(7, 5_000)
-LANDED = Mark(
+LANDED = Checkpoint(
     "main",
     9,
     acknowledged={"a": Acknowledged(HEAD), "b": Acknowledged(HEAD)},
@@ -257,8 +257,8 @@ LANDED = Mark(
     epochs={"a": Epoch(1, "server", HEAD), "b": Epoch(1, "server", HEAD)},
     tables={"db.t": 4},
 )
-WISHED = RowsWished(ranges=(WishedRange(3, 8),))
-TOLD = Preview(2, 1, 1, ("missing: 4", "missing: 8", "extra: 5", "different: 6"))
+WISHED = RowSelection(ranges=(SelectedRange(3, 8),))
+TOLD = RepairPreview(2, 1, 1, ("missing: 4", "missing: 8", "extra: 5", "different: 6"))
 
 
 @dataclass(eq=False)
@@ -268,7 +268,7 @@ class Looks:
     home: InitVar[Path]
     rows: Served = field(default_factory=lambda: Served(50, gone=frozenset({5})))
     held: HeldRows | None = field(default_factory=lambda: HeldRows([3, 5, 6, 7]))
-    mark: Mark = LANDED
+    checkpoint: Checkpoint = LANDED
     standards: Standards = NO_STANDARDS
 
     def __post_init__(self, home: Path) -> None:
@@ -280,14 +280,16 @@ class Looks:
             lambda: self.desk.now,
         )
 
-    def run(self, *wishes: WishedReread, table: Table = TABLE) -> tuple[RereadState, ...]:
+    def run(self, *wishes: BackfillRequest, table: Table = TABLE) -> tuple[BackfillState, ...]:
         catalog = Catalog(Router(), readings("a", "b"), self.standards)
         text = described("CREATE TABLE t", "t", "id BIGINT!, name VARCHAR:80")
         for source in "ab":
             catalog.add([(source, Order(1, 7, 10), message("CREATE TABLE t", text))])
-        return self.previews.run(LandedState(self.mark, catalog), [(w, table) for w in wishes])
+        return self.previews.run(
+            LandedState(self.checkpoint, catalog), [(w, table) for w in wishes]
+        )
 
-    def look(self, rows: RowsWished = WISHED, **more: Any) -> RereadState:
+    def look(self, rows: RowSelection = WISHED, **more: Any) -> BackfillState:
         (state,) = self.run(repair(rows), **more)
         return state
 
@@ -300,7 +302,7 @@ def looks(tmp_path: Path) -> Looks:
 def test_f113_a_dry_run_ends_with_the_batch_that_it_speaks_of(looks: Looks) -> None:
     state = looks.look()
 
-    assert state == RereadState("x", "db.t", "a/db.t", done=9, preview=TOLD)
+    assert state == BackfillState("x", "db.t", "a/db.t", done=9, preview=TOLD)
     assert (looks.rows.hung_up, looks.rows.numbers) == (1, [42])
     assert looks.held is not None
     assert looks.held.asked == [(3, 9), (3, 9)]  # for what is gone, and to compare
@@ -322,17 +324,17 @@ def test_f113_what_was_looked_at_in_another_round_stays_told(
 
 
 def test_f113_before_any_heartbeat_has_landed_the_fence_is_the_first(looks: Looks) -> None:
-    looks.mark = replace(LANDED, heartbeats={})
+    looks.checkpoint = replace(LANDED, heartbeats={})
     looks.look()
 
     assert looks.rows.numbers == [0]
 
 
 def test_f113_it_waits_at_its_fence_until_all_below_it_has_landed(looks: Looks) -> None:
-    looks.mark = replace(LANDED, acknowledged={"a": Acknowledged(binlog_position(7, 1_010))})
+    looks.checkpoint = replace(LANDED, acknowledged={"a": Acknowledged(binlog_position(7, 1_010))})
     waiting = [looks.look() for _ in range(2)]
     reads = len(looks.rows.reads)
-    looks.mark = LANDED
+    looks.checkpoint = LANDED
     state = looks.look()
 
     assert [(one.why, one.refused, one.done) for one in waiting] == [(NOT_YET, False, None)] * 2
@@ -344,9 +346,9 @@ def test_f113_it_waits_at_its_fence_until_all_below_it_has_landed(looks: Looks) 
     "epoch", [Epoch(2, "server", HEAD), Epoch(1, "other", HEAD)], ids=["another log", "a server"]
 )
 def test_f113_another_server_has_it_begin_anew(looks: Looks, epoch: Epoch) -> None:
-    looks.mark = replace(LANDED, acknowledged={})
+    looks.checkpoint = replace(LANDED, acknowledged={})
     looks.look()
-    looks.mark = replace(LANDED, epochs={"a": epoch})
+    looks.checkpoint = replace(LANDED, epochs={"a": epoch})
     looks.rows.identity = epoch.identity
 
     states = [looks.look() for _ in range(2)]
@@ -365,14 +367,14 @@ def test_f113_another_server_has_it_begin_anew(looks: Looks, epoch: Epoch) -> No
     ],
 )
 def test_f113_what_stands_in_the_way_of_one_is_told_and_costs_no_other(
-    looks: Looks, mark: Mark, error: Exception | None, why: str, *, refused: bool
+    looks: Looks, mark: Checkpoint, error: Exception | None, why: str, *, refused: bool
 ) -> None:
     def failing(*_: object) -> tuple[()]:
         if error is not None:
             raise error
         return ()
 
-    looks.mark = mark
+    looks.checkpoint = mark
     table = replace(TABLE, shards=(Shard("a", "db.t"), Shard("b", "db.t")))
     good = looks.rows
     with pytest.MonkeyPatch.context() as patch:
@@ -402,7 +404,7 @@ class Failing(Served):
 
 
 def test_f113_a_table_without_a_mirror_lacks_all_rows(looks: Looks) -> None:
-    looks.held, looks.mark = None, replace(LANDED, tables={})
+    looks.held, looks.checkpoint = None, replace(LANDED, tables={})
 
     state = looks.look()
 
@@ -414,7 +416,7 @@ def test_f113_all_rows_of_a_range_are_read_however_few_come_at_once(
 ) -> None:
     monkeypatch.setattr(preview, "AT_ONCE", 2)
 
-    state = looks.look(RowsWished(ranges=(WishedRange(3, 8),), most=6))
+    state = looks.look(RowSelection(ranges=(SelectedRange(3, 8),), most=6))
 
     assert state.preview == TOLD
     assert [(one.after, one.limit) for one in looks.rows.reads] == [
@@ -430,7 +432,7 @@ def test_f113_all_rows_of_a_range_are_read_however_few_come_at_once(
 def test_f113_rows_that_were_read_in_other_ranges_count(
     looks: Looks, most: int, *, refused: bool
 ) -> None:
-    wished = RowsWished(ranges=(WishedRange(10, 14), WishedRange(20, 24)), most=most)
+    wished = RowSelection(ranges=(SelectedRange(10, 14), SelectedRange(20, 24)), most=most)
 
     state = looks.look(wished)
 
@@ -442,9 +444,9 @@ def test_f113_values_are_compared_as_the_lake_is_to_have_them(looks: Looks) -> N
     rule = StandardRule("db.t", ("id",), (("mask", LetterMask(("name",))),))
     looks.standards = Standards((rule,))
 
-    state = looks.look(RowsWished(ranges=(WishedRange(3, 3),)))
+    state = looks.look(RowSelection(ranges=(SelectedRange(3, 3),)))
 
-    assert state.preview == Preview(0, 0, 1, ("different: 3",))
+    assert state.preview == RepairPreview(0, 0, 1, ("different: 3",))
 
 
 def test_f113_what_is_asked_for_no_more_is_forgotten(looks: Looks) -> None:
@@ -461,7 +463,7 @@ def test_f113_what_is_asked_for_no_more_is_forgotten(looks: Looks) -> None:
 
 
 def test_f113_a_fence_of_a_wish_that_is_gone_is_forgotten(looks: Looks) -> None:
-    looks.mark = replace(LANDED, acknowledged={})
+    looks.checkpoint = replace(LANDED, acknowledged={})
     looks.look()
     looks.run()
     looks.look()

@@ -10,14 +10,14 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.catalog import Catalog
 from pipeline.backfill.readers import AGAIN, RowReaders
-from pipeline.backfill_state import Reread, WishedReread
-from pipeline.checkpoint import Epoch, Existence, Mark
+from pipeline.backfill_state import Backfill, BackfillRequest
+from pipeline.checkpoint import Checkpoint, Epoch, Existence
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
-from pipeline.heartbeats import BeatTrail
+from pipeline.heartbeats import HeartbeatHistory
 from pipeline.model import Acknowledged, Head, Order, Origin, PartitionEnd, Shard, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings, TableRule
@@ -29,7 +29,7 @@ from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message
 
 SHARD, OTHER = Shard("a", "db.t"), Shard("b", "db.t")
-LANDED = Mark("main", 5, epochs={"a": Epoch(1, "server", binlog_position(7, 900))})
+LANDED = Checkpoint("main", 5, epochs={"a": Epoch(1, "server", binlog_position(7, 900))})
 
 
 @dataclass(eq=False)
@@ -156,11 +156,13 @@ def test_f113_a_log_that_went_back_under_the_same_name_is_refused(
     )
 
 
-@pytest.mark.parametrize("mark", [LANDED, Mark("main", 5)], ids=["landed", "nothing seen of it"])
+@pytest.mark.parametrize(
+    "checkpoint", [LANDED, Checkpoint("main", 5)], ids=["landed", "nothing seen of it"]
+)
 def test_f113_a_log_that_goes_on_behind_the_fence_before_is_read(
-    readers: RowReaders, mark: Mark
+    readers: RowReaders, checkpoint: Checkpoint
 ) -> None:
-    fence = readers.fence("a", mark, "server", fence_at(1_000))
+    fence = readers.fence("a", checkpoint, "server", fence_at(1_000))
 
     assert fence.head.position == binlog_position(7, 1_010)
 
@@ -235,15 +237,15 @@ def test_f113_rows_are_read_where_they_can_be_put_among_changes(
     assert bool(said) == bool(why)
 
 
-def refused_by(readers: RowReaders, origin: Origin, mark: Mark) -> str:
+def refused_by(readers: RowReaders, origin: Origin, checkpoint: Checkpoint) -> str:
     try:
-        readers.require_comparable(SHARD, origin, mark)
+        readers.require_comparable(SHARD, origin, checkpoint)
     except ConfigError as error:
         return str(error)
     return ""
 
 
-TRAIL = BeatTrail(7, Order(1, 0, 40), 7, 4)
+TRAIL = HeartbeatHistory(7, Order(1, 0, 40), 7, 4)
 
 
 def test_f113_where_changes_have_places_rows_begin_at_that_of_the_fence(
@@ -268,13 +270,13 @@ def test_f113_where_changes_have_places_rows_begin_at_that_of_the_fence(
     ],
 )
 def test_f113_without_places_rows_begin_at_a_heartbeat_above_all_before_it(
-    readers: RowReaders, trail: BeatTrail | None, why: str
+    readers: RowReaders, trail: HeartbeatHistory | None, why: str
 ) -> None:
     written(readers, CanalJson("UTC"))
-    mark = replace(LANDED, beats={} if trail is None else {"a": trail})
+    checkpoint = replace(LANDED, beats={} if trail is None else {"a": trail})
 
     try:
-        found, said = readers.begins_at(SHARD, mark, fence_at(1_000)), ""
+        found, said = readers.begins_at(SHARD, checkpoint, fence_at(1_000)), ""
     except ProofError as error:
         found, said = None, str(error)
 
@@ -289,9 +291,9 @@ def test_f113_all_below_a_place_in_the_log_must_have_landed(
     readers: RowReaders, form: Format, landed: list[bool]
 ) -> None:
     written(readers, form)
-    mark = replace(LANDED, acknowledged={"a": Acknowledged(binlog_position(7, 1_000))})
+    checkpoint = replace(LANDED, acknowledged={"a": Acknowledged(binlog_position(7, 1_000))})
 
-    found = [readers.has_landed(SHARD, Order(1, 7, pos), mark) for pos in (500, 2_000)]
+    found = [readers.has_landed(SHARD, Order(1, 7, pos), checkpoint) for pos in (500, 2_000)]
 
     assert found == landed
 
@@ -326,7 +328,7 @@ def test_f113_where_nobody_tells_what_is_altered_nothing_is_read(
 TOLD = TableDescription(
     ShardId("db", "t"), "alter", (ColumnDescription("id", "BIGINT", position=1),), ("id",)
 )
-READ = Reread("x", Origin.SNAPSHOT, Order(1, 7, 600), "server", 6)
+READ = Backfill("x", Origin.SNAPSHOT, Order(1, 7, 600), "server", 6)
 
 
 EMPTY = Catalog(Router(), readings("a", "b"))
@@ -344,14 +346,14 @@ def test_f113_columns_are_those_of_the_log_before_those_of_the_source(
     readers: RowReaders, opened: Opened
 ) -> None:
     opened.like.told = TOLD
-    mark = replace(LANDED, rereads={str(SHARD): READ})
+    checkpoint = replace(LANDED, rereads={str(SHARD): READ})
     landed = declaring("CREATE TABLE t (id BIGINT, note TEXT)", "id BIGINT, note TEXT")
 
-    declared = readers.schema(SHARD, landed, mark)
+    declared = readers.schema(SHARD, landed, checkpoint)
     assert declared is not None
     assert ([one.name for one in declared.columns], opened.readers) == (["id", "note"], [])
 
-    shown = [readers.schema(SHARD, EMPTY, mark) for _ in range(2)]
+    shown = [readers.schema(SHARD, EMPTY, checkpoint) for _ in range(2)]
     assert shown == [TableSchema("db.t", READ.order, declared.columns[:1], ("id",))] * 2
     assert opened.readers[0].described == [SHARD]
     assert readers.schema(SHARD, EMPTY, LANDED) is None
@@ -360,27 +362,27 @@ def test_f113_columns_are_those_of_the_log_before_those_of_the_source(
 def test_f113_without_a_word_of_the_log_or_the_source_there_are_no_columns(
     readers: RowReaders, opened: Opened
 ) -> None:
-    mark = replace(LANDED, rereads={str(SHARD): READ})
+    checkpoint = replace(LANDED, rereads={str(SHARD): READ})
 
-    assert readers.schema(SHARD, EMPTY, mark) is None
+    assert readers.schema(SHARD, EMPTY, checkpoint) is None
     assert opened.readers[0].described == [SHARD]
     opened.readers[0].told = TOLD
     readers.describe(SHARD)
-    assert readers.schema(SHARD, EMPTY, mark) is not None
+    assert readers.schema(SHARD, EMPTY, checkpoint) is not None
 
 
 ROUTES = Router((TableRule("db.t_1", "db.t"), TableRule("db.tmp", ignore=True)))
 
 
-def wishes(*tables: str) -> Sequence[WishedReread]:
-    return [WishedReread(f"wish of {name}", name) for name in tables]
+def wishes(*tables: str) -> Sequence[BackfillRequest]:
+    return [BackfillRequest(f"wish of {name}", name) for name in tables]
 
 
 def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
     readers: RowReaders, opened: Opened
 ) -> None:
     opened.like.there = (SHARD,)
-    mark = replace(
+    checkpoint = replace(
         LANDED,
         shards={"a/db.t": "db.t", "a/db.t_1": "db.t", "a/db.tmp": None, "a/db.gone": "db.gone"},
         existing={
@@ -393,7 +395,7 @@ def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
         },
     )
 
-    found = readers.folding(wishes("db.t", "db.empty", "db.begun"), mark, ROUTES)
+    found = readers.folding(wishes("db.t", "db.empty", "db.begun"), checkpoint, ROUTES)
 
     assert found == {
         "a/db.t": "db.t",
@@ -410,9 +412,9 @@ def test_f113_sources_are_asked_for_tables_of_which_nothing_has_landed(
 ) -> None:
     names = ("db.new", "db.other", "db.t_1", "db.tmp")
     opened.like.there = tuple(Shard("a", name) for name in names)
-    mark = replace(LANDED, shards={"b/db.t": "db.t"})
+    checkpoint = replace(LANDED, shards={"b/db.t": "db.t"})
 
-    found = readers.folding(wishes("db.new", "db.t"), mark, ROUTES)
+    found = readers.folding(wishes("db.new", "db.t"), checkpoint, ROUTES)
 
     assert found == {"b/db.t": "db.t", "a/db.new": "db.new"}
 

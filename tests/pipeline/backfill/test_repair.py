@@ -13,8 +13,14 @@ import pytest
 from pipeline.apply.mirror import MirrorSide
 from pipeline.backfill.dry_run import MirrorIds
 from pipeline.backfill.task import ReadLimits
-from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
-from pipeline.checkpoint import Mark
+from pipeline.backfill_state import (
+    BackfillRequest,
+    BackfillState,
+    RowSelection,
+    SelectedKey,
+    SelectedRange,
+)
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.sources.condition import Comparison
@@ -68,15 +74,15 @@ class HeldIds:
         return tuple(n for n in self.held if span[0] <= n < span[1])[:limit]
 
 
-def keys(*ids: int, shard: str = "") -> tuple[WishedKey, ...]:
-    return tuple(WishedKey(f'["{one}"]', shard) for one in ids)
+def keys(*ids: int, shard: str = "") -> tuple[SelectedKey, ...]:
+    return tuple(SelectedKey(f'["{one}"]', shard) for one in ids)
 
 
-def repair(rows: RowsWished) -> WishedReread:
-    return WishedReread("x", "db.t", Origin.REPAIR, rows)
+def repair(rows: RowSelection) -> BackfillRequest:
+    return BackfillRequest("x", "db.t", Origin.REPAIR, rows)
 
 
-def make(path: Path, wish: WishedReread, mirror: HeldIds | None = None) -> Beside:
+def make(path: Path, wish: BackfillRequest, mirror: HeldIds | None = None) -> Beside:
     rows = SomeRows(50, gone=frozenset({5, 12, 30}))
     held = cast(MirrorSide, mirror or HeldIds())
     return Beside(begun(path), rows, wishes=(wish,), mirror=held)
@@ -86,21 +92,21 @@ def landed(beside: Beside, op: Op) -> list[int]:
     return sorted(int(json.loads(row["key"])[-1]) for row in beside.desk.landed(op))
 
 
-def until_done(beside: Beside) -> RereadState:
+def until_done(beside: Beside) -> BackfillState:
     state = beside.until_done()
     assert not state.refused, state.why
     return state
 
 
 def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_path: Path) -> None:
-    beside = make(tmp_path, repair(RowsWished(keys=keys(3, 5, 7, 99))))
+    beside = make(tmp_path, repair(RowSelection(keys=keys(3, 5, 7, 99))))
 
     state = until_done(beside)
 
     assert (landed(beside, Op.READ), landed(beside, Op.DELETE)) == ([3, 7], [5, 99])
     assert state.rows == 4
     rows = [*beside.desk.landed(Op.READ), *beside.desk.landed(Op.DELETE)]
-    order = beside.desk.loop.mark.rereads[NAME].order.parts
+    order = beside.desk.loop.checkpoint.rereads[NAME].order.parts
     assert {tuple(row["order"].values()) for row in rows} == {order}
     assert {row["origin"] for row in rows} == {Origin.REPAIR}
     (gone, _) = sorted(beside.desk.landed(Op.DELETE), key=lambda row: str(row["key"]))
@@ -109,19 +115,19 @@ def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_pa
 
 def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_path: Path) -> None:
     mirror = HeldIds([0, 3, 4, 5, 11, 12, 13, 30, 60, 61])
-    wished = RowsWished(ranges=(WishedRange(4, 12), WishedRange(58, 60)), keys=keys(30))
+    wished = RowSelection(ranges=(SelectedRange(4, 12), SelectedRange(58, 60)), keys=keys(30))
     beside = make(tmp_path, repair(wished), mirror)
 
     until_done(beside)
 
     assert landed(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
     assert landed(beside, Op.DELETE) == [5, 12, 30, 60]
-    assert NAME not in beside.desk.loop.mark.bases
+    assert NAME not in beside.desk.loop.checkpoint.bases
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
 def test_after_kills_nothing_is_missing_or_landed_twice(tmp_path: Path, every: int) -> None:
-    wished = RowsWished(ranges=(WishedRange(0, 20),), keys=keys(*range(21, 60)))
+    wished = RowSelection(ranges=(SelectedRange(0, 20),), keys=keys(*range(21, 60)))
     beside = make(tmp_path, repair(wished), HeldIds(range(100)))
 
     for number in range(60):
@@ -138,20 +144,20 @@ def test_after_kills_nothing_is_missing_or_landed_twice(tmp_path: Path, every: i
 def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
     """What is still on its way into it would be missed there, and stay for ever."""
     mirror = HeldIds([5], batch=-1)
-    beside = make(tmp_path, repair(RowsWished(ranges=(WishedRange(4, 6),))), mirror)
+    beside = make(tmp_path, repair(RowSelection(ranges=(SelectedRange(4, 6),))), mirror)
     for _ in range(8):
         state = beside.round()
 
     assert "its mirror is merged through batch -1, and is to hold 0" in state.why
     assert mirror.asked == []
-    mirror.batch = beside.desk.loop.mark.batch
+    mirror.batch = beside.desk.loop.checkpoint.batch
     until_done(beside)
     assert (landed(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
 
 
 def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
     mirror = HeldIds([5])
-    beside = make(tmp_path, repair(RowsWished(ranges=(WishedRange(0, 40),))), mirror)
+    beside = make(tmp_path, repair(RowSelection(ranges=(SelectedRange(0, 40),))), mirror)
     while not mirror.asked:
         beside.round()
     mirror.held = [5, 30]
@@ -164,20 +170,23 @@ def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
 
 
 def test_what_is_allowed_is_of_all_shards_together() -> None:
-    ids, mark = MirrorIds(lambda _: cast(MirrorSide, HeldIds(range(3)))), Mark("main", 5)
-    wish = repair(RowsWished(ranges=(WishedRange(0, 9),), most=5))
+    ids, checkpoint = (
+        MirrorIds(lambda _: cast(MirrorSide, HeldIds(range(3)))),
+        Checkpoint("main", 5),
+    )
+    wish = repair(RowSelection(ranges=(SelectedRange(0, 9),), most=5))
     first, second = Shard("a", "db.t"), Shard("b", "db.t")
     table = Table("db.t", (first, second), ("id",))
     fences = Order(1, 1, 10), Order(1, 1, 20)
     for fence in fences:  # the second time it begins anew, which counts once
-        assert ids.of(wish, first, table, (0, 9), mark, fence=fence) == (0, 1, 2)
+        assert ids.of(wish, first, table, (0, 9), checkpoint, fence=fence) == (0, 1, 2)
 
     with pytest.raises(ConfigError, match=r"6 rows or more of db\.t are asked for, 5 may be"):
-        ids.of(wish, second, table, (0, 9), mark, fence=fences[1])
+        ids.of(wish, second, table, (0, 9), checkpoint, fence=fences[1])
 
 
 def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) -> None:
-    wished = RowsWished(keys=keys(3, shard="b/db.t") + keys(7, shard=NAME))
+    wished = RowSelection(keys=keys(3, shard="b/db.t") + keys(7, shard=NAME))
     beside = make(tmp_path, repair(wished))
 
     until_done(beside)
@@ -189,13 +198,13 @@ def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) ->
     ("wished", "held", "why"),
     [
         pytest.param(
-            RowsWished(ranges=(WishedRange(0, 40),), most=20),
+            RowSelection(ranges=(SelectedRange(0, 40),), most=20),
             range(0),
             "rows or more of db.t are asked for, 20 may be",
             id="at the source",
         ),
         pytest.param(
-            RowsWished(ranges=(WishedRange(0, 40),), most=20),
+            RowSelection(ranges=(SelectedRange(0, 40),), most=20),
             range(41),
             "21 rows or more of db.t are asked for, 20 may be (--most); ask for fewer, or take",
             id="in the mirror",
@@ -203,7 +212,7 @@ def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) ->
     ],
 )
 def test_more_rows_than_were_allowed_are_refused_with_the_way_out(
-    tmp_path: Path, wished: RowsWished, held: Sequence[int], why: str
+    tmp_path: Path, wished: RowSelection, held: Sequence[int], why: str
 ) -> None:
     beside = make(tmp_path, repair(wished), HeldIds(held))
 
@@ -217,7 +226,7 @@ def test_more_rows_than_were_allowed_are_refused_with_the_way_out(
 
 
 def test_ranges_of_a_key_that_is_not_one_integer_are_refused(tmp_path: Path) -> None:
-    beside = make(tmp_path, repair(RowsWished(ranges=(WishedRange(0, 4),))))
+    beside = make(tmp_path, repair(RowSelection(ranges=(SelectedRange(0, 4),))))
     beside.rows.end += 20
     beside.desk.topics.alter("a", beside.rows.end, "name", key=("name",))
 
@@ -232,7 +241,7 @@ def test_ranges_of_a_key_that_is_not_one_integer_are_refused(tmp_path: Path) -> 
 def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given(
     tmp_path: Path,
 ) -> None:
-    wish = WishedReread("x", "db.t", Origin.REPLAY, RowsWished(where="id >= 40"), NOON)
+    wish = BackfillRequest("x", "db.t", Origin.REPLAY, RowSelection(where="id >= 40"), NOON)
     beside = make(tmp_path, wish)
 
     until_done(beside)
@@ -245,20 +254,24 @@ def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given
 
 def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> None:
     """Else live changes below it would be taken for such as a snapshot may have overtaken."""
-    beside = make(tmp_path, WishedReread("x", "db.t"))
+    beside = make(tmp_path, BackfillRequest("x", "db.t"))
     until_done(beside)
-    base = beside.desk.loop.mark.bases[NAME]
-    beside.wishes = (replace(repair(RowsWished(keys=keys(3))), id="y"),)
+    base = beside.desk.loop.checkpoint.bases[NAME]
+    beside.wishes = (replace(repair(RowSelection(keys=keys(3))), id="y"),)
 
     until_done(beside)
 
-    again_read = beside.desk.loop.mark.rereads[NAME]
-    assert (again_read.id, again_read.base, beside.desk.loop.mark.bases[NAME]) == ("y", base, base)
+    again_read = beside.desk.loop.checkpoint.rereads[NAME]
+    assert (again_read.id, again_read.base, beside.desk.loop.checkpoint.bases[NAME]) == (
+        "y",
+        base,
+        base,
+    )
     assert again_read.order > base
 
 
 def test_rows_are_asked_for_in_parts(tmp_path: Path) -> None:
-    beside = make(tmp_path, repair(RowsWished(keys=keys(*range(40)))))
+    beside = make(tmp_path, repair(RowSelection(keys=keys(*range(40)))))
     beside.again.limits = ReadLimits(rows=9, select=4)
 
     until_done(beside)

@@ -10,7 +10,13 @@ from functools import partial
 
 import pytest
 
-from pipeline.backfill_state import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
+from pipeline.backfill_state import (
+    BackfillRequest,
+    BackfillState,
+    RowSelection,
+    SelectedKey,
+    SelectedRange,
+)
 from pipeline.model import Origin
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.row_reader import MySqlRowReader
@@ -39,8 +45,8 @@ def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each
         "UPDATE DB.w SET name = 'y' WHERE k = 'B''s'",
     )
     wrong = p.pairs() != p.source_pairs()
-    rows = repair(p, "t", RowsWished(ranges=(WishedRange(90, 330), WishedRange(590, 700))))
-    words = RowsWished(keys=(WishedKey('["2","gone"]'), WishedKey('["1","B\'s"]')))
+    rows = repair(p, "t", RowSelection(ranges=(SelectedRange(90, 330), SelectedRange(590, 700))))
+    words = RowSelection(keys=(SelectedKey('["2","gone"]'), SelectedKey('["1","B\'s"]')))
 
     with writing(partial(write, p)):
         for _ in range(2):
@@ -63,7 +69,7 @@ def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
     p.sql(T, "INSERT INTO DB.t VALUES (1,'a'), (2,'b'), (3,'c'), (4,'d')")
     p.start()
     p.catch_up()
-    rows = repair(p, "t", RowsWished(ranges=(WishedRange(1, 4),)))
+    rows = repair(p, "t", RowSelection(ranges=(SelectedRange(1, 4),)))
     p.until(lambda: bool(p.lane.rereading.offer.news().rows) or again(p, rows).rows > 0)
     silently(p, "INSERT INTO DB.t VALUES (5,'ghost of nobody')")
     p.sql("DELETE FROM DB.t WHERE id = 1", "UPDATE DB.t SET name = 'later' WHERE id = 2")
@@ -90,7 +96,7 @@ def test_a_replay_brings_the_rows_that_meet_a_condition_and_no_others_under_load
         "DELETE FROM DB.t WHERE id = 401",
         "INSERT INTO DB.t VALUES (701, 'never seen', '2026-03-02')",
     )
-    rows = RowsWished(where="day >= '2026-03-02' AND id <> 5")
+    rows = RowSelection(where="day >= '2026-03-02' AND id <> 5")
     wanted = replace(wish(p, "t"), origin=Origin.REPLAY, rows=rows)
 
     with writing(lambda n: p.sql(f"UPDATE DB.t SET name = 'live' WHERE id = {n * 2 % 100 + 1}")):
@@ -127,9 +133,9 @@ def test_f108_rows_of_an_xa_transaction_outlive_a_repair_and_a_base_that_began_m
     p.catch_up()
     sent = p.pairs()  # before it is committed
     p.lane.rereading.open_rows = impatient
-    rows, base = repair(p, "t", RowsWished(ranges=(WishedRange(1, 9),))), wish(p, "u")
+    rows, base = repair(p, "t", RowSelection(ranges=(SelectedRange(1, 9),))), wish(p, "u")
 
-    def states() -> tuple[RereadState, ...]:
+    def states() -> tuple[BackfillState, ...]:
         return p.lane.reread((rows, base))
 
     p.until(lambda: all("XA" in one.why for one in states()))
@@ -148,7 +154,7 @@ def impatient(settings: SourceSettings) -> MySqlRowReader:
     return MySqlRowReader(settings, xa_patience=timedelta(milliseconds=200))
 
 
-def repair(p: Pipe, table: str, rows: RowsWished) -> WishedReread:
+def repair(p: Pipe, table: str, rows: RowSelection) -> BackfillRequest:
     return replace(wish(p, table), origin=Origin.REPAIR, rows=rows)
 
 

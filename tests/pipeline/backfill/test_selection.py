@@ -11,14 +11,14 @@ from pipeline.backfill.dry_run import MirrorIds
 from pipeline.backfill.runner import ANEW, begun_anew, require_few_beginnings
 from pipeline.backfill.task import StretchRows, require_few, stretch_rows, stretches
 from pipeline.backfill_state import (
-    KeyStretch,
-    Reread,
-    RowsWished,
-    WishedKey,
-    WishedRange,
-    WishedReread,
+    Backfill,
+    BackfillRequest,
+    KeyRange,
+    RowSelection,
+    SelectedKey,
+    SelectedRange,
 )
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.sources.row_reader import KeyTexts
@@ -27,57 +27,59 @@ SHARD, OTHER = Shard("a", "db.t"), Shard("b", "db.t")
 TABLE = Table("db.t", (SHARD, OTHER), ("id",), "id")
 
 
-def wish(rows: RowsWished, id_: str = "x") -> WishedReread:
-    return WishedReread(id_, "db.t", Origin.REPAIR, rows)
+def wish(rows: RowSelection, id_: str = "x") -> BackfillRequest:
+    return BackfillRequest(id_, "db.t", Origin.REPAIR, rows)
 
 
 def nowhere() -> Sequence[KeyTexts]:
     raise AssertionError("named rows need no bounds")
 
 
-RANGES = (WishedRange(3, 8), WishedRange(20, 29, "b/db.t"), WishedRange(40, 40, "a/db.t"))
-KEYS = (WishedKey('["7"]'), WishedKey('["8"]', "b/db.t"), WishedKey('["9"]', "a/db.t"))
+RANGES = (SelectedRange(3, 8), SelectedRange(20, 29, "b/db.t"), SelectedRange(40, 40, "a/db.t"))
+KEYS = (SelectedKey('["7"]'), SelectedKey('["8"]', "b/db.t"), SelectedKey('["9"]', "a/db.t"))
 
 
 def test_f113_a_whole_shard_is_cut_along_its_key_without_a_hole() -> None:
-    cut = stretches(WishedReread("x", "db.t"), SHARD, TABLE, lambda: (("10",), ("20",)))
-    whole = stretches(WishedReread("x", "db.t"), SHARD, replace(TABLE, id_column=None), tuple)
+    cut = stretches(BackfillRequest("x", "db.t"), SHARD, TABLE, lambda: (("10",), ("20",)))
+    whole = stretches(BackfillRequest("x", "db.t"), SHARD, replace(TABLE, id_column=None), tuple)
 
     assert cut == (
-        KeyStretch(("10",), None),
-        KeyStretch(("20",), ("10",)),
-        KeyStretch(None, ("20",)),
+        KeyRange(("10",), None),
+        KeyRange(("20",), ("10",)),
+        KeyRange(None, ("20",)),
     )
-    assert whole == (KeyStretch(),)
-    assert stretch_rows(WishedReread("x", "db.t"), SHARD, 1) == StretchRows()
+    assert whole == (KeyRange(),)
+    assert stretch_rows(BackfillRequest("x", "db.t"), SHARD, 1) == StretchRows()
 
 
 @pytest.mark.parametrize(
     ("rows", "cut", "asked"),
     [
         pytest.param(
-            RowsWished(ranges=RANGES),
-            (KeyStretch(("8",), ("2",)), KeyStretch(("40",), ("39",))),
+            RowSelection(ranges=RANGES),
+            (KeyRange(("8",), ("2",)), KeyRange(("40",), ("39",))),
             (StretchRows(span=(3, 8)), StretchRows(span=(40, 40))),
             id="ranges",
         ),
         pytest.param(
-            RowsWished(keys=KEYS),
-            (KeyStretch(),),
+            RowSelection(keys=KEYS),
+            (KeyRange(),),
             (StretchRows(keys=('["7"]', '["9"]')),),
             id="keys",
         ),
         pytest.param(
-            RowsWished(keys=KEYS, ranges=RANGES[:1]),
-            (KeyStretch(("8",), ("2",)), KeyStretch()),
+            RowSelection(keys=KEYS, ranges=RANGES[:1]),
+            (KeyRange(("8",), ("2",)), KeyRange()),
             (StretchRows(span=(3, 8)), StretchRows(keys=('["7"]', '["9"]'))),
             id="both",
         ),
-        pytest.param(RowsWished(keys=KEYS[1:2], ranges=RANGES[1:2]), (), (), id="another shard's"),
+        pytest.param(
+            RowSelection(keys=KEYS[1:2], ranges=RANGES[1:2]), (), (), id="another shard's"
+        ),
     ],
 )
 def test_f113_named_rows_are_read_in_a_stretch_a_range_and_one_of_all_keys(
-    rows: RowsWished, cut: tuple[KeyStretch, ...], asked: tuple[StretchRows, ...]
+    rows: RowSelection, cut: tuple[KeyRange, ...], asked: tuple[StretchRows, ...]
 ) -> None:
     found = stretches(wish(rows), SHARD, TABLE, nowhere)
 
@@ -95,8 +97,8 @@ def test_f113_named_rows_are_read_in_a_stretch_a_range_and_one_of_all_keys(
     ],
 )
 def test_f113_ranges_are_of_one_integer_and_keys_of_any(table: Table, *, fits: bool) -> None:
-    assert stretches(wish(RowsWished(keys=KEYS)), SHARD, table, nowhere)
-    ranged = wish(RowsWished(ranges=RANGES))
+    assert stretches(wish(RowSelection(keys=KEYS)), SHARD, table, nowhere)
+    ranged = wish(RowSelection(ranges=RANGES))
     if fits:
         assert stretches(ranged, SHARD, table, nowhere)
         return
@@ -110,7 +112,7 @@ def test_f113_ranges_are_of_one_integer_and_keys_of_any(table: Table, *, fits: b
 def test_f113_as_many_rows_are_read_as_were_allowed_and_no_more(
     most: int | None, rows: int, *, refused: bool
 ) -> None:
-    wished = wish(RowsWished(most=most))
+    wished = wish(RowSelection(most=most))
     if not refused:
         require_few(wished, rows)
         return
@@ -118,7 +120,9 @@ def test_f113_as_many_rows_are_read_as_were_allowed_and_no_more(
         require_few(wished, rows)
 
 
-KNOWN = Reread("", Origin.SNAPSHOT, Order(1, 7, 1), "server", 6, former="x", void="it was altered")
+KNOWN = Backfill(
+    "", Origin.SNAPSHOT, Order(1, 7, 1), "server", 6, former="x", void="it was altered"
+)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +137,9 @@ KNOWN = Reread("", Origin.SNAPSHOT, Order(1, 7, 1), "server", 6, former="x", voi
         pytest.param(replace(KNOWN, begun=ANEW, former="y"), "", id="for another wish"),
     ],
 )
-def test_f113_what_is_begun_ten_times_is_refused(known: Reread | None, why: str) -> None:
+def test_f113_what_is_begun_ten_times_is_refused(known: Backfill | None, why: str) -> None:
     try:
-        require_few_beginnings(wish(RowsWished()), SHARD, known)
+        require_few_beginnings(wish(RowSelection()), SHARD, known)
         said = ""
     except ConfigError as error:
         said = str(error)
@@ -165,13 +169,13 @@ class Held:
         return self.ids_
 
 
-def mark(last: int | None = 4) -> Mark:
+def mark(last: int | None = 4) -> Checkpoint:
     """The last batch with a change of the table."""
-    return Mark("main", 9, tables={} if last is None else {"db.t": last})
+    return Checkpoint("main", 9, tables={} if last is None else {"db.t": last})
 
 
 FENCE, NEXT = Order(1, 7, 500), Order(1, 7, 600)
-ANY = wish(RowsWished(ranges=RANGES))
+ANY = wish(RowSelection(ranges=RANGES))
 
 
 def asking(held: Held | None) -> MirrorIds:
@@ -181,7 +185,7 @@ def asking(held: Held | None) -> MirrorIds:
 def test_f113_a_mirror_is_asked_once_for_each_range_of_a_wish_with_both_ends_in() -> None:
     held = Held()
     ids = asking(held)
-    few = wish(RowsWished(ranges=RANGES, most=7), "few")
+    few = wish(RowSelection(ranges=RANGES, most=7), "few")
 
     found = [
         ids.of(one, SHARD, TABLE, span, mark(), fence=FENCE)
@@ -251,7 +255,7 @@ def test_f113_who_waits_for_a_mirror_still_is_not_put_off_by_what_lands_meanwhil
 
 
 def test_f113_ids_of_all_ranges_and_shards_of_a_wish_count() -> None:
-    ids, few = asking(Held()), wish(RowsWished(ranges=RANGES, most=6), "few")
+    ids, few = asking(Held()), wish(RowSelection(ranges=RANGES, most=6), "few")
     ids.of(ANY, SHARD, TABLE, (3, 8), mark(), fence=FENCE)  # another wish's count for that one
     ids.of(few, SHARD, TABLE, (3, 8), mark(), fence=FENCE)
     ids.of(few, OTHER, TABLE, (3, 8), mark(), fence=FENCE)
@@ -261,7 +265,7 @@ def test_f113_ids_of_all_ranges_and_shards_of_a_wish_count() -> None:
 
 
 def test_f113_what_begins_anew_counts_once_and_others_stay_known() -> None:
-    held, few = Held(), wish(RowsWished(ranges=RANGES, most=6), "few")
+    held, few = Held(), wish(RowSelection(ranges=RANGES, most=6), "few")
     ids = asking(held)
     for shard, fence in ((SHARD, FENCE), (OTHER, FENCE), (SHARD, NEXT)):
         ids.of(few, shard, TABLE, (3, 8), mark(), fence=fence)

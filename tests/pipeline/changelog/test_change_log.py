@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
+from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_checkpoint
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
 from pipeline.delta.commit import commit_actions
@@ -35,7 +35,7 @@ def test_there_is_no_change_log_before_it_is_made(tmp_path: Path) -> None:
     log = ChangeLog(open_store(str(tmp_path / "changes")), "main")
 
     assert log.look() is None
-    assert log.mark() is None
+    assert log.checkpoint() is None
     with pytest.raises(ProofError, match=r"no change log at .*changes yet"):
         _ = log.snapshot
     assert not (tmp_path / "changes").exists(), "looking makes nothing"
@@ -57,10 +57,10 @@ def test_it_is_made_once_and_stands_as_others_read_it(tmp_path: Path) -> None:
 
 def test_the_newest_batch_and_its_mark_are_what_was_committed(lake: HandLake) -> None:
     log = log_of(lake)
-    assert log.mark() is None
+    assert log.checkpoint() is None
     for batch in range(3):
         lake.land(row(C, 10 + batch, batch, "a"))
-        assert log.mark() == lake.mark
+        assert log.checkpoint() == lake.checkpoint
         assert log.batch() == batch
 
 
@@ -68,7 +68,7 @@ def test_each_lane_has_batches_and_marks_of_its_own(lake: HandLake) -> None:
     lake.land(row(C, 10, 1, "a"))
     second = log_of(lake, "second")
 
-    assert second.mark() is None
+    assert second.checkpoint() is None
     assert (second.batch(), second.schema_changes(-1)) == (-1, [])
 
 
@@ -81,22 +81,22 @@ def test_a_batch_whose_mark_is_not_there_is_told_and_never_taken_for_an_empty_la
     commit_actions(log.store, log.snapshot, (), operation="WRITE", clock=NOW, txn=(app("main"), 1))
 
     with pytest.raises(HeldError, match="mark_lost"):
-        log.mark()
+        log.checkpoint()
 
 
 def test_rows_without_a_mark_are_refused_before_anything_lands_on_top(lake: HandLake) -> None:
     log = log_of(lake)
     log.look()
-    require_rows_with_a_mark(log)
+    require_rows_with_a_checkpoint(log)
     lake.land(row(C, 10, 1, "a"))
     log.look()
-    require_rows_with_a_mark(log)
+    require_rows_with_a_checkpoint(log)
     _unnumbered(lake)
     fresh = log_of(lake, "second")
     fresh.look()
 
     with pytest.raises(HeldError, match="holds rows of lane second but no mark"):
-        require_rows_with_a_mark(fresh)
+        require_rows_with_a_checkpoint(fresh)
 
 
 def _unnumbered(lake: HandLake) -> None:

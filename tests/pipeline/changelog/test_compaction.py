@@ -69,12 +69,12 @@ def test_nothing_of_it_is_a_change_of_data(lake: HandLake) -> None:
 
 def test_marks_and_slices_are_read_from_what_was_joined(lake: HandLake) -> None:
     joined(lake)
-    fresh = lake.log.mark()
+    fresh = lake.log.checkpoint()
     files = parts(lake.log.snapshot, 3, 5)
 
     found = read(lake.log.store, files, {"db.u": WantedBatches(3, 5), "db.t": WantedBatches(4, 5)})
 
-    assert fresh == lake.mark
+    assert fresh == lake.checkpoint
     assert sorted(found["db.u"]["batch"].to_pylist()) == [4, 5]
     assert sorted(found["db.t"]["op"].to_pylist()) == ["c", "d"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipeline.changelog.change_log import MarkReader, replay
-from pipeline.checkpoint import FULL_EVERY, Mark
+from pipeline.changelog.change_log import CheckpointReader, replay
+from pipeline.checkpoint import FULL_EVERY, Checkpoint
 from pipeline.errors import HeldError
 
 WIDE = {f"t{n}": 0 for n in range(20)}
@@ -17,11 +17,11 @@ class Log:
     """The markers of a lane, and how many were read of it."""
 
     texts: dict[int, str] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[Checkpoint] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
 
     def commit(self, batches: int) -> None:
-        mark = self.marks[-1] if self.marks else Mark("main", -1)
+        mark = self.marks[-1] if self.marks else Checkpoint("main", -1)
         for batch in range(mark.batch + 1, mark.batch + 1 + batches):
             tables = {**WIDE, **mark.tables, f"t{batch % 20}": batch}
             text = replace(mark, batch=batch, tables=tables).changes_since(mark)
@@ -81,7 +81,7 @@ def test_a_hole_after_a_known_mark_is_found(log: Log) -> None:
 
 
 def test_a_reader_reads_from_the_full_text_on_and_then_only_what_is_new(log: Log) -> None:
-    reader = MarkReader(log.after)
+    reader = CheckpointReader(log.after)
 
     first = reader.at(59)
     again = reader.at(59)
@@ -94,7 +94,7 @@ def test_a_reader_reads_from_the_full_text_on_and_then_only_what_is_new(log: Log
 
 
 def test_a_reader_that_was_away_for_long_begins_at_the_newest_full_text(log: Log) -> None:
-    reader = MarkReader(log.after)
+    reader = CheckpointReader(log.after)
     reader.at(5)
     log.read.clear()
 
@@ -105,7 +105,7 @@ def test_a_reader_that_was_away_for_long_begins_at_the_newest_full_text(log: Log
 
 
 def test_a_reader_asked_for_an_older_batch_tells_that_one(log: Log) -> None:
-    reader = MarkReader(log.after)
+    reader = CheckpointReader(log.after)
     reader.at(59)
 
     assert reader.at(30) == log.marks[30]
@@ -114,7 +114,7 @@ def test_a_reader_asked_for_an_older_batch_tells_that_one(log: Log) -> None:
 
 @pytest.mark.parametrize("known", [-1, 40], ids=["at the start", "later"])
 def test_a_batch_without_a_marker_is_a_lost_mark(log: Log, known: int) -> None:
-    reader = MarkReader(log.after)
+    reader = CheckpointReader(log.after)
     if known >= 0:
         reader.at(known)
 

@@ -13,7 +13,7 @@ from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.listing import Feed
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -234,7 +234,7 @@ def test_a_position_waits_for_as_long_as_the_mirror_stands_still(
 
 
 def test_landing_believes_the_mirror_not_the_collector(world: World, mirrored: Mirrored) -> None:
-    feed = Feed(
+    feed = LandingSource(
         SOURCE,
         cast(Collector, world),
         DebeziumJson(),

@@ -12,7 +12,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.content import BeatHead, ColumnsHead, FaultHead
 from pipeline.files.layout import FileStamp, KnownFile, RestlessFiles, WaitingFile
 from pipeline.files.ledger import TABLES, Ledger, LedgerEntry, TakenFile
-from pipeline.heartbeats import LandedBeat, followed
+from pipeline.heartbeats import LandedHeartbeat, follow_heartbeats
 from pipeline.model import Order
 
 STAMP = FileStamp(1, 10, 100, 100)
@@ -117,10 +117,10 @@ def test_no_beat_is_left_out_however_many_a_sweep_answers(ledger: Ledger) -> Non
         ledger.end_sweep(ledger.begin())
 
     told = [(one.first, one.what.n) for one in ledger.entries(0, 99) if hasattr(one.what, "n")]
-    landed = [LandedBeat(n, "logs.files", 0, at, Order(1, 0, at)) for at, n in told]
+    landed = [LandedHeartbeat(n, "logs.files", 0, at, Order(1, 0, at)) for at, n in told]
 
     assert [n for _, n in told] == list(range(4, 13))
-    assert (found := followed(None, landed, 0)) is not None
+    assert (found := follow_heartbeats(None, landed, 0)) is not None
     assert found.skipped == ()
 
 

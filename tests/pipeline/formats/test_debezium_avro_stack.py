@@ -80,7 +80,7 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
     )
     p.start()
     p.catch_up()
-    at_rest = p.lane.mark
+    at_rest = p.lane.checkpoint
 
     registry.kill()
     monkeypatch.setattr(
@@ -93,7 +93,8 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
     assert (hold.subject, hold.reason) == (f"source:{p.name}", "registry")
     assert "nothing is lost, it goes on by itself once that answers" in hold.detail
     assert (
-        p.lane.mark.offsets[f"{p.name}.{p.name}.t:0"] == at_rest.offsets[f"{p.name}.{p.name}.t:0"]
+        p.lane.checkpoint.offsets[f"{p.name}.{p.name}.t:0"]
+        == at_rest.offsets[f"{p.name}.{p.name}.t:0"]
     )
 
     registry.start()
@@ -101,8 +102,8 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
 
     assert p.landed[-1].holds == ()
     assert p.pairs() == p.source_pairs() == {1: "z", 2: "b"}
-    assert not p.lane.mark.quarantine
-    assert not p.lane.mark.gaps
+    assert not p.lane.checkpoint.quarantine
+    assert not p.lane.checkpoint.gaps
 
 
 @pytest.mark.parametrize(

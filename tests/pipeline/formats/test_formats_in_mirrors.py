@@ -16,7 +16,7 @@ from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format, Schemas
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
-from pipeline.landing.task import Provenance, Routes, shape, slim
+from pipeline.landing.task import SourceContext, TableRouter, shape, slim
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaReading
 from pipeline.settings import RegistrySettings, Router
@@ -56,7 +56,7 @@ CANAL_ROW: dict[str, str | None] = {
     "raw": "\x00ÿ",
 }
 
-ROUTES = Routes(Router(()), NO_STANDARDS)
+ROUTES = TableRouter(Router(()), NO_STANDARDS)
 
 
 class Applied:
@@ -74,8 +74,8 @@ class Applied:
         offsets = pa.array(range(self.offset, self.offset + len(messages)), pa.int64())
         sent = sent.set_column(4, sent.schema.field(4), offsets)
         self.offset += len(messages)
-        came = Provenance("s", "sluice.heartbeat", ordering=self.form.ordering)
-        stamp = Stamp("main", self.lake.mark.batch + 1, NOW)
+        came = SourceContext("s", "sluice.heartbeat", ordering=self.form.ordering)
+        stamp = Stamp("main", self.lake.checkpoint.batch + 1, NOW)
         decoded = self.form.decode(sent, self.schemas)
         rows = shape(decoded, sent, came, routes=ROUTES, stamp=stamp).to_pylist()
         placed = [{**row, "order": Order(**row["order"])} for row in rows]
@@ -119,7 +119,7 @@ MAXWELL_BEATS = MaxwellTable("sluice", "heartbeat", ("id",))
     ],
 )
 def test_the_number_of_a_heartbeat_is_read_in_each_format(form: Format, sent: Raw) -> None:
-    came = Provenance("s", "sluice.heartbeat", ordering=form.ordering)
+    came = SourceContext("s", "sluice.heartbeat", ordering=form.ordering)
     raw, stamp = batch([sent]), Stamp("main", 1, NOW)
 
     rows = shape(form.decode(raw, {}), raw, came, routes=ROUTES, stamp=stamp)

@@ -18,7 +18,7 @@ from pipeline.changelog.scan import Part, scan
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
-from pipeline.reports import Applied, Hold
+from pipeline.reports import Hold, MergeReport
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, HandLake, row
@@ -58,12 +58,14 @@ def lake(home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int
     return made
 
 
-def purge(made: HandLake, keys: range, at: datetime = TODAY, born: date | None = OLD) -> Applied:
+def purge(
+    made: HandLake, keys: range, at: datetime = TODAY, born: date | None = OLD
+) -> MergeReport:
     made.land(*(dated(D, 5000 + key, key, born, at) for key in keys))
     return made.apply()
 
 
-def held(turn: Applied) -> Hold:
+def held(turn: MergeReport) -> Hold:
     assert turn.hold is not None
     return turn.hold
 

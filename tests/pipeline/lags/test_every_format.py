@@ -124,14 +124,14 @@ def measured(desk: Desk, acknowledged: Acknowledged | Missing, *, mirror: int) -
     """The lags of a table nine seconds after heartbeat 2, with what has landed by now."""
     fences = tuple(Fence("b", n, NOW + timedelta(seconds=n), desk.server.head()) for n in (1, 2))
     told = acknowledged if isinstance(acknowledged, Missing) else sample(acknowledged)
-    mark = desk.loop.mark
+    checkpoint = desk.loop.checkpoint
     return measure(
         TABLE,
         Samples(
             sources={"b": SourceSamples(sample(fences), told)},
-            mark=sample(mark),
+            checkpoint=sample(checkpoint),
             mirror=sample(MirrorPosition(1, mirror)),
-            steps=extended((), step(mark, {"b": fences})),
+            steps=extended((), step(checkpoint, {"b": fences})),
         ),
         LATER,
     )
@@ -150,7 +150,7 @@ def test_each_hop_is_a_number_once_a_heartbeat_has_come_through(
     desk.land()
     desk.topics.held[BEATS].append(beat(2))
     desk.land()
-    assert desk.loop.mark.heartbeats == {"b": 2}
+    assert desk.loop.checkpoint.heartbeats == {"b": 2}
 
     lags = measured(desk, desk.server.acknowledged(), mirror=0)
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.lags.retention import (
     BacklogSample,
     Limit,
@@ -121,9 +121,9 @@ def test_when_heartbeats_have_stopped_nobody_knows_what_waits() -> None:
 def test_a_topic_is_landed_when_w_has_come_to_its_end(
     w: PartitionEnd, end: PartitionEnd, there: bool
 ) -> None:
-    mark = Mark("main", 1, offsets={"t:0": w})
+    checkpoint = Checkpoint("main", 1, offsets={"t:0": w})
 
-    assert landed(mark, TopicPartition("t", 0), end) is there
+    assert landed(checkpoint, TopicPartition("t", 0), end) is there
 
 
 GIB = 2**30

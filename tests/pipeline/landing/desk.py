@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.collectors.collector import Collector
 from pipeline.delta.store import open_store
 from pipeline.errors import UnreachableError
@@ -20,11 +20,11 @@ from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.landing.listing import Feed
+from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
-from pipeline.landing.task import Done, LandingTask, run
+from pipeline.landing.task import LandingTask, TaskResult, run
 from pipeline.model import Acknowledged, Capture, Head, Op, PartitionEnd, Shard, TopicPartition
-from pipeline.reports import Landed
+from pipeline.reports import LandingReport
 from pipeline.schema.model import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
 from pipeline.sources.mysql.dialect import MYSQL
@@ -285,7 +285,7 @@ class Desk:
         self.loop = Landing(
             settings=self.settings,
             feeds=tuple(
-                Feed(
+                LandingSource(
                     one,
                     cast(Collector, self.server),
                     self.format(one.name),
@@ -301,7 +301,7 @@ class Desk:
             log=log,
             work=self.work,
             clock=lambda: self.now,
-            mark=log.mark() or Mark("main", -1),
+            checkpoint=log.checkpoint() or Checkpoint("main", -1),
         )
 
     def format(self, name: str) -> Format:
@@ -312,10 +312,10 @@ class Desk:
         """Another look at the change log."""
         return ChangeLog(open_store(self.settings.changes), "main")
 
-    def land(self, *waived: str) -> Landed:
+    def land(self, *waived: str) -> LandingReport:
         return self.loop.land(frozenset(waived))
 
-    def work(self, tasks: Sequence[LandingTask]) -> list[Done]:
+    def work(self, tasks: Sequence[LandingTask]) -> list[TaskResult]:
         self.tasks.append(len(tasks))
         done = [run(task) for task in tasks]
         meanwhile, self.meanwhile = self.meanwhile, nothing

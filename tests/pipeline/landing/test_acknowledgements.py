@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.listing import Acknowledgements, Listing, Promise
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
@@ -25,7 +25,9 @@ class Desk:
 
     epoch: Epoch = FIRST
     known: bool = True
-    mark: Mark = field(default_factory=lambda: Mark("main", 3, epochs={"s": FIRST}))
+    checkpoint: Checkpoint = field(
+        default_factory=lambda: Checkpoint("main", 3, epochs={"s": FIRST})
+    )
     counts: Acknowledgements = field(default_factory=Acknowledgements)
     others: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
 
@@ -52,7 +54,7 @@ class Desk:
         }
         chosen = Plan({}, offsets, (), capped=False)
         epochs = {"s": self.epoch} if self.known else {}
-        return self.counts.passed(listing, chosen, self.mark, epochs).get("s")
+        return self.counts.passed(listing, chosen, self.checkpoint, epochs).get("s")
 
 
 def end(offset: int, topic_id: str = "id") -> PartitionEnd:
@@ -91,15 +93,17 @@ def test_f04_without_an_answer_of_the_server_its_highest_head_known_decides() ->
 def test_f04_without_gtids_only_the_second_word_in_a_new_log_counts() -> None:
     """The first may still be the old server's, with a position that is likely here too."""
     desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
-    desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 40})
+    desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 40})
 
     early = desk.round(SAID, end(10), 10)
     final = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
-    desk.mark = replace(desk.mark, heartbeats={"s": 41})
+    desk.checkpoint = replace(desk.checkpoint, heartbeats={"s": 41})
     first = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
     same = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
     other = desk.round(Acknowledged(binlog_position(5, 420)), end(10), 10)
-    desk.mark = replace(desk.mark, acknowledged={"s": Acknowledged(binlog_position(5, 420))})
+    desk.checkpoint = replace(
+        desk.checkpoint, acknowledged={"s": Acknowledged(binlog_position(5, 420))}
+    )
     again = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
 
     assert [early, final, first, same] == [None, None, None, None]
@@ -110,7 +114,7 @@ def test_f04_without_gtids_only_the_second_word_in_a_new_log_counts() -> None:
 def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
     executed = f"{OLD}:1-9,{NEW}:1-3"
     desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500, executed), heartbeat=40))
-    desk.mark = Mark("main", 3, epochs={"s": desk.epoch})
+    desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch})
 
     said = Acknowledged(binlog_position(5, 400, f"{OLD}:1-9"))
 
@@ -126,7 +130,7 @@ def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
 )
 def test_f04_one_side_that_names_its_transactions_is_not_enough(said: str, head: str) -> None:
     desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500, head), heartbeat=40))
-    desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
+    desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
     first = Acknowledged(binlog_position(5, 400, said))
 
     assert desk.round(first, end(10), 10, head=Head(NEW, binlog_position(5, 500, head))) is None
@@ -205,7 +209,7 @@ def test_f04_the_head_that_was_read_last_decides(before: int, after: int, counts
 
 def test_of_a_source_whose_epoch_is_new_or_not_known_nothing_counts() -> None:
     """What was said may be of the log before."""
-    new = Desk(mark=Mark("main", 3))
+    new = Desk(checkpoint=Checkpoint("main", 3))
     unknown = Desk(known=False)
 
     assert new.round(SAID, end(10), 10) is None
@@ -225,7 +229,7 @@ def test_a_partition_that_w_does_not_know_is_not_passed() -> None:
     listing = Listing({"s": (HEAD, HEAD)}, {"s": SAID}, {"s.t": "s"}, {}, ends)
     unread = Plan({}, {}, (), capped=False)
 
-    assert desk.counts.passed(listing, unread, desk.mark, {"s": FIRST}) == {}
+    assert desk.counts.passed(listing, unread, desk.checkpoint, {"s": FIRST}) == {}
 
 
 def test_f04_each_new_log_needs_a_second_word_of_its_own() -> None:
@@ -234,7 +238,7 @@ def test_f04_each_new_log_needs_a_second_word_of_its_own() -> None:
     found = []
     for number in (2, 3):
         desk.epoch = Epoch(number, NEW, binlog_position(5, 500), heartbeat=40)
-        desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
+        desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
         said = Acknowledged(binlog_position(5, 400 + number))
         found += [desk.round(said, end(10), 10), desk.round(said, end(10), 10)]
 

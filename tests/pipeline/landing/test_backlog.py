@@ -21,7 +21,7 @@ def test_a_table_made_and_filled_during_an_outage_is_born_though_its_rows_fill_a
     while desk.loop.land(frozenset()).batch is not None:
         pass
 
-    assert desk.loop.mark.bases["a/db.t"] == Order(1, 7, 200)
+    assert desk.loop.checkpoint.bases["a/db.t"] == Order(1, 7, 200)
 
 
 def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live(
@@ -41,7 +41,7 @@ def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live
 
     assert (snapshot.rows, snapshot.capped, other.rows) == (9, False, 9)
     assert (first.rows, first.capped) == (9, False)  # it shows that the snapshot has ended
-    assert "a/db.t" in desk.loop.mark.bases
+    assert "a/db.t" in desk.loop.checkpoint.bases
     assert second.batch is None
     for pos in range(210, 219):
         desk.topics.put("a", pos, "live")

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Existence, Mark, Snap
+from pipeline.checkpoint import Checkpoint, Epoch, Existence, OpenSnapshot
 from pipeline.landing.bases import (
     advance,
     births,
@@ -12,7 +12,7 @@ from pipeline.landing.bases import (
     is_trimmed,
     read_snapshots,
 )
-from pipeline.landing.batch_stats import Facts, News, SnapshotRows
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
 from pipeline.model import Acknowledged, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL
@@ -23,27 +23,27 @@ LIVE = {"shop/shop.t:0": Order(1, 1, 900)}
 EARLY = {"shop/shop.t:0": Order(1, 1, 50)}
 
 
-def rows(order: Order, count: int, *, ended: bool) -> Facts:
+def rows(order: Order, count: int, *, ended: bool) -> BatchStats:
     """Some of a snapshot of all tables."""
     found = {"shop/db.t": SnapshotRows(order, count, ended)}
-    return Facts(snapshots=found, wholes={"shop": order.event})
+    return BatchStats(snapshots=found, wholes={"shop": order.event})
 
 
-def live(high: dict[str, Order] = LIVE) -> Facts:
-    return Facts(high=high)
+def live(high: dict[str, Order] = LIVE) -> BatchStats:
+    return BatchStats(high=high)
 
 
-def play(*batches: Facts) -> tuple[Mark, list[str]]:
+def play(*batches: BatchStats) -> tuple[Checkpoint, list[str]]:
     """Feed batches to a mark; returns it, and what was settled in each, as `batch:pos`."""
-    mark, settled = Mark("main", -1), []
+    checkpoint, settled = Checkpoint("main", -1), []
     for batch, facts in enumerate(batches):
-        snaps, done = advance(mark, facts, batch)
+        snaps, done = advance(checkpoint, facts, batch)
         settled += [f"{batch}:{one.order.pos}" for one in done]
-        bases = {**mark.bases, **{one.name: one.order for one in done}}
-        high = {**mark.high, **facts.high}
-        read = read_snapshots(mark, facts)
-        mark = Mark("main", batch, snaps=snaps, bases=bases, high=high, snapshots=read)
-    return mark, settled
+        bases = {**checkpoint.bases, **{one.name: one.order for one in done}}
+        high = {**checkpoint.high, **facts.high}
+        read = read_snapshots(checkpoint, facts)
+        checkpoint = Checkpoint("main", batch, snaps=snaps, bases=bases, high=high, snapshots=read)
+    return checkpoint, settled
 
 
 def test_a_snapshot_is_complete_once_its_end_was_seen_and_the_log_goes_on() -> None:
@@ -54,10 +54,10 @@ def test_a_snapshot_is_complete_once_its_end_was_seen_and_the_log_goes_on() -> N
 
 def test_an_end_marker_alone_proves_nothing() -> None:
     """The collector may die in the next table, and snapshot all of them again."""
-    mark, settled = play(rows(S1, 3, ended=True))
+    checkpoint, settled = play(rows(S1, 3, ended=True))
 
     assert not settled
-    assert mark.snaps["shop/db.t"].ended
+    assert checkpoint.snaps["shop/db.t"].ended
 
 
 def test_a_live_change_from_before_the_snapshot_does_not_end_it() -> None:
@@ -90,9 +90,9 @@ def test_a_snapshot_after_a_finished_one_is_waited_for_and_becomes_the_base() ->
 
 def test_the_end_of_a_snapshot_begun_again_is_not_told_by_rows_of_the_one_before() -> None:
     """They are sent again, late: the newer one would be a base with rows missing."""
-    mark, settled = play(rows(S2, 3, ended=False), rows(S1, 2, ended=True), live())
+    checkpoint, settled = play(rows(S2, 3, ended=False), rows(S1, 2, ended=True), live())
 
-    assert (mark.snaps["shop/db.t"].rows, settled) == (3, [])
+    assert (checkpoint.snaps["shop/db.t"].rows, settled) == (3, [])
 
 
 def test_a_single_row_needs_no_end_marker() -> None:
@@ -102,18 +102,18 @@ def test_a_single_row_needs_no_end_marker() -> None:
 
 
 def test_rows_of_a_finished_snapshot_sent_again_open_nothing() -> None:
-    mark, settled = play(rows(S1, 2, ended=True), live(), rows(S1, 2, ended=True), live())
+    checkpoint, settled = play(rows(S1, 2, ended=True), live(), rows(S1, 2, ended=True), live())
 
     assert settled == ["1:100"]
-    assert not mark.snaps
+    assert not checkpoint.snaps
 
 
 def test_rows_of_several_batches_are_counted_together() -> None:
     """One row and one row are no table of a single row, whose end would not be told."""
-    mark, settled = play(rows(S1, 1, ended=False), rows(S1, 1, ended=False), live())
+    checkpoint, settled = play(rows(S1, 1, ended=False), rows(S1, 1, ended=False), live())
 
     assert not settled
-    assert mark.snaps["shop/db.t"].rows == 2
+    assert checkpoint.snaps["shop/db.t"].rows == 2
 
 
 def test_an_end_that_was_seen_stays_seen() -> None:
@@ -129,43 +129,47 @@ def test_a_live_change_just_at_the_snapshot_does_not_end_it() -> None:
 
 
 def test_a_live_change_of_an_earlier_batch_counts_and_the_base_began_with_its_first_row() -> None:
-    mark, early = play(rows(S1, 2, ended=False), live())
-    snaps, (settled,) = advance(mark, rows(S1, 1, ended=True), 2)
+    checkpoint, early = play(rows(S1, 2, ended=False), live())
+    snaps, (settled,) = advance(checkpoint, rows(S1, 1, ended=True), 2)
 
     assert (early, snaps) == ([], {})
     assert (settled.order, settled.since) == (S1, 0)
 
 
 def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
-    snaps, _ = advance(Mark("main", 6), rows(S1, 2, ended=False), 7)
+    snaps, _ = advance(Checkpoint("main", 6), rows(S1, 2, ended=False), 7)
 
-    assert snaps == {"shop/db.t": Snap(S1, 7, rows=2)}
+    assert snaps == {"shop/db.t": OpenSnapshot(S1, 7, rows=2)}
 
 
-def told(kind: str, pos: int, *, shard: str = "t", snapshot: bool = False) -> News:
+def told(kind: str, pos: int, *, shard: str = "t", snapshot: bool = False) -> SchemaNews:
     name, _, previous = shard.partition("<")
     order = Order(1, 1, pos)
     old = f"db.{previous}" if previous else None
     text = f"{kind.upper()} TABLE {name} (id INT)"
-    return News("shop", SchemaChange(kind, f"db.{name}", order, None, text, old), snapshot=snapshot)
+    return SchemaNews(
+        "shop", SchemaChange(kind, f"db.{name}", order, None, text, old), snapshot=snapshot
+    )
 
 
 CREATE = told("create", 50)
 PERHAPS = replace(CREATE, new=False)
-SEEN = Mark("main", 4, shards={"shop/db.t": "db.t"})
+SEEN = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
 
 
-def there(pos: int, *, there: bool) -> Mark:
-    mark = Mark("main", 4, shards={"shop/db.t": "db.t"})
+def there(pos: int, *, there: bool) -> Checkpoint:
+    checkpoint = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
     known = {"shop/db.t": Existence(Order(1, 1, pos), there=there)}
-    return Mark("main", mark.batch, shards=mark.shards, existing=known)
+    return Checkpoint("main", checkpoint.batch, shards=checkpoint.shards, existing=known)
 
 
 @pytest.mark.parametrize(
-    ("mark", "news", "born"),
+    ("checkpoint", "news", "born"),
     [
-        pytest.param(Mark("main", 4), (CREATE,), 50, id="a shard never seen"),
-        pytest.param(Mark("main", 4), (PERHAPS,), None, id="IF NOT EXISTS, of one not described"),
+        pytest.param(Checkpoint("main", 4), (CREATE,), 50, id="a shard never seen"),
+        pytest.param(
+            Checkpoint("main", 4), (PERHAPS,), None, id="IF NOT EXISTS, of one not described"
+        ),
         pytest.param(there(9, there=False), (PERHAPS,), 50, id="IF NOT EXISTS, after its DROP"),
         pytest.param(SEEN, (CREATE,), None, id="IF NOT EXISTS, of one whose rows were seen"),
         pytest.param(there(9, there=True), (CREATE,), None, id="IF NOT EXISTS, of one there"),
@@ -181,13 +185,19 @@ def there(pos: int, *, there: bool) -> Mark:
             id="swapped by a rename, whichever is told first",
         ),
         pytest.param(
-            Mark("main", 4), (told("alter", 40), CREATE), None, id="a shard only altered so far"
+            Checkpoint("main", 4),
+            (told("alter", 40), CREATE),
+            None,
+            id="a shard only altered so far",
         ),
         pytest.param(
             SEEN, (told("drop", 40, snapshot=True), CREATE), None, id="a snapshot's DROP is none"
         ),
         pytest.param(
-            Mark("main", 4), (told("create", 50, snapshot=True),), None, id="read by a snapshot"
+            Checkpoint("main", 4),
+            (told("create", 50, snapshot=True),),
+            None,
+            id="read by a snapshot",
         ),
         pytest.param(
             there(60, there=True), (told("drop", 40), CREATE), None, id="both sent again, later"
@@ -198,9 +208,9 @@ def there(pos: int, *, there: bool) -> Mark:
     ],
 )
 def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
-    mark: Mark, news: tuple[News, ...], born: int | None
+    checkpoint: Checkpoint, news: tuple[SchemaNews, ...], born: int | None
 ) -> None:
-    _, settled = advance(mark, Facts(news=news), 5)
+    _, settled = advance(checkpoint, BatchStats(news=news), 5)
 
     assert [one.order.pos for one in settled if one.name == "shop/db.t"] == ([born] if born else [])
 
@@ -213,27 +223,27 @@ def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
     ],
 )
 def test_f07_rows_of_the_same_batch_tell_whether_a_shard_was_there(first: int, born: bool) -> None:
-    facts = Facts(news=(CREATE,), firsts={"shop/db.t": Order(1, 1, first)})
+    facts = BatchStats(news=(CREATE,), firsts={"shop/db.t": Order(1, 1, first)})
 
-    assert bool(advance(Mark("main", 4), facts, 5)[1]) is born
+    assert bool(advance(Checkpoint("main", 4), facts, 5)[1]) is born
 
 
 def test_f07_dropped_and_created_beside_its_old_rows_it_is_born() -> None:
-    facts = Facts(news=(told("drop", 40), CREATE), firsts={"shop/db.t": Order(1, 1, 10)})
+    facts = BatchStats(news=(told("drop", 40), CREATE), firsts={"shop/db.t": Order(1, 1, 10)})
 
-    assert [one.order.pos for one in advance(Mark("main", 4), facts, 5)[1]] == [50]
+    assert [one.order.pos for one in advance(Checkpoint("main", 4), facts, 5)[1]] == [50]
 
 
 def test_a_birth_below_a_base_is_one_that_was_sent_again() -> None:
-    mark = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 50)})
+    checkpoint = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 50)})
 
-    assert advance(mark, Facts(news=(CREATE,)), 5)[1] == ()
+    assert advance(checkpoint, BatchStats(news=(CREATE,)), 5)[1] == ()
 
 
 def test_what_exists_is_what_the_newest_news_says() -> None:
     news = (told("create", 10), told("create", 20, shard="u"), told("drop", 30), told("drop", 5))
 
-    existing, _ = births(there(1, there=True), Facts(news=news))
+    existing, _ = births(there(1, there=True), BatchStats(news=news))
 
     assert existing == {
         "shop/db.t": Existence(Order(1, 1, 30), there=False),
@@ -245,42 +255,46 @@ def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
     """Its CREATE is told, live or by a snapshot; its rows never come."""
     live = replace(CREATE, captured=False)
     snapshot = replace(told("create", 60, snapshot=True), captured=False)
-    facts = Facts(news=(live, snapshot), high={"shop/shop.other:0": Order(1, 1, 900)})
+    facts = BatchStats(news=(live, snapshot), high={"shop/shop.other:0": Order(1, 1, 900)})
 
-    assert advance(Mark("main", 4), facts, 5) == ({}, ())
+    assert advance(Checkpoint("main", 4), facts, 5) == ({}, ())
 
 
-DESCRIBED = Facts(
+DESCRIBED = BatchStats(
     news=(told("create", 60, snapshot=True),), high={"shop/shop.other:0": Order(1, 1, 900)}
 )
 S60 = Order(1, 1, 60)
 
 
-ROWS = Facts(snapshots={"shop/db.u": SnapshotRows(S60, 3, ended=False)})
-BEAT = Facts(wholes={"shop": replace(S60, row=1)})
-WHOLE = Facts(initial={"shop": frozenset({S60})})
+ROWS = BatchStats(snapshots={"shop/db.u": SnapshotRows(S60, 3, ended=False)})
+BEAT = BatchStats(wholes={"shop": replace(S60, row=1)})
+WHOLE = BatchStats(initial={"shop": frozenset({S60})})
 
 
 @pytest.mark.parametrize(
-    ("mark", "more"),
+    ("checkpoint", "more"),
     [
-        pytest.param(Mark("main", 4), (WHOLE, ROWS), id="with rows of another table"),
-        pytest.param(Mark("main", 4), (WHOLE, BEAT), id="with a heartbeat"),
+        pytest.param(Checkpoint("main", 4), (WHOLE, ROWS), id="with rows of another table"),
+        pytest.param(Checkpoint("main", 4), (WHOLE, BEAT), id="with a heartbeat"),
         pytest.param(
-            Mark("main", 4, snapshots={"shop": S60}), (WHOLE,), id="after the heartbeat had landed"
+            Checkpoint("main", 4, snapshots={"shop": S60}),
+            (WHOLE,),
+            id="after the heartbeat had landed",
         ),
         pytest.param(
-            Mark("main", 4, initial={"shop": S60}), (BEAT,), id="after its beginning had landed"
+            Checkpoint("main", 4, initial={"shop": S60}),
+            (BEAT,),
+            id="after its beginning had landed",
         ),
     ],
 )
 def test_an_empty_table_that_a_snapshot_of_all_describes_has_one(
-    mark: Mark, more: tuple[Facts, ...]
+    checkpoint: Checkpoint, more: tuple[BatchStats, ...]
 ) -> None:
-    assert empty_bases(mark, *more) == [60]
+    assert empty_bases(checkpoint, *more) == [60]
 
 
-def empty_bases(mark: Mark, *more: Facts) -> list[int]:
+def empty_bases(checkpoint: Checkpoint, *more: BatchStats) -> list[int]:
     """Bases that ``db.t`` gets by its description, which landed with *more*."""
     facts = DESCRIBED
     for one in more:
@@ -290,61 +304,66 @@ def empty_bases(mark: Mark, *more: Facts) -> list[int]:
             wholes={**facts.wholes, **one.wholes},
             initial={**facts.initial, **one.initial},
         )
-    return [one.order.pos for one in advance(mark, facts, 5)[1] if one.name == "shop/db.t"]
+    return [one.order.pos for one in advance(checkpoint, facts, 5)[1] if one.name == "shop/db.t"]
 
 
 @pytest.mark.parametrize(
-    ("mark", "more"),
+    ("checkpoint", "more"),
     [
-        pytest.param(Mark("main", 4), ROWS, id="of another table"),
-        pytest.param(Mark("main", 4), BEAT, id="of the heartbeat's table"),
-        pytest.param(Mark("main", 4, initial={"shop": S1}), BEAT, id="after one of all tables"),
-        pytest.param(Mark("main", 4, initial={"till": S60}), BEAT, id="beside another source's"),
-        pytest.param(Mark("main", 4), WHOLE, id="of all tables that read no row"),
+        pytest.param(Checkpoint("main", 4), ROWS, id="of another table"),
+        pytest.param(Checkpoint("main", 4), BEAT, id="of the heartbeat's table"),
+        pytest.param(
+            Checkpoint("main", 4, initial={"shop": S1}), BEAT, id="after one of all tables"
+        ),
+        pytest.param(
+            Checkpoint("main", 4, initial={"till": S60}), BEAT, id="beside another source's"
+        ),
+        pytest.param(Checkpoint("main", 4), WHOLE, id="of all tables that read no row"),
     ],
 )
 def test_f141_a_snapshot_that_may_not_have_read_a_table_shows_it_empty_to_nobody(
-    mark: Mark, more: Facts
+    checkpoint: Checkpoint, more: BatchStats
 ) -> None:
     """A collector takes one of single tables, the heartbeat's among them, where it is asked to."""
-    bare = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, initial=mark.initial)
+    bare = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, initial=checkpoint.initial)
 
-    assert [empty_bases(one, more) for one in (mark, bare)] == [[], []]
+    assert [empty_bases(one, more) for one in (checkpoint, bare)] == [[], []]
 
 
 @pytest.mark.parametrize(
-    "mark",
+    "checkpoint",
     [
-        pytest.param(Mark("main", 4), id="never"),
-        pytest.param(Mark("main", 4, bases={"shop/db.t": S1}), id="a base of before"),
+        pytest.param(Checkpoint("main", 4), id="never"),
+        pytest.param(Checkpoint("main", 4, bases={"shop/db.t": S1}), id="a base of before"),
         pytest.param(
-            Mark("main", 4, snapshots={"shop": Order(1, 1, 50)}), id="only of an older snapshot"
+            Checkpoint("main", 4, snapshots={"shop": Order(1, 1, 50)}),
+            id="only of an older snapshot",
         ),
-        pytest.param(Mark("main", 4, snapshots={"till": S60}), id="only of another source"),
+        pytest.param(Checkpoint("main", 4, snapshots={"till": S60}), id="only of another source"),
     ],
 )
-def test_f141_a_description_that_no_row_came_with_is_no_empty_table(mark: Mark) -> None:
+def test_f141_a_description_that_no_row_came_with_is_no_empty_table(checkpoint: Checkpoint) -> None:
     """As snapshot.mode=recovery and no_data describe all tables, full as they are."""
-    assert advance(mark, DESCRIBED, 5)[1] == ()
+    assert advance(checkpoint, DESCRIBED, 5)[1] == ()
 
 
 def test_f141_a_snapshot_of_a_single_table_is_no_base_and_shows_no_other_empty() -> None:
     """A collector may describe all tables, and read the one that it was asked for."""
     rows = {"shop/db.u": SnapshotRows(S60, 3, ended=True)}
-    mark = Mark("main", 4, bases={"shop/db.u": Order(1, 1, 50)})
+    checkpoint = Checkpoint("main", 4, bases={"shop/db.u": Order(1, 1, 50)})
 
-    assert advance(mark, replace(DESCRIBED, snapshots=rows), 5)[1] == ()
+    assert advance(checkpoint, replace(DESCRIBED, snapshots=rows), 5)[1] == ()
 
 
 def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_has_landed() -> (
     None
 ):
     known = {"shop": Epoch(1, "server", binlog_position(1, 50))}
-    mark = Mark("main", 4, epochs=known)
-    snaps, _ = advance(mark, DESCRIBED, 5)
-    mark, nothing = replace(mark, batch=5, snaps=snaps), Facts()
+    checkpoint = Checkpoint("main", 4, epochs=known)
+    snaps, _ = advance(checkpoint, DESCRIBED, 5)
+    checkpoint, nothing = replace(checkpoint, batch=5, snaps=snaps), BatchStats()
     left = [
-        advance(replace(mark, acknowledged={"shop": said}), nothing, 6)
+        advance(replace(checkpoint, acknowledged={"shop": said}), nothing, 6)
         for said in (
             Acknowledged(binlog_position(1, 60)),
             Acknowledged(binlog_position(1, 70), snapshot=True),
@@ -352,23 +371,23 @@ def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_
         )
     ]
 
-    assert snaps == {"shop/db.t": Snap(S60, 5)}
+    assert snaps == {"shop/db.t": OpenSnapshot(S60, 5)}
     assert left == [(snaps, ()), (snaps, ()), ({}, ())]
 
 
-TRIMMED = Mark("main", 4, trimmed=("shop.db.t",))
+TRIMMED = Checkpoint("main", 4, trimmed=("shop.db.t",))
 
 
 def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_description() -> None:
     high = {"shop/shop.other:0": Order(1, 1, 900)}
-    described = Facts(news=(told("create", 60, snapshot=True),), high=high)
+    described = BatchStats(news=(told("create", 60, snapshot=True),), high=high)
 
     assert advance(TRIMMED, described, 5) == ({}, ())
     assert advance(TRIMMED, replace(rows(S1, 1, ended=False), high=high), 5)[1]
 
 
 @pytest.mark.parametrize(
-    ("mark", "born"),
+    ("checkpoint", "born"),
     [
         pytest.param(TRIMMED, False, id="its first rows may be gone"),
         pytest.param(replace(TRIMMED, trimmed=("shop.db.at",)), True, id="another topic"),
@@ -376,17 +395,19 @@ def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_descriptio
     ],
 )
 def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
-    mark: Mark, *, born: bool
+    checkpoint: Checkpoint, *, born: bool
 ) -> None:
-    assert (births(mark, Facts(news=(CREATE,)))[1] != {}) is born
+    assert (births(checkpoint, BatchStats(news=(CREATE,)))[1] != {}) is born
 
 
 def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> None:
-    mark = Mark("main", 4, parts={"shop/db.t": S1})
+    checkpoint = Checkpoint("main", 4, parts={"shop/db.t": S1})
     left = replace(rows(S1, 2, ended=True), high=LIVE)
 
-    assert advance(mark, left, 5) == ({}, ())
-    assert [one.order for one in advance(mark, replace(rows(S2, 2, ended=True), high=LIVE), 5)[1]]
+    assert advance(checkpoint, left, 5) == ({}, ())
+    assert [
+        one.order for one in advance(checkpoint, replace(rows(S2, 2, ended=True), high=LIVE), 5)[1]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -401,7 +422,7 @@ def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> 
     ],
 )
 def test_a_topic_is_told_by_its_shard(topic: str, shard: str, *, named: bool) -> None:
-    assert is_trimmed(Mark("main", 4, trimmed=(topic,)), shard) is named
+    assert is_trimmed(Checkpoint("main", 4, trimmed=(topic,)), shard) is named
 
 
 @pytest.mark.parametrize(
@@ -415,39 +436,43 @@ def test_a_topic_is_told_by_its_shard(topic: str, shard: str, *, named: bool) ->
 def test_the_text_of_a_create_decides_too(text: str, born: bool) -> None:
     empty, over = (MYSQL.makes_anew(text, there=there) for there in (False, True))
     news = replace(CREATE, empty=empty, over=over)
-    mark = there(9, there="REPLACE" in text) if born else Mark("main", 4)
+    checkpoint = there(9, there="REPLACE" in text) if born else Checkpoint("main", 4)
 
-    assert bool(advance(mark, Facts(news=(news,)), 5)[1]) is born
+    assert bool(advance(checkpoint, BatchStats(news=(news,)), 5)[1]) is born
 
 
 def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -> None:
     """Neither a live CREATE, as of a table that is there, nor what a snapshot drops or alters."""
-    opening = advance(Mark("main", 4), Facts(news=(told("create", 60, snapshot=True),)), 5)[0]
+    opening = advance(
+        Checkpoint("main", 4), BatchStats(news=(told("create", 60, snapshot=True),)), 5
+    )[0]
     others = (CREATE, told("drop", 60, snapshot=True), told("alter", 60, snapshot=True))
 
-    assert opening == {"shop/db.t": Snap(Order(1, 1, 60), 5)}
-    assert [advance(SEEN, Facts(news=(one,)), 5) for one in others] == [({}, ())] * 3
+    assert opening == {"shop/db.t": OpenSnapshot(Order(1, 1, 60), 5)}
+    assert [advance(SEEN, BatchStats(news=(one,)), 5) for one in others] == [({}, ())] * 3
 
 
 DROP, MADE = told("drop", 600), told("create", 700)
 
 
 @pytest.mark.parametrize("first", [(), (rows(S1, 2, ended=False),)], ids=["one batch", "two"])
-def test_a_table_made_anew_as_its_snapshot_ends_goes_by_its_birth(first: tuple[Facts, ...]) -> None:
+def test_a_table_made_anew_as_its_snapshot_ends_goes_by_its_birth(
+    first: tuple[BatchStats, ...],
+) -> None:
     """Or the older of two bases would be its own, and it would wait for another for ever."""
     end = replace(rows(S1, 2, ended=True), news=(DROP, MADE), high=LIVE)
 
-    mark, settled = play(*first, end, live())
+    checkpoint, settled = play(*first, end, live())
 
     assert [one.partition(":")[2] for one in settled] == ["700"]
-    assert mark.snaps == {}
+    assert checkpoint.snaps == {}
 
 
 def test_the_snapshot_of_a_table_that_was_dropped_since_is_waited_for_no_more() -> None:
     """Its end comes never, and with one open no cut of the source is proved."""
-    mark, settled = play(rows(S1, 3, ended=False), Facts(news=(DROP,), high=LIVE))
+    checkpoint, settled = play(rows(S1, 3, ended=False), BatchStats(news=(DROP,), high=LIVE))
 
-    assert (mark.snaps, settled) == ({}, [])
+    assert (checkpoint.snaps, settled) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -458,28 +483,34 @@ def test_the_snapshot_of_a_table_that_was_dropped_since_is_waited_for_no_more() 
         pytest.param((told("drop", 40), told("create", 50)), id="dropped and made anew before"),
     ],
 )
-def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(news: tuple[News, ...]) -> None:
+def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
+    news: tuple[SchemaNews, ...],
+) -> None:
     """Else a table is without a base for ever, or READY before its rows have come."""
     first = replace(rows(S1, 2, ended=False), news=news, high=EARLY)
 
     begun, _ = advance(SEEN, first, 5)
     _, settled = play(first, rows(S1, 1, ended=True), live())
 
-    assert begun == {"shop/db.t": Snap(S1, 5, rows=2)}
+    assert begun == {"shop/db.t": OpenSnapshot(S1, 5, rows=2)}
     assert settled[-1] == "2:100"
 
 
 def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
-    mark = Mark("main", 4, bases={"shop/db.u": S1, "shop/db.t": S2})
+    checkpoint = Checkpoint("main", 4, bases={"shop/db.u": S1, "shop/db.t": S2})
 
-    assert inherited(mark, Facts(news=(told("alter", 90, shard="t<u"),))) == {}
-    assert inherited(mark, Facts(news=(told("alter", 90, shard="x<u"),))) == {"shop/db.x": S1}
+    assert inherited(checkpoint, BatchStats(news=(told("alter", 90, shard="t<u"),))) == {}
+    assert inherited(checkpoint, BatchStats(news=(told("alter", 90, shard="x<u"),))) == {
+        "shop/db.x": S1
+    }
 
 
 def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_landed() -> None:
     """It tells that the collector began anew: what was lost before must not be forgotten."""
-    known = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, high=LIVE)
-    told = Facts(snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial=WHOLE.initial)
+    known = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, high=LIVE)
+    told = BatchStats(
+        snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial=WHOLE.initial
+    )
 
     assert advance(known, told, 5)[1] == ()
     (settled,) = advance(known, replace(told, wholes=BEAT.wholes), 5)[1]
@@ -488,36 +519,36 @@ def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_lan
 
 
 def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
-    known = Mark(
+    known = Checkpoint(
         "main",
         4,
         bases={"shop/db.t": Order(1, 1, 9)},
         snapshots={"shop": S60},
         high={"shop/shop.t:0": Order(2, 1, 900)},
     )
-    rows = Facts(snapshots={"shop/db.t": SnapshotRows(replace(S60, epoch=2), 2, ended=True)})
-    others = Facts(snapshots={"shop/db.t": SnapshotRows(Order(2, 1, 61), 2, ended=True)})
+    rows = BatchStats(snapshots={"shop/db.t": SnapshotRows(replace(S60, epoch=2), 2, ended=True)})
+    others = BatchStats(snapshots={"shop/db.t": SnapshotRows(Order(2, 1, 61), 2, ended=True)})
 
     assert len(advance(known, rows, 5)[1]) == 1
     assert advance(known, others, 5)[1] == ()
 
 
 S80 = Order(1, 1, 80)
-FIRST = Facts(
+FIRST = BatchStats(
     news=(told("create", 60, snapshot=True), told("create", 60, shard="e", snapshot=True)),
     initial={"shop": frozenset({S60})},
 )
-RECOVERY = Facts(
+RECOVERY = BatchStats(
     news=(told("create", 80, snapshot=True), told("create", 80, shard="e", snapshot=True)),
     initial={"shop": frozenset({S80})},
 )
-READ = Facts(
+READ = BatchStats(
     snapshots={"shop/db.t": SnapshotRows(S60, 3, ended=True)}, wholes={"shop": S60}, high=LIVE
 )
-SIGNAL = Facts(news=(replace(told("create", 80, snapshot=True), signalled=True),))
+SIGNAL = BatchStats(news=(replace(told("create", 80, snapshot=True), signalled=True),))
 
 
-def together(*batches: Facts) -> Facts:
+def together(*batches: BatchStats) -> BatchStats:
     news = tuple(one for facts in batches for one in facts.news)
     initial = frozenset().union(*(one.initial.get("shop", frozenset()) for one in batches))
     return replace(READ, news=news, initial={"shop": initial})
@@ -534,7 +565,7 @@ def together(*batches: Facts) -> Facts:
     ],
 )
 def test_f141_a_recovery_that_lands_with_the_first_snapshot_takes_no_base_from_any_table(
-    batches: tuple[Facts, ...],
+    batches: tuple[BatchStats, ...],
 ) -> None:
     """It describes all tables as of later, and reads no rows."""
     settled = lands(*batches)[1]
@@ -544,28 +575,30 @@ def test_f141_a_recovery_that_lands_with_the_first_snapshot_takes_no_base_from_a
 
 def test_a_table_that_was_emptied_before_a_snapshot_was_begun_again_gets_that_base() -> None:
     """Nothing but its description, and rows of others, tell of it in the second one."""
-    begun = Facts(snapshots={"shop/db.t": SnapshotRows(S60, 3, ended=False)}, wholes={"shop": S60})
+    begun = BatchStats(
+        snapshots={"shop/db.t": SnapshotRows(S60, 3, ended=False)}, wholes={"shop": S60}
+    )
     again = replace(RECOVERY, wholes={"shop": S80}, high=LIVE)
-    in_turn = (replace(RECOVERY, high=LIVE), Facts(wholes={"shop": S80}))
+    in_turn = (replace(RECOVERY, high=LIVE), BatchStats(wholes={"shop": S80}))
 
     for batches in ((FIRST, begun, again), (FIRST, begun, *in_turn)):
         snaps, settled = lands(*batches)
         assert (snaps, settled["shop/db.t"]) == ({}, S80)
 
 
-def lands(*batches: Facts) -> tuple[Mapping[str, Snap], dict[str, Order]]:
+def lands(*batches: BatchStats) -> tuple[Mapping[str, OpenSnapshot], dict[str, Order]]:
     """Snapshots that are left, and the bases, once *batches* have landed."""
-    mark, bases = Mark("main", 0), dict[str, Order]()
+    checkpoint, bases = Checkpoint("main", 0), dict[str, Order]()
     for number, facts in enumerate(batches, 1):
-        snaps, settled = advance(mark, facts, number)
+        snaps, settled = advance(checkpoint, facts, number)
         bases |= {one.name: one.order for one in settled}
-        mark = replace(
-            mark,
+        checkpoint = replace(
+            checkpoint,
             batch=number,
             snaps=snaps,
             bases=bases,
-            high={**mark.high, **facts.high},
-            snapshots=read_snapshots(mark, facts),
-            initial=initial_snapshots(mark, facts),
+            high={**checkpoint.high, **facts.high},
+            snapshots=read_snapshots(checkpoint, facts),
+            initial=initial_snapshots(checkpoint, facts),
         )
-    return mark.snaps, bases
+    return checkpoint.snaps, bases

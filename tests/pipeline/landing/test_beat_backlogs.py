@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.checkpoint import Mark
-from pipeline.heartbeats import BeatBacklog, BeatTrail, LandedBeat
+from pipeline.checkpoint import Checkpoint
+from pipeline.heartbeats import HeartbeatBacklog, HeartbeatHistory, LandedHeartbeat
 from pipeline.landing.heartbeats import with_beats, with_levels
 from pipeline.landing.listing import Listing
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
@@ -41,7 +41,7 @@ class Story:
     beats: list[int] = field(default_factory=list)  # what the partitions hold
     rows: list[int] = field(default_factory=list)
     read: tuple[int, int] = (0, 0)
-    mark: Mark = field(default_factory=lambda: Mark("main", -1))
+    checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint("main", -1))
     stands: list[int] = field(default_factory=list)  # the row after each batch
     covered: list[int] = field(default_factory=list)  # the heartbeat that each one proves
     applied: int = -1
@@ -49,8 +49,8 @@ class Story:
     _promised: list[Promised] = field(default_factory=list)
 
     @property
-    def trail(self) -> BeatTrail | None:
-        return self.mark.beats.get("a")
+    def trail(self) -> HeartbeatHistory | None:
+        return self.checkpoint.beats.get("a")
 
     def send(self, count: int) -> None:
         for at in range(self.place, min(len(self.log), self.place + count)):
@@ -80,15 +80,15 @@ class Story:
         where = dict(zip((BEATS, ROWS), map(PartitionEnd, ends), strict=True))
         w = zip((BEATS, ROWS), map(PartitionEnd, self.read), strict=True)
         made = replace(
-            self.mark,
-            batch=self.mark.batch + 1,
+            self.checkpoint,
+            batch=self.checkpoint.batch + 1,
             offsets={str(at): end for at, end in w},
             high={f"a/{at}": Order(1, 0, 1) for at, end in where.items() if end.offset},
             acknowledged={"a": Acknowledged(binlog_position(1, self.covered[-1] + 1))},
         )
         every = list(_landed(self._numbers(came)))
-        made = with_beats(made, self.mark, {"a": every}, {"a": Ordering.SEQUENCE})
-        self.mark = with_levels(made, Listing({}, {}, {"a": "a"}, {}, where))
+        made = with_beats(made, self.checkpoint, {"a": every}, {"a": Ordering.SEQUENCE})
+        self.checkpoint = with_levels(made, Listing({}, {}, {"a": "a"}, {}, where))
 
     def _numbers(self, came: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         return [(offset, sum(self.log[:at])) for offset, at in came]
@@ -107,9 +107,9 @@ class Story:
             assert self.stands[self.applied] >= before[-1], self
 
 
-def _landed(came: Sequence[tuple[int, int]]) -> Iterator[LandedBeat]:
+def _landed(came: Sequence[tuple[int, int]]) -> Iterator[LandedHeartbeat]:
     for offset, number in came:
-        yield LandedBeat(number, "a", 0, offset, Order(1, 0, offset))
+        yield LandedHeartbeat(number, "a", 0, offset, Order(1, 0, offset))
 
 
 def played(story: Story, steps: Sequence[tuple[str, Any]]) -> Story:
@@ -146,7 +146,7 @@ def test_no_certificate_answers_over_an_older_row_however_far_partitions_are_apa
     begun = len(story.log)
     for _ in range(12):  # all goes on, and nothing is capped: it waits for nothing that is over
         played(story, [("log", [False, True]), ("send", WHOLE), ("land", (WHOLE, WHOLE))])
-    assert story.applied == story.mark.batch - 1
+    assert story.applied == story.checkpoint.batch - 1
     assert story.trail is not None
     assert story.trail.divided or story.certified > begun
 
@@ -172,17 +172,17 @@ def test_a_batch_that_is_capped_counts_once_all_that_was_listed_with_it_has_land
         desk.topics.beat("a", number, pos=100 * number)
 
     while desk.land().batch is not None:
-        trail = desk.loop.mark.beats["a"]
+        trail = desk.loop.checkpoint.beats["a"]
         levels.append((trail.level, trail.known))
 
     assert levels == [(-1, -1), (-1, -1), (-1, -1), (3, -1)]
     desk.beat(5, 500)
-    assert desk.loop.mark.beats["a"].sure == 3
+    assert desk.loop.checkpoint.beats["a"].sure == 3
 
 
 def test_what_comes_through_one_partition_waits_for_no_backlog() -> None:
     at, end = TopicPartition("a", 0), PartitionEnd(9)
-    mark = Mark("main", 4, beats={"a": BeatTrail(7, Order(1, 0, 3), 7, 4, topic="a")})
+    mark = Checkpoint("main", 4, beats={"a": HeartbeatHistory(7, Order(1, 0, 3), 7, 4, topic="a")})
 
     made = with_levels(mark, Listing({}, {}, {"a": "a"}, {}, {at: end}))
 
@@ -191,11 +191,13 @@ def test_what_comes_through_one_partition_waits_for_no_backlog() -> None:
 
 def test_a_listing_that_is_never_passed_is_not_waited_for() -> None:
     """Its topic was deleted and made anew."""
-    waiting = BeatBacklog(2, {"a:0": 90, "a:1": 90})
-    trail = BeatTrail(7, Order(1, 0, 3), 7, 4, topic="a", backlog=waiting)
-    mark = Mark("main", 4, {"a:0": PartitionEnd(3), "a:1": PartitionEnd(1)}, beats={"a": trail})
+    waiting = HeartbeatBacklog(2, {"a:0": 90, "a:1": 90})
+    trail = HeartbeatHistory(7, Order(1, 0, 3), 7, 4, topic="a", backlog=waiting)
+    mark = Checkpoint(
+        "main", 4, {"a:0": PartitionEnd(3), "a:1": PartitionEnd(1)}, beats={"a": trail}
+    )
     listed = dict.fromkeys((BEATS, ROWS), PartitionEnd(3))
 
     made = with_levels(mark, Listing({}, {}, {"a": "a"}, {}, listed)).beats["a"]
 
-    assert (made.level, made.backlog) == (-1, BeatBacklog(4, {"a:0": 3, "a:1": 3}))
+    assert (made.level, made.backlog) == (-1, HeartbeatBacklog(4, {"a:0": 3, "a:1": 3}))

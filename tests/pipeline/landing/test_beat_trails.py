@@ -9,14 +9,14 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW, Format
 from pipeline.heartbeats import HeartbeatRow
 from pipeline.landing.heartbeats import with_beats, with_missing_heartbeats
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.transport import OffsetRange
 from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
@@ -38,10 +38,10 @@ class Looked(UserDict[str, Order]):
 
 def test_what_landed_is_gone_through_once_however_many_sources_there_are() -> None:
     high = Looked({f"{name}/t:0": Order(1, 0, 2) for name in SOURCES})
-    before = Mark("main", 4, high=high)
+    before = Checkpoint("main", 4, high=high)
 
     made = with_beats(
-        Mark("main", 5),
+        Checkpoint("main", 5),
         before,
         {name: (beat(7, 3),) for name in SOURCES},
         dict.fromkeys(SOURCES, Ordering.SEQUENCE),
@@ -72,23 +72,23 @@ def test_what_a_format_says_of_its_log_stands_in_the_trail(
 
     made.land()
 
-    assert made.loop.mark.beats["a"].once == once
+    assert made.loop.checkpoint.beats["a"].once == once
 
 
 def test_a_ledger_of_files_never_sends_again() -> None:
     assert FileRows.sent_once
 
 
-def after(mark: Mark, numbers: list[int], said: int | None) -> Mark:
+def after(checkpoint: Checkpoint, numbers: list[int], said: int | None) -> Checkpoint:
     """The mark after one more batch, with those heartbeats, and what the collector said by then.
 
     All that there is of them has landed each time.
     """
-    made = replace(mark, batch=mark.batch + 1)
+    made = replace(checkpoint, batch=checkpoint.batch + 1)
     if said is not None:
         made = replace(made, acknowledged={"a": Acknowledged(binlog_position(1, said))})
     beats = [beat(number, 100 * made.batch + number) for number in numbers]
-    made = with_beats(made, mark, {"a": beats}, {"a": Ordering.SEQUENCE})
+    made = with_beats(made, checkpoint, {"a": beats}, {"a": Ordering.SEQUENCE})
     return replace(made, beats={"a": replace(made.beats["a"], level=made.batch)})
 
 
@@ -103,20 +103,20 @@ def test_what_was_sent_again_is_over_once_it_has_landed_from_all_partitions(
     partitions: int, over: tuple[int, ...]
 ) -> None:
     high = {f"a/t:{n}": Order(1, 0, 2) for n in range(partitions)}
-    mark = Mark("main", -1, high=high)
+    checkpoint = Checkpoint("main", -1, high=high)
     for number in (99, 100, 99, 100):
-        mark = after(mark, [number], said=1)
-    found = [mark.beats["a"].over]
+        checkpoint = after(checkpoint, [number], said=1)
+    found = [checkpoint.beats["a"].over]
 
     for beats, said in (([101], 2), ([102], None), ([], 3), ([103], 4)):
-        mark = after(mark, beats, said)
-        found.append(mark.beats["a"].over)
+        checkpoint = after(checkpoint, beats, said)
+        found.append(checkpoint.beats["a"].over)
 
     assert tuple(found) == over
-    assert mark.beats["a"].sure == 6
+    assert checkpoint.beats["a"].sure == 6
 
 
-SENT = Mark(
+SENT = Checkpoint(
     "main",
     4,
     offsets={"h:0": PartitionEnd(4)},
@@ -130,7 +130,9 @@ def row(number: int, offset: int, *, partition: int = 0, read: bool = False) -> 
     return HeartbeatRow(number, "h", partition, offset, Order(1, 1, 100 + number), read)
 
 
-def with_rows(rows: list[HeartbeatRow], before: Mark = SENT, made: Mark | None = None) -> Mark:
+def with_rows(
+    rows: list[HeartbeatRow], before: Checkpoint = SENT, made: Checkpoint | None = None
+) -> Checkpoint:
     """The mark of the next batch with those *rows* of a source with log positions."""
     top = max((before.heartbeats.get("a", -1), *(one.number for one in rows)))
     made = made or replace(before, batch=before.batch + 1, heartbeats={"a": top})
@@ -154,7 +156,7 @@ def with_rows(rows: list[HeartbeatRow], before: Mark = SENT, made: Mark | None =
 def test_f101_a_missing_heartbeat_is_a_gap_also_with_log_positions(
     rows: list[HeartbeatRow], missing: list[tuple[int, int]]
 ) -> None:
-    gaps = [read_gap(text) for text in with_rows(rows).gaps.values()]
+    gaps = [load_gap(text) for text in with_rows(rows).gaps.values()]
 
     assert [(gap.first, gap.until) for gap in gaps] == missing
     assert {gap.shards for gap in gaps} <= {("a/d.t",)}
@@ -170,7 +172,7 @@ def left(*batches: list[int]) -> list[tuple[int, int]]:
     for numbers in batches:
         made = with_rows([row(n, offset + at) for at, n in enumerate(numbers)], made)
         offset += len(numbers)
-    gaps = map(read_gap, made.gaps.values())
+    gaps = map(load_gap, made.gaps.values())
     return [(gap.first, gap.until) for gap in gaps if not gap.sent_again]
 
 
@@ -246,7 +248,7 @@ def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
 
     for _ in range(9):
         desk.land()
-        found += [read_gap(text) for text in desk.loop.mark.gaps.values()]
+        found += [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
 
-    assert desk.loop.mark.heartbeats == {"a": 12}
+    assert desk.loop.checkpoint.heartbeats == {"a": 12}
     assert {(one.first, one.until) for one in found} == ({(10, 11)} if lost else set())

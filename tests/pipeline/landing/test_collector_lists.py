@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import CollectorLists, Mark
+from pipeline.checkpoint import Checkpoint, CollectorLists
 from pipeline.landing.gaps import GRACE, captured, collected, digest, with_lists
 from pipeline.model import Capture, Order
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from tests.pipeline.landing.desk import NOW, Desk, Server
 from tests.pipeline.schema_messages import described, dropped, message
 
@@ -45,7 +45,7 @@ def tell(desk: Desk, value: str) -> None:
 
 
 def gaps(desk: Desk) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.id, one.shards) for one in map(read_gap, desk.loop.mark.gaps.values())]
+    return [(one.id, one.shards) for one in map(load_gap, desk.loop.checkpoint.gaps.values())]
 
 
 def test_a_table_that_was_let_in_after_its_create_has_no_base(desk: Desk) -> None:
@@ -56,7 +56,7 @@ def test_a_table_that_was_let_in_after_its_create_has_no_base(desk: Desk) -> Non
 
     desk.land()
 
-    assert desk.loop.mark.bases == {}
+    assert desk.loop.checkpoint.bases == {}
 
 
 def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> None:
@@ -66,7 +66,7 @@ def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> N
 
     desk.land()
 
-    assert (desk.loop.mark.bases, desk.loop.mark.snaps) == ({}, {})
+    assert (desk.loop.checkpoint.bases, desk.loop.checkpoint.snaps) == ({}, {})
 
 
 def settle(desk: Desk, after: timedelta = GRACE, *, end: int = 4) -> None:
@@ -94,7 +94,7 @@ def test_a_create_counts_once_the_lists_were_seen_for_a_while(
 
     desk.land()
 
-    assert (NAME in desk.loop.mark.bases) is based
+    assert (NAME in desk.loop.checkpoint.bases) is based
 
 
 @pytest.mark.parametrize(("end", "based"), [(4, True), (5, False), (6, False)])
@@ -109,7 +109,7 @@ def test_what_was_written_under_older_lists_may_land_far_later(
 
     desk.land()
 
-    assert (NAME in desk.loop.mark.bases) is based
+    assert (NAME in desk.loop.checkpoint.bases) is based
 
 
 def test_nobody_waits_for_a_clock_that_was_set_back(desk: Desk) -> None:
@@ -121,12 +121,12 @@ def test_nobody_waits_for_a_clock_that_was_set_back(desk: Desk) -> None:
 
     desk.land()
 
-    assert NAME in desk.loop.mark.bases
+    assert NAME in desk.loop.checkpoint.bases
 
 
 def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
     seen = CollectorLists(digest(ALL), NOW)
-    before = Mark("main", 3, lists={"a": seen})
+    before = Checkpoint("main", 3, lists={"a": seen})
     made = replace(before, batch=4)
 
     assert with_lists(made, before, {"a": ALL}, {}, NOW + GRACE).lists["a"] == seen
@@ -142,8 +142,8 @@ def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:
 
     again.land()
 
-    assert again.loop.mark.bases == {}
-    assert again.loop.mark.lists["a"].since == NOW + SECOND
+    assert again.loop.checkpoint.bases == {}
+    assert again.loop.checkpoint.lists["a"].since == NOW + SECOND
 
 
 def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
 
     desk.land()
 
-    assert NAME in desk.loop.mark.bases
-    assert desk.loop.mark.lists["a"] == CollectorLists(digest(desk.server.captures()))
+    assert NAME in desk.loop.checkpoint.bases
+    assert desk.loop.checkpoint.lists["a"] == CollectorLists(digest(desk.server.captures()))
 
 
 def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> N
 
     desk.land()
 
-    assert desk.loop.mark.bases == {}
+    assert desk.loop.checkpoint.bases == {}
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def based(tmp_path: Path) -> Desk:
     create(made)
     made.topics.put("a", 20, "one")
     made.land()
-    assert NAME in made.loop.mark.bases
+    assert NAME in made.loop.checkpoint.bases
     return made
 
 
@@ -209,7 +209,7 @@ def test_a_base_that_becomes_complete_after_its_table_was_left_out_is_short(
     later(desk, left_out=LEFT_OUT)
     desk.topics.beat("a", 1, pos=40)
     desk.land()
-    assert (gaps(desk), desk.loop.mark.bases) == ([], {}), "nobody relies on it yet"
+    assert (gaps(desk), desk.loop.checkpoint.bases) == ([], {}), "nobody relies on it yet"
     for number in (2, 3):
         desk.server.silent = silent and number == 2
         later(desk, left_out=LEFT_OUT)
@@ -256,7 +256,7 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         desk.server.silent = True
         create(desk)
         desk.land()
-        assert NAME in desk.loop.mark.bases, "by what it told last"
+        assert NAME in desk.loop.checkpoint.bases, "by what it told last"
         desk.server.silent = False
         later(desk, left_out=left_out)
         desk.topics.beat("a", 2, pos=40)
@@ -264,7 +264,7 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         seen[name] = gaps(desk)
 
     assert seen == {"stayed": [], "other": [("lists:a:0:2@2", (NAME,))]}
-    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
     assert gap.why == (
         "the collector's lists were changed while it did not answer, and may have left out a/db.t "
         "when its base was made: take a new base of it"
@@ -287,7 +287,7 @@ def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk
     based.land()
 
     assert gaps(based) == []
-    assert based.loop.mark.lists["a"].unseen == -1
+    assert based.loop.checkpoint.lists["a"].unseen == -1
 
 
 def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
     desk.topics.snapshot("a", 40, 2)
     desk.topics.beat("a", 3, pos=50)
     desk.land()
-    assert NAME in desk.loop.mark.bases
+    assert NAME in desk.loop.checkpoint.bases
     later(desk, left_out=frozenset({"db.x"}))
     desk.topics.beat("a", 4, pos=60)
 
@@ -313,18 +313,18 @@ def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(desk: Desk
     """Or a table that was left out a moment ago would be proven complete."""
     desk.topics.beat("a", 2, pos=10)
     desk.land()
-    before = desk.loop.mark.acknowledged["a"]
+    before = desk.loop.checkpoint.acknowledged["a"]
     desk.server.silent = True
     desk.server.log = 8
     desk.topics.beat("a", 3, pos=20, log=8)
     desk.land()
-    unheard = desk.loop.mark.acknowledged["a"]
+    unheard = desk.loop.checkpoint.acknowledged["a"]
     desk.server.silent = False
     desk.topics.beat("a", 4, pos=30, log=8)
     desk.land()
 
     assert unheard == before
-    assert desk.loop.mark.acknowledged["a"] == desk.server.acknowledged() != before
+    assert desk.loop.checkpoint.acknowledged["a"] == desk.server.acknowledged() != before
 
 
 ALL, SOME = Capture(lambda _: True, "all"), Capture(lambda _: True, "some")
@@ -358,6 +358,6 @@ def test_rows_show_what_lists_that_nobody_can_read_do_not() -> None:
 
 def test_a_mark_tells_lists_as_they_were() -> None:
     lists = {"a": CollectorLists("d", NOW, 7), "b": CollectorLists("e")}
-    mark = Mark("main", 3, lists=lists)
+    checkpoint = Checkpoint("main", 3, lists=lists)
 
-    assert Mark.loads(mark.dumps()).lists == lists
+    assert Checkpoint.loads(checkpoint.dumps()).lists == lists

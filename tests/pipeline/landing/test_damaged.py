@@ -26,7 +26,7 @@ from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.formats.simple_binlog import SimpleBinlog
 from pipeline.landing.batch_stats import gather
-from pipeline.landing.task import Intake, LandingTask, Provenance, write
+from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write
 from pipeline.model import Op, Order, Ordering
 from pipeline.schema.decode import typed
 from pipeline.schema.history import SchemaReading
@@ -201,10 +201,10 @@ class Landing:
 
     def _task(self) -> LandingTask:
         format_ = self.case.format
-        came = Provenance(SOURCE, self.case.heartbeat, ordering=format_.ordering)
+        came = SourceContext(SOURCE, self.case.heartbeat, ordering=format_.ordering)
         asked = Told(SOURCE, RegistrySettings(URL), texts=self.case.schemas)
         ranges = tuple(OffsetRange(topic, 0, 0, 9) for topic in {one[2] for one in self.case.sent})
-        return task(self.home, Intake(came, format_, ranges, registry=asked))
+        return task(self.home, TaskSource(came, format_, ranges, registry=asked))
 
     def _explained(self, sent: Sequence[Raw], rows: Sequence[Mapping[str, Any]]) -> int:
         """Each message is there; how many of them with a reason."""

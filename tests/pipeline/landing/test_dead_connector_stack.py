@@ -11,7 +11,7 @@ from kafka.admin import NewTopic
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from tests.patience import SOON
 from tests.pipeline.backfill.live_rereads import bootstrap
 from tests.pipeline.live import Pipe, now
@@ -68,7 +68,7 @@ def test_f141_recovery_of_the_schema_history_empties_no_mirror(pipe: Callable[..
     p.catch_up()
 
     assert_equal(p)
-    assert (p.lane.mark.gaps, p.lane.mark.snaps) == ({}, {})
+    assert (p.lane.checkpoint.gaps, p.lane.checkpoint.snaps) == ({}, {})
 
 
 def test_f141_a_new_snapshot_brings_it_back(pipe: Callable[..., Pipe]) -> None:
@@ -82,7 +82,7 @@ def test_f141_a_new_snapshot_brings_it_back(pipe: Callable[..., Pipe]) -> None:
     p.catch_up()
 
     assert_equal(p)
-    assert p.lane.mark.gaps == {}
+    assert p.lane.checkpoint.gaps == {}
 
 
 @pytest.mark.usefixtures("lists_settle_soon")
@@ -99,9 +99,9 @@ def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
     connect.move_offset(p.name, file, pos, gtids.replace("\n", ""))
     read_schemas_again(p)
     p.sql("INSERT INTO DB.t VALUES (3, 'n3', 'o3')")
-    p.until(lambda: p.lane.mark.heartbeats[p.name] > missing[-1])
+    p.until(lambda: p.lane.checkpoint.heartbeats[p.name] > missing[-1])
 
-    (gap,) = map(read_gap, p.lane.mark.gaps.values())
+    (gap,) = map(load_gap, p.lane.checkpoint.gaps.values())
     before = p.pairs("u")
     for table in ("t", "u"):
         bootstrap(p, table)
@@ -114,7 +114,7 @@ def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
     assert {*missing} <= {*range(gap.first, gap.until)}
     assert before == {1: "n1"}, "the gap empties no mirror"
     assert_equal(p)
-    assert p.lane.mark.gaps == {}
+    assert p.lane.checkpoint.gaps == {}
 
 
 def signalled(bootstrap: str, topic: str) -> list[object]:
@@ -138,7 +138,7 @@ def test_f102_a_snapshot_of_one_table_is_no_base_and_deletes_nothing(
     p = begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
     p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2'), (3, 'n3', 'o3')")
     p.catch_up()
-    shard, before = f"{name}/{name}.t", p.lane.mark.bases
+    shard, before = f"{name}/{name}.t", p.lane.checkpoint.bases
     only = {"data-collection": f"{name}.t", "filter": f"SELECT * FROM {name}.t WHERE id = 2"}
     more = {"additional-conditions": [only]} if condition else {}
     tables, rows = [rf"{name}\.t", r"sluice\.heartbeat"], 1 if condition else 3
@@ -153,7 +153,11 @@ def test_f102_a_snapshot_of_one_table_is_no_base_and_deletes_nothing(
 
     assert p.pairs() == {1: "n1", 2: "n2", 3: "n3"}
     assert_equal(p)
-    assert (p.lane.mark.bases, p.lane.mark.snaps, p.lane.mark.gaps) == (before, {}, {})
+    assert (p.lane.checkpoint.bases, p.lane.checkpoint.snaps, p.lane.checkpoint.gaps) == (
+        before,
+        {},
+        {},
+    )
     bootstrap(p, "t")
     p.catch_up()
-    assert p.lane.mark.bases[shard] > before[shard]
+    assert p.lane.checkpoint.bases[shard] > before[shard]

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark
-from pipeline.landing.batch_stats import Facts, News
+from pipeline.checkpoint import Checkpoint, Existence
+from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.model import Acknowledged, Order
-from pipeline.reports import read_gap, tell_gap
+from pipeline.reports import dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.test_next_mark import GAP, OLD, renamed, step, unread
@@ -20,18 +20,18 @@ KNOWN = replace(
 )
 
 
-def dropped(name: str = "t", *, snapshot: bool = False, kind: str = "drop") -> News:
+def dropped(name: str = "t", *, snapshot: bool = False, kind: str = "drop") -> SchemaNews:
     change = SchemaChange(kind, f"db.{name}", Order(1, 1, 9), None, f"{kind} {name}")
-    return News("s", change, snapshot=snapshot)
+    return SchemaNews("s", change, snapshot=snapshot)
 
 
-def told(mark: Mark, *names: str, pos: int) -> Mark:
+def told(checkpoint: Checkpoint, *names: str, pos: int) -> Checkpoint:
     gone = {f"s/db.{name}": Existence(Order(1, 1, pos), there=False) for name in names}
-    return replace(mark, existing=gone)
+    return replace(checkpoint, existing=gone)
 
 
 @pytest.mark.parametrize(
-    ("mark", "news", "left"),
+    ("checkpoint", "news", "left"),
     [
         pytest.param(KNOWN, (dropped(),), {"db.t"}, id="dropped"),
         pytest.param(KNOWN, (renamed("t", "y"),), {"db.t"}, id="renamed"),
@@ -48,19 +48,21 @@ def told(mark: Mark, *names: str, pos: int) -> Mark:
     ],
 )
 def test_tables_that_a_shard_has_left_are_remembered_with_the_batch(
-    mark: Mark, news: tuple[News, ...], left: set[str]
+    checkpoint: Checkpoint, news: tuple[SchemaNews, ...], left: set[str]
 ) -> None:
     """A mirror before it has rows of that shard, and must not be READY with them."""
-    made = step(mark, Facts(news=news))
+    made = step(checkpoint, BatchStats(news=news))
 
     assert made.departed == {"db.u": 1, "db.x": 2, **dict.fromkeys(left, 5)}
 
 
-def opened(mark: Mark, *, passed: bool) -> Mark:
+def opened(checkpoint: Checkpoint, *, passed: bool) -> Checkpoint:
     """With a gap and an unread change of both db.t and db.u."""
     gap = replace(GAP, id="lost", batch=4, shards=("s/db.t", "s/db.u"), passed=passed)
-    unread_ = step(mark, Facts(errors={"s/db.t": unread(7)}), acknowledged=PASSED if passed else {})
-    return replace(unread_, gaps={"lost": tell_gap(gap)})
+    unread_ = step(
+        checkpoint, BatchStats(errors={"s/db.t": unread(7)}), acknowledged=PASSED if passed else {}
+    )
+    return replace(unread_, gaps={"lost": dump_gap(gap)})
 
 
 @pytest.mark.parametrize(
@@ -74,11 +76,11 @@ def opened(mark: Mark, *, passed: bool) -> Mark:
     ],
 )
 def test_of_a_shard_that_is_dropped_nothing_is_missed(
-    passed: bool, news: News, closed: bool
+    passed: bool, news: SchemaNews, closed: bool
 ) -> None:
-    made = step(opened(KNOWN, passed=passed), Facts(news=(news,)))
+    made = step(opened(KNOWN, passed=passed), BatchStats(news=(news,)))
 
-    assert read_gap(made.gaps["lost"]).shards == (("s/db.u",) if closed else ("s/db.t", "s/db.u"))
+    assert load_gap(made.gaps["lost"]).shards == (("s/db.u",) if closed else ("s/db.t", "s/db.u"))
     assert (made.quarantine == {}) is closed
 
 
@@ -88,14 +90,14 @@ def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_i
         opened(KNOWN, passed=True), existing={"s/db.t": Existence(Order(1, 1, 50), there=True)}
     )
 
-    made = step(since, Facts(news=(dropped(),)))
+    made = step(since, BatchStats(news=(dropped(),)))
 
-    assert read_gap(made.gaps["lost"]).shards == ("s/db.t", "s/db.u")
+    assert load_gap(made.gaps["lost"]).shards == ("s/db.t", "s/db.u")
     assert made.quarantine.keys() == {"s/db.t"}
 
 
 @pytest.mark.parametrize(
-    ("mark", "news", "concerned"),
+    ("checkpoint", "news", "concerned"),
     [
         pytest.param(KNOWN, renamed("t", "y"), ("s/db.t", "s/db.u", "s/db.y"), id="to a new name"),
         pytest.param(KNOWN, renamed("t", "u"), ("s/db.t", "s/db.u"), id="to one that has it too"),
@@ -106,8 +108,8 @@ def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_i
     ],
 )
 def test_what_is_lost_of_a_shard_is_lost_of_the_one_it_becomes(
-    mark: Mark, news: News, concerned: tuple[str, ...]
+    checkpoint: Checkpoint, news: SchemaNews, concerned: tuple[str, ...]
 ) -> None:
-    made = step(opened(mark, passed=True), Facts(news=(news,)))
+    made = step(opened(checkpoint, passed=True), BatchStats(news=(news,)))
 
-    assert read_gap(made.gaps["lost"]).shards == concerned
+    assert load_gap(made.gaps["lost"]).shards == concerned

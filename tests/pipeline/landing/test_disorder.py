@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reports import Landed
+from pipeline.reports import LandingReport
 from pipeline.retries import FIRST, LONGEST
 from tests.pipeline.landing.desk import GIB4, NOW, Desk
 
@@ -29,7 +29,7 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
-def rounds(desk: Desk, count: int) -> list[Landed]:
+def rounds(desk: Desk, count: int) -> list[LandingReport]:
     return [desk.land() for _ in range(count)]
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark, living_tables
+from pipeline.checkpoint import Checkpoint, Existence, active_tables
 from pipeline.landing.bases import births, with_drops
-from pipeline.landing.batch_stats import DroppedDatabase, Facts, News
+from pipeline.landing.batch_stats import BatchStats, DroppedDatabase, SchemaNews
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
@@ -29,7 +29,7 @@ def test_a_table_is_retired_with_its_database_and_keeps_its_mirror(beside: Besid
     beside.lane.land(frozenset())
     beside.apply()
 
-    assert living_tables(beside.lane.mark, Router()) == {}
+    assert active_tables(beside.lane.checkpoint, Router()) == {}
     assert beside.rows() == {0: "a", 1: "a"}
 
 
@@ -38,7 +38,7 @@ def test_a_database_in_other_letters_is_another_one(beside: Beside) -> None:
 
     beside.lane.land(frozenset())
 
-    assert living_tables(beside.lane.mark, Router()).keys() == {"db.t"}
+    assert active_tables(beside.lane.checkpoint, Router()).keys() == {"db.t"}
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["a batch each", "one batch"])
@@ -60,9 +60,9 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
     for _ in range(3):
         beside.apply()
 
-    mark = beside.lane.mark
-    assert mark.existing["a/db.t"] == Existence(Order(1, 7, 600), there=True)
-    assert mark.bases["a/db.t"] == Order(1, 7, 600)
+    checkpoint = beside.lane.checkpoint
+    assert checkpoint.existing["a/db.t"] == Existence(Order(1, 7, 600), there=True)
+    assert checkpoint.bases["a/db.t"] == Order(1, 7, 600)
     assert [turn.hold for turn in beside.turns if turn.hold] == []
     assert beside.rows() == {7: "new"}
     assert len(beside.desk.landed(Op.SETTLE)) == 2
@@ -71,32 +71,40 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
 GONE = DroppedDatabase("a", Order(1, 7, 500), "db", "DROP DATABASE db")
 
 
-def told(kind: str, pos: int, *, snapshot: bool = False) -> News:
+def told(kind: str, pos: int, *, snapshot: bool = False) -> SchemaNews:
     change = SchemaChange(kind, "db.t", Order(1, 7, pos), None, f"{kind} t")
-    return News("a", change, snapshot=snapshot)
+    return SchemaNews("a", change, snapshot=snapshot)
 
 
 @pytest.mark.parametrize(
-    ("mark", "facts"),
+    ("checkpoint", "facts"),
     [
-        pytest.param(Mark("m", 1, shards={"a/db.t": "t"}), Facts(), id="its rows have landed"),
         pytest.param(
-            Mark("m", 1, existing={"a/db.t": Existence(Order(1, 7, 9), there=True)}),
-            Facts(),
+            Checkpoint("m", 1, shards={"a/db.t": "t"}), BatchStats(), id="its rows have landed"
+        ),
+        pytest.param(
+            Checkpoint("m", 1, existing={"a/db.t": Existence(Order(1, 7, 9), there=True)}),
+            BatchStats(),
             id="its CREATE has",
         ),
-        pytest.param(Mark("m", 1), Facts(shards={"a/db.t": "t"}), id="its rows come with it"),
-        pytest.param(Mark("m", 1), Facts(news=(told("create", 9),)), id="its CREATE does"),
         pytest.param(
-            Mark("m", 1),
-            Facts(news=(told("create", 9, snapshot=True),)),
+            Checkpoint("m", 1), BatchStats(shards={"a/db.t": "t"}), id="its rows come with it"
+        ),
+        pytest.param(
+            Checkpoint("m", 1), BatchStats(news=(told("create", 9),)), id="its CREATE does"
+        ),
+        pytest.param(
+            Checkpoint("m", 1),
+            BatchStats(news=(told("create", 9, snapshot=True),)),
             id="a snapshot tells of it, and it is empty",
         ),
     ],
 )
-def test_however_a_table_is_known_it_goes_with_its_database(mark: Mark, facts: Facts) -> None:
+def test_however_a_table_is_known_it_goes_with_its_database(
+    checkpoint: Checkpoint, facts: BatchStats
+) -> None:
     """Else it is asked about, and waited for, for ever."""
-    found, _ = births(mark, with_drops(replace(facts, databases=(GONE,)), mark))
+    found, _ = births(checkpoint, with_drops(replace(facts, databases=(GONE,)), checkpoint))
 
     assert found["a/db.t"] == Existence(Order(1, 7, 500), there=False)
 
@@ -104,16 +112,18 @@ def test_however_a_table_is_known_it_goes_with_its_database(mark: Mark, facts: F
 def test_tables_of_other_databases_and_those_that_were_gone_are_left_alone() -> None:
     """A DROP closes what is open of a table, and its mirror is asked for no rows of it."""
     gone = {"a/db.t": Existence(Order(1, 7, 9), there=False)}
-    mark = Mark("m", 1, shards={"a/db.t": "t", "a/db2.t": "t", "b/db.t": "t"}, existing=gone)
+    checkpoint = Checkpoint(
+        "m", 1, shards={"a/db.t": "t", "a/db2.t": "t", "b/db.t": "t"}, existing=gone
+    )
 
-    assert with_drops(Facts(databases=(GONE,)), mark).news == ()
+    assert with_drops(BatchStats(databases=(GONE,)), checkpoint).news == ()
 
 
 def test_a_drop_stands_where_its_database_was_dropped() -> None:
-    mark = Mark("m", 1, shards={"a/db.t": "t"})
+    checkpoint = Checkpoint("m", 1, shards={"a/db.t": "t"})
     news = (told("alter", 400), told("create", 600))
 
-    found = with_drops(Facts(news=news, databases=(GONE,)), mark)
+    found = with_drops(BatchStats(news=news, databases=(GONE,)), checkpoint)
 
     assert [(one.change.kind, one.change.order.pos) for one in found.news] == [
         ("alter", 400),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.checkpoint import Epoch, EpochStart, Mark
+from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.listing import Listing
 from pipeline.landing.redelivery import resending
@@ -15,7 +15,7 @@ UUID, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-2
 TP, SECOND, FOREIGN = (TopicPartition(*at) for at in (("s.t", 0), ("s.t", 1), ("b.t", 0)))
 SAME, NEW = Head(UUID, binlog_position(5, 900)), Head(OTHER, binlog_position(1, 4))
 KNOWN = Epoch(2, UUID, binlog_position(5, 800))
-MARK = Mark("main", 3, epochs={"s": KNOWN}, heartbeats={"s": 40}, starts={f"s/2/{TP}": 10})
+MARK = Checkpoint("main", 3, epochs={"s": KNOWN}, heartbeats={"s": 40}, starts={f"s/2/{TP}": 10})
 
 
 def start(number: int, at: TopicPartition) -> EpochStart:
@@ -51,14 +51,14 @@ def test_a_source_that_does_not_answer_keeps_its_epoch_and_one_never_reached_is_
     found = look(MARK, listed())
 
     assert (found.known, found.number("b")) == ({"s": KNOWN}, 1)
-    assert look(Mark("main", -1), listed(s=(SAME, SAME))).known["s"].number == 1
+    assert look(Checkpoint("main", -1), listed(s=(SAME, SAME))).known["s"].number == 1
 
 
 def test_a_server_replaced_before_any_heartbeat_has_landed_may_send_all_again() -> None:
     """Else what it sends again is disorder, and its source is held."""
-    mark = replace(MARK, heartbeats={})
+    checkpoint = replace(MARK, heartbeats={})
 
-    assert resending(mark, look(mark, listed(s=(NEW, NEW))).known) == {"s"}
+    assert resending(checkpoint, look(checkpoint, listed(s=(NEW, NEW))).known) == {"s"}
 
 
 MOVED = Epochs({"s": KNOWN}, {start(2, TP): 10})

@@ -13,7 +13,7 @@ from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Shard, Table
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.source import HeartbeatTable
 from tests.checks.test_readiness import inputs
@@ -58,7 +58,7 @@ def test_a_fail_over_begins_an_epoch_and_no_row_goes_back(
 
     pipe.catch_up()
 
-    assert pipe.lane.mark.epochs["switched"].number == 2
+    assert pipe.lane.checkpoint.epochs["switched"].number == 2
     assert pipe.pairs() == pipe.source_pairs()
     assert pipe.pairs()[1] == "third"
     assert 5 not in pipe.pairs()
@@ -81,7 +81,7 @@ def test_a_log_begun_anew_on_the_same_server_begins_an_epoch(
 
     pipe.catch_up()
 
-    assert pipe.lane.mark.epochs["anew"].number == 2
+    assert pipe.lane.checkpoint.epochs["anew"].number == 2
     assert pipe.pairs() == pipe.source_pairs()
     assert not {5, 6} & set(pipe.pairs())
     assert not [hold for landed in pipe.landed for hold in landed.holds]
@@ -102,9 +102,9 @@ def test_f101_a_collector_that_starts_over_without_a_snapshot_leaves_a_gap(
     connect.configure(made.name, {**connect.config(made.name), "snapshot.mode": "no_data"})
     connect.resume(made.name)
 
-    made.until(lambda: made.lane.mark.heartbeats[made.name] > last)
+    made.until(lambda: made.lane.checkpoint.heartbeats[made.name] > last)
 
-    gaps = [read_gap(text) for text in made.lane.mark.gaps.values()]
+    gaps = [load_gap(text) for text in made.lane.checkpoint.gaps.values()]
     assert {gap.topic for gap in gaps} == {"beats:skipped"}
     assert [gap.shards for gap in gaps] == [("skipped/skipped.t",)]
     assert gaps[0].first <= last < gaps[0].until
@@ -124,7 +124,7 @@ def test_f101_offsets_moved_forward_are_a_gap_until_a_new_base(
     missing = [made.heart.beat(now).number for _ in range(3)]
     connect.move_offset(made.name, *end_of_log(made))
     connect.resume(made.name)
-    made.until(lambda: made.lane.mark.heartbeats[made.name] > missing[-1])
+    made.until(lambda: made.lane.checkpoint.heartbeats[made.name] > missing[-1])
 
     (told,) = gaps_at_the_gate(made)
     before = made.pairs()[1]
@@ -177,7 +177,7 @@ def test_f101_another_server_without_gtids_at_the_same_file_and_offset_is_a_gap(
     config = connect.config(made.name) | {"database.port": str(heir.port)}
     connect.configure(made.name, config)
     connect.resume(made.name)
-    made.until(lambda: made.lane.mark.heartbeats[made.name] > missing[-1])
+    made.until(lambda: made.lane.checkpoint.heartbeats[made.name] > missing[-1])
 
     told = gaps_at_the_gate(made)
     before = made.pairs()[1]
@@ -224,5 +224,5 @@ def gaps_at_the_gate(pipe: Pipe) -> list[str]:
     """Why the gate would not answer READY for the table, of what landing knows."""
     name = f"{pipe.name}.t"
     table = Table(name, (Shard(pipe.name, name),), key=("id",))
-    found = blocks(inputs(table=table, taken={"landed": pipe.lane.mark}), frozenset())
+    found = blocks(inputs(table=table, taken={"landed": pipe.lane.checkpoint}), frozenset())
     return [one.text for one in found if one.code == "gap"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.gaps import with_unkept
 from pipeline.model import Break, Capture, Order, RetainedLog, both
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
@@ -40,7 +40,7 @@ def desk(tmp_path: Path, server: Postgres) -> Desk:
     made = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
     made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
     made.land()
-    assert made.loop.mark.bases
+    assert made.loop.checkpoint.bases
     return made
 
 
@@ -91,7 +91,7 @@ def test_a_base_counts_if_it_begins_where_the_slot_does(
     based(desk, lsn)
     assert short(desk) == ([] if closed else [("a/public.t",)])
 
-    lost = desk.loop.mark.lost.get("a/public.t")
+    lost = desk.loop.checkpoint.lost.get("a/public.t")
     assert lost == Order(1, lsn, lsn, 1), "no image of a cut below it is right"
 
 
@@ -118,7 +118,7 @@ def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
     """A base that comes with the first look at the new one is none too early."""
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0))
     desk.land()
-    assert desk.loop.mark.keepers == {}
+    assert desk.loop.checkpoint.keepers == {}
 
     server.published = replace(
         slot(700, end=900, decoded=2), broken=Break("slot s was not there", 7.0, over=True)
@@ -126,7 +126,7 @@ def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
     based(desk, 750)
 
     assert short(desk) == []
-    assert isinstance(desk.loop.mark.keepers["a"], RetainedLog)
+    assert isinstance(desk.loop.checkpoint.keepers["a"], RetainedLog)
 
 
 def test_what_keeps_the_log_is_the_sources_word() -> None:
@@ -140,7 +140,7 @@ def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) ->
     server.published = slot(700, end=900, decoded=2)
     change(desk, 850)
 
-    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
 
     assert gap.above == Order(1, 700, 0)
     assert gap.why.startswith("slot s was made anew: it keeps nothing below 0/2BC;")
@@ -149,7 +149,7 @@ def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) ->
 
 T, U = "shop/public.t", "shop/public.u"
 OLD, NEW = slot(400, end=620), slot(700, end=900, decoded=2)
-KNOWN = Mark("main", 5, shards={T: "public.t", U: "public.u"}, keepers={"shop": kept(OLD)})
+KNOWN = Checkpoint("main", 5, shards={T: "public.t", U: "public.u"}, keepers={"shop": kept(OLD)})
 BEGINS = Order(1, 700, 0)
 
 
@@ -170,7 +170,7 @@ def test_bases_count_from_where_the_new_one_begins_in_its_own_log(
 
     made = with_unkept(before, before, {"shop": NEW})
 
-    assert [read_gap(text).shards for text in made.gaps.values()] == [left]
+    assert [load_gap(text).shards for text in made.gaps.values()] == [left]
     assert made.lost == {"till/a": BEGINS, **lost}
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.landing.batch_stats import (
     NAMED,
+    BatchStats,
     DroppedDatabase,
-    Facts,
-    RunTally,
+    RunStats,
     UnreadChanges,
     gather,
     tally,
@@ -34,7 +34,7 @@ def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
     return plain | changed
 
 
-def facts(*rows: dict[str, Any], high: dict[str, Order] | None = None) -> Facts:
+def facts(*rows: dict[str, Any], high: dict[str, Order] | None = None) -> BatchStats:
     """Of one run of rows; cut into runs at any place, they come to the same."""
     found = gather(_tallied([rows]), high or {}, readings("shop"))
     for cut in {1, len(rows) // 2, len(rows) - 1} & set(range(1, len(rows))):
@@ -43,7 +43,7 @@ def facts(*rows: dict[str, Any], high: dict[str, Order] | None = None) -> Facts:
     return found
 
 
-def _tallied(runs: Sequence[Sequence[dict[str, Any]]]) -> list[RunTally]:
+def _tallied(runs: Sequence[Sequence[dict[str, Any]]]) -> list[RunStats]:
     return [tally(pa.Table.from_pylist(list(rows), schema=SLIM)) for rows in runs if rows]
 
 
@@ -280,7 +280,7 @@ def test_a_heartbeat_without_a_number_is_below_every_number(note: str | None) ->
 def test_an_empty_batch_has_no_facts() -> None:
     found = gather([], {"shop/shop.db.t:0": Order(1, 1, 50)}, {})
 
-    assert found == Facts()
+    assert found == BatchStats()
     assert (found.rows, found.statements) == (0, 0)
 
 

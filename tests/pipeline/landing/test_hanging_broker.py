@@ -12,7 +12,7 @@ import pytest
 from demo.ports import free_ports
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
-from pipeline.landing.task import Done, LandingTask, run
+from pipeline.landing.task import LandingTask, TaskResult, run
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.transport import ReadBounds
 from tests.pipeline.landing.desk import Desk, nothing
@@ -62,7 +62,7 @@ def before_reading(desk: Desk, event: Callable[[], object]) -> None:
     """Let *event* happen once, after the next batch is planned; its tasks have little patience."""
     due = [event]
 
-    def work(tasks: Sequence[LandingTask]) -> list[Done]:
+    def work(tasks: Sequence[LandingTask]) -> list[TaskResult]:
         (due.pop() if due else nothing)()
         return [run(replace(task, bounds=PATIENT)) for task in tasks]
 

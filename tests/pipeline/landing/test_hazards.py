@@ -10,7 +10,7 @@ import pytest
 from checks.blocks import blocks, waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.checkpoint import Epoch, Existence, Mark
+from pipeline.checkpoint import Checkpoint, Epoch, Existence
 from pipeline.collectors.connect.findings import IN_FLIGHT, hazards
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
@@ -22,7 +22,7 @@ from pipeline.landing.hazards import hazard_id, with_hazards
 from pipeline.landing.listing import LINGER
 from pipeline.landing.next_checkpoint import _heals
 from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, both
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.doctor import DEMANDS as SERVER_DEMANDS
 from pipeline.sources.mysql.doctor import collect_hazards as server_hazards
@@ -45,30 +45,34 @@ SKIPS = Finding(
 LATE = replace(SKIPS, code="replica", what="it is a replica", effect=Effect.DELAYS)
 COMPACT = replace(SKIPS, code="cleanup.policy", where="Kafka", what="cleanup.policy=compact: y")
 T, U = "shop/db.t", "shop/db.u"
-KNOWN = Mark("main", 5, shards={T: "db.t", U: "db.u", "till/db.t": "till.t", "shop/db.x": None})
+KNOWN = Checkpoint(
+    "main", 5, shards={T: "db.t", U: "db.u", "till/db.t": "till.t", "shop/db.x": None}
+)
 TOLD = {"shop": replace(ALL, hazards=(SKIPS,))}
 GONE = {"shop": ALL}
 END = Order(1, 1, 500)
 
 
 def after(
-    made: Mark,
+    made: Checkpoint,
     told: Mapping[str, Capture],
     *waived: str,
     router: Router = Router(),  # noqa: B008
     ends: Mapping[str, Order] = {"shop": END},
-) -> Mark:
+) -> Checkpoint:
     """*made* once that was *told* of hazards."""
     return with_hazards(
         made, made, told, ends, orderings={}, router=router, waived=frozenset(waived)
     )
 
 
-def opened(made: Mark, told: Mapping[str, Capture], *waived: str, router: Router) -> list[Gap]:
-    return list(map(read_gap, after(made, told, *waived, router=router).gaps.values()))
+def opened(
+    made: Checkpoint, told: Mapping[str, Capture], *waived: str, router: Router
+) -> list[Gap]:
+    return list(map(load_gap, after(made, told, *waived, router=router).gaps.values()))
 
 
-def gaps(made: Mark, *found: Finding, waived: str = "") -> list[Gap]:
+def gaps(made: Checkpoint, *found: Finding, waived: str = "") -> list[Gap]:
     return opened(made, {"shop": replace(ALL, hazards=found)}, waived, router=Router())
 
 
@@ -94,10 +98,10 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
     later = after(replace(made, batch=9), TOLD)
     over = after(replace(later, batch=12), GONE)
 
-    (gap,) = [read_gap(text) for text in over.gaps.values()]
+    (gap,) = [load_gap(text) for text in over.gaps.values()]
 
-    assert gap.id == read_gap(next(iter(made.gaps.values()))).id, "one and the same"
-    assert not _heals(Settled(T, Order(1, 1, 900), 13), read_gap(next(iter(later.gaps.values()))))
+    assert gap.id == load_gap(next(iter(made.gaps.values()))).id, "one and the same"
+    assert not _heals(Settled(T, Order(1, 1, 900), 13), load_gap(next(iter(later.gaps.values()))))
     assert not _heals(Settled(T, Order(1, 1, 900), 9), gap), "it landed before"
     assert not _heals(Settled(T, END, 13), gap), "its rows may have waited in a topic"
     assert _heals(Settled(T, Order(1, 1, 501), 13), gap)
@@ -118,7 +122,7 @@ def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
 ) -> None:
     made = after(replace(after(KNOWN, TOLD), batch=12), told, ends=ends)
 
-    (gap,) = [read_gap(text) for text in made.gaps.values()]
+    (gap,) = [load_gap(text) for text in made.gaps.values()]
 
     assert gap.above is None
     assert not _heals(Settled(T, Order(1, 1, 900), 99), gap)
@@ -150,17 +154,17 @@ def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too()
         shards={**over.shards, "shop/db.old": "db.old", "shop/db.new": "db.new"},
     )
 
-    (gap,) = [read_gap(text) for text in after(more, GONE).gaps.values()]
+    (gap,) = [load_gap(text) for text in after(more, GONE).gaps.values()]
 
     assert gap.shards == ("shop/db.old", T, U)
 
 
 def test_f102_a_table_has_the_gap_even_if_no_table_was_known_while_the_setting_lasted() -> None:
-    empty = Mark("main", 5)
+    empty = Checkpoint("main", 5)
     over = after(replace(after(empty, TOLD), batch=12), GONE)
     more = replace(over, batch=13, shards={T: "db.t"}, bases={T: Order(1, 1, 400)})
 
-    (gap,) = [read_gap(text) for text in after(more, GONE).gaps.values()]
+    (gap,) = [load_gap(text) for text in after(more, GONE).gaps.values()]
 
     assert (over.gaps, gap.shards, gap.above) == ({}, (T,), END)
 
@@ -192,7 +196,7 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
 
     def unproven() -> bool:
         table = Table("db.t", (Shard("a", "db.t"),), key=("id",))
-        found = blocks(inputs(table=table, taken={"landed": desk.loop.mark}), frozenset())
+        found = blocks(inputs(table=table, taken={"landed": desk.loop.checkpoint}), frozenset())
         return any(one.code == "unproven" for one in found)
 
     desk.server.published = replace(ALL, text="")
@@ -202,14 +206,14 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
     desk.server.end = 800
     desk.topics.put("a", 700, "live")
     desk.land()
-    waited = desk.loop.mark.bases["a/db.t"].pos, unproven()
+    waited = desk.loop.checkpoint.bases["a/db.t"].pos, unproven()
     desk.topics.snapshot("a", 900, 3)
     desk.server.end = 1100
     desk.topics.put("a", 1000, "live")
     desk.land()
 
     assert waited == (550, True)
-    assert (desk.loop.mark.bases["a/db.t"].pos, unproven()) == (900, False)
+    assert (desk.loop.checkpoint.bases["a/db.t"].pos, unproven()) == (900, False)
 
 
 @pytest.mark.parametrize("found", [SKIPS, LATE], ids=["drops", "delays"])
@@ -219,11 +223,11 @@ def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: F
     gone = {U: Existence(Order(1, 1, 1), there=False)}
     left = replace(KNOWN, batch=6, existing=gone)
     made = both_there
-    shared = [read_gap(text).shared for text in made.gaps.values()]
+    shared = [load_gap(text).shared for text in made.gaps.values()]
     for gaps_left in (both_there.gaps, {}):  # a base heals the table that is left, and is no end
         now = replace(left, gaps=gaps_left)
         made = with_hazards(now, made, told, {}, orderings={}, router=Router(), waived=())
-        (gap,) = map(read_gap, made.gaps.values())
+        (gap,) = map(load_gap, made.gaps.values())
         shared.append(gap.shared)
         assert gap.shards == ((T,) if not gaps_left or found is LATE else (T, U))
 
@@ -288,7 +292,7 @@ def test_f102_the_batch_that_first_sees_a_setting_blocks_the_gate_and_a_restart_
     desk.land()
     again = Desk(tmp_path, names="a")
 
-    for made in (desk.loop.mark, again.loop.mark):
+    for made in (desk.loop.checkpoint, again.loop.checkpoint):
         found = blocks(
             inputs(
                 table=Table("public.old", (Shard("a", "public.old"),), key=("id",)),
@@ -342,7 +346,7 @@ def later(desk: Desk) -> list[str]:
     desk.server.end = 2000
     desk.topics.put("a", 1900, "later")
     desk.land()
-    return list(desk.loop.mark.gaps)
+    return list(desk.loop.checkpoint.gaps)
 
 
 def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
@@ -410,7 +414,7 @@ def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(
         landed = desk.land()
         assert [one.reason for one in landed.holds] == ["disorder"]
         assert (landed.batch is not None) == (at == 10.0), "one batch says it"
-        assert list(Desk(tmp_path, names="a").loop.mark.gaps) == [hazard_id("a", SKIPS)]
+        assert list(Desk(tmp_path, names="a").loop.checkpoint.gaps) == [hazard_id("a", SKIPS)]
 
 
 @pytest.mark.parametrize("silent", ["the server", "the stored offset"])
@@ -656,7 +660,7 @@ def test_f102_what_still_comes_is_merged_while_a_setting_makes_the_table_unprove
 
     assert state.holding == {}
     assert {*state.gaps[T]} == {hazard_id("shop", SKIPS)}
-    assert read_gap(tell_gap(Gap("setting:0:1@1", "setting", 0, 1, 2, "x"))).doubt == ""
+    assert load_gap(dump_gap(Gap("setting:0:1@1", "setting", 0, 1, 2, "x"))).doubt == ""
 
 
 def inherited(*own: str, untold: str = "") -> list[TopicFacts]:
@@ -679,9 +683,9 @@ def default(*own: str, untold: str = "") -> dict[str, Capture]:
     return {"shop": replace(ALL, hazards=tuple(found), untold=parts)}
 
 
-def open_gaps(made: Mark) -> dict[tuple[str, ...], Order | None]:
+def open_gaps(made: Checkpoint) -> dict[tuple[str, ...], Order | None]:
     """Tables of each gap -> from where on a base closes it."""
-    return {gap.shards: gap.above for gap in map(read_gap, made.gaps.values())}
+    return {gap.shards: gap.above for gap in map(load_gap, made.gaps.values())}
 
 
 def test_f102_a_table_that_lands_after_its_topic_left_a_harmful_default_has_a_gap() -> None:
@@ -701,7 +705,7 @@ def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
 
     assert both_there == {(T, U): None}
     assert open_gaps(made) == {(U,): None, (T,): END}
-    gaps_of = {gap.shards: gap for gap in map(read_gap, made.gaps.values())}
+    gaps_of = {gap.shards: gap for gap in map(load_gap, made.gaps.values())}
     assert _heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
     assert not _heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
     assert all(waivable(id_) for id_ in made.gaps)
@@ -777,7 +781,7 @@ def test_f102_a_default_of_thousands_of_topics_is_one_gap_that_changes_no_more()
     made = after(landed, told)
     later = after(replace(made, batch=6), told)
 
-    assert [len(gap.shards) for gap in map(read_gap, made.gaps.values())] == [3000]
+    assert [len(gap.shards) for gap in map(load_gap, made.gaps.values())] == [3000]
     assert (later.gaps, later.hazards) == (made.gaps, made.hazards)
     assert len(replace(made, shards={}).dumps()) < 150 * 3000
 

@@ -190,5 +190,5 @@ def until_unproven(pipe: Pipe, told: str) -> None:
 def unproven(pipe: Pipe) -> list[str]:
     """What the gate says of the table for settings, by the newest batch."""
     table = Table(pipe.named("t"), (Shard(pipe.name, pipe.named("t")),), key=("id",))
-    found = blocks(inputs(table=table, taken={"landed": pipe.lane.mark}), frozenset())
+    found = blocks(inputs(table=table, taken={"landed": pipe.lane.checkpoint}), frozenset())
     return [one.text for one in found if one.code == "unproven"]

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.checkpoint import Existence, Mark, Quarantine, ToldSchema
+from pipeline.checkpoint import Checkpoint, DescribedSchema, Existence, Quarantine
 from pipeline.errors import NoSchemasError, UnreachableError
-from pipeline.landing.batch_stats import AroundRows, Facts, SnapshotRows, Unreadable, tally
+from pipeline.landing.batch_stats import AroundRows, BatchStats, SnapshotRows, Unreadable, tally
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
-from pipeline.landing.quarantine import AT_ONCE, Healed, Healing, is_whole
-from pipeline.landing.task import SLIM, Done, Intake
+from pipeline.landing.quarantine import AT_ONCE, Healed, QuarantineRetry, is_whole
+from pipeline.landing.task import SLIM, TaskResult, TaskSource
 from pipeline.model import Op, Order
 from pipeline.resubmissions import Resubmission
 from pipeline.retries import LONGEST
@@ -42,7 +42,7 @@ def desk(tmp_path: Path, registry: Answers) -> Desk:
     put(made, GIB4 + 1, schema=9)
     put(made, GIB4 + 2)
     patient(made)
-    assert made.loop.mark.quarantine["topic:b.db.t"].count == 1
+    assert made.loop.checkpoint.quarantine["topic:b.db.t"].count == 1
     return made
 
 
@@ -55,26 +55,29 @@ def later(desk: Desk, registry: Answers) -> None:
 def test_it_lands_with_its_own_order_and_the_quarantine_closes(
     desk: Desk, registry: Answers
 ) -> None:
-    before = desk.loop.mark
+    before = desk.loop.checkpoint
 
     later(desk, registry)
 
-    mark = desk.loop.mark
+    checkpoint = desk.loop.checkpoint
     assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
-    assert (mark.quarantine, mark.gaps, mark.high) == ({}, {}, before.high)
-    assert (mark.tables["db.t"], mark.belated["db.t"]) == (mark.batch, mark.batch)
-    assert mark.offsets == before.offsets
-    assert [row["batch"] for row in desk.landed() if row["offset"] == 1] == [mark.batch]
+    assert (checkpoint.quarantine, checkpoint.gaps, checkpoint.high) == ({}, {}, before.high)
+    assert (checkpoint.tables["db.t"], checkpoint.belated["db.t"]) == (
+        checkpoint.batch,
+        checkpoint.batch,
+    )
+    assert checkpoint.offsets == before.offsets
+    assert [row["batch"] for row in desk.landed() if row["offset"] == 1] == [checkpoint.batch]
 
 
 def test_it_lands_once(desk: Desk, registry: Answers) -> None:
     later(desk, registry)
-    batch = desk.loop.mark.batch
+    batch = desk.loop.checkpoint.batch
     desk.now += LONGEST
     again = Desk(desk.home, topics=desk.topics, registries=desk.registries)
 
     assert (desk.land().batch, again.land().batch) == (None, None)
-    assert desk.loop.mark.batch == batch
+    assert desk.loop.checkpoint.batch == batch
 
 
 def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
@@ -82,13 +85,13 @@ def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
 ) -> None:
     registry.schemas = SCHEMAS | LATE
     desk.now += LONGEST
-    (change,) = desk.loop.mark.quarantine["topic:b.db.t"].ids
+    (change,) = desk.loop.checkpoint.quarantine["topic:b.db.t"].ids
     key, value = (base64.b64encode(one or b"").decode() for one in desk.topics.held["b.db.t"][1])
 
     desk.loop.land(frozenset(), [Resubmission("r1", change, value, key)])
 
     assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
-    assert desk.loop.mark.quarantine == {}
+    assert desk.loop.checkpoint.quarantine == {}
 
 
 def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:
@@ -111,21 +114,21 @@ def test_a_registry_that_is_silent_then_costs_nothing(desk: Desk, registry: Answ
     assert len(desk.rows("a")) == 1
     registry.whole = None
     later(desk, registry)
-    assert desk.loop.mark.quarantine == {}
+    assert desk.loop.checkpoint.quarantine == {}
 
 
 def test_a_statement_since_leaves_it_to_a_new_base(desk: Desk, registry: Answers) -> None:
     there = Existence(Order(1, 7, GIB4 + 2), there=True)
-    desk.loop.mark = replace(desk.loop.mark, existing={"b/db.t": there})
+    desk.loop.checkpoint = replace(desk.loop.checkpoint, existing={"b/db.t": there})
 
     later(desk, registry)
 
     assert len(desk.landed(Op.CREATE)) == 2
-    assert desk.loop.mark.quarantine
+    assert desk.loop.checkpoint.quarantine
 
 
 @pytest.mark.parametrize(
-    ("mark", "other", "whole"),
+    ("checkpoint", "other", "whole"),
     [
         pytest.param({}, {}, True, id="rows alone"),
         pytest.param(
@@ -140,25 +143,25 @@ def test_a_statement_since_leaves_it_to_a_new_base(desk: Desk, registry: Answers
     ],
 )
 def test_only_live_changes_of_rows_are_read_out_of_turn(
-    mark: dict[str, Any], other: dict[str, Any], *, whole: bool
+    checkpoint: dict[str, Any], other: dict[str, Any], *, whole: bool
 ) -> None:
     asked = OffsetRange("b.db.t", 0, 1, 2)
     rows = replace(tally(pa.Table.from_batches([], SLIM)), firsts={NAME: ORDER}, **other)
-    known = Mark("main", 1, **mark)
+    known = Checkpoint("main", 1, **checkpoint)
 
-    assert is_whole(Done(None, (RangeRead(asked, 1, 1, 1),), (rows,)), known) == whole
-    assert not is_whole(Done(None, (RangeRead(asked),), (rows,)), known)
+    assert is_whole(TaskResult(None, (RangeRead(asked, 1, 1, 1),), (rows,)), known) == whole
+    assert not is_whole(TaskResult(None, (RangeRead(asked),), (rows,)), known)
 
 
 def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
     desk: Desk, registry: Answers
 ) -> None:
-    told = {"b/db.t": ToldSchema(Order(1, 7, GIB4, 0), "x")}
-    desk.loop.mark = replace(desk.loop.mark, schemas=told)
+    told = {"b/db.t": DescribedSchema(Order(1, 7, GIB4, 0), "x")}
+    desk.loop.checkpoint = replace(desk.loop.checkpoint, schemas=told)
 
     later(desk, registry)
 
-    assert desk.loop.mark.quarantine
+    assert desk.loop.checkpoint.quarantine
 
 
 @pytest.mark.parametrize(
@@ -171,13 +174,13 @@ def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
 def test_what_is_not_known_of_it_leaves_it_to_a_new_base(
     desk: Desk, registry: Answers, other: dict[str, Any]
 ) -> None:
-    ((name, one),) = desk.loop.mark.quarantine.items()
-    desk.loop.mark = replace(desk.loop.mark, quarantine={name: replace(one, **other)})
+    ((name, one),) = desk.loop.checkpoint.quarantine.items()
+    desk.loop.checkpoint = replace(desk.loop.checkpoint, quarantine={name: replace(one, **other)})
 
     later(desk, registry)
 
     assert len(desk.landed(Op.CREATE)) == 2
-    assert desk.loop.mark.quarantine
+    assert desk.loop.checkpoint.quarantine
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
@@ -193,16 +196,16 @@ def test_another_topic_of_that_name_heals_nothing(
 
     later(desk, registry)
 
-    assert desk.loop.mark.quarantine
+    assert desk.loop.checkpoint.quarantine
 
 
 PLAN = Plan({}, {}, (), capped=False)
 TALLY = replace(tally(pa.Table.from_batches([], SLIM)), rows=3)
 
 
-def open_of(*ids: str) -> Mark:
+def open_of(*ids: str) -> Checkpoint:
     one = Quarantine(None, 1, len(ids), ids, epoch=1)
-    return Mark("main", 1, quarantine={"topic:b.db.t": one})
+    return Checkpoint("main", 1, quarantine={"topic:b.db.t": one})
 
 
 @dataclass(eq=False)
@@ -212,20 +215,20 @@ class Reading:
     there: int
     asked: list[tuple[OffsetRange, ...]] = field(default_factory=list)
 
-    def __call__(self, intake: Intake) -> Done:
+    def __call__(self, intake: TaskSource) -> TaskResult:
         self.asked.append(intake.ranges)
         read = (
             RangeRead(one, one.first, one.first, 1) if one.first < self.there else RangeRead(one)
             for one in intake.ranges
         )
-        return Done(None, tuple(read), (TALLY,))
+        return TaskResult(None, tuple(read), (TALLY,))
 
 
-def tried(desk: Desk, mark: Mark, source_of: dict[str, str]) -> list[OffsetRange]:
+def tried(desk: Desk, checkpoint: Checkpoint, source_of: dict[str, str]) -> list[OffsetRange]:
     """Which messages are read again; none was there."""
     read = Reading(there=0)
     listing = Listing({}, {}, source_of, {}, {})
-    Healing(desk.loop.feeds).found(mark, listing, PLAN, desk.now, read)
+    QuarantineRetry(desk.loop.feeds).found(checkpoint, listing, PLAN, desk.now, read)
     return [each for ranges in read.asked for each in ranges]
 
 
@@ -254,16 +257,16 @@ def test_one_that_is_not_there_among_others_leaves_all_to_a_new_base() -> None:
     one, two = OffsetRange("b.db.t", 0, 1, 2), OffsetRange("b.db.t", 0, 5, 6)
     ranges = (RangeRead(one, 1, 1, 1), RangeRead(two))
 
-    assert not is_whole(Done(None, ranges, (TALLY,)), Mark("main", 1))
+    assert not is_whole(TaskResult(None, ranges, (TALLY,)), Checkpoint("main", 1))
 
 
 def test_what_came_of_it_is_counted_with_the_rest() -> None:
     told = replace(TALLY, tables={"db.t": 3}, shards={NAME: "db.t"})
-    facts = Facts(rows=5, tables={"db.t": 2, "db.u": 1}, shards={"a/db.u": "db.u"})
+    facts = BatchStats(rows=5, tables={"db.t": 2, "db.u": 1}, shards={"a/db.u": "db.u"})
     healed = Healed(tallies=(told, replace(told, tables={"db.v": 3})))
 
     counted = healed.counted(facts)
-    made = healed.noted(Mark("main", 7, belated={"db.w": 2, "db.t": 3}))
+    made = healed.noted(Checkpoint("main", 7, belated={"db.w": 2, "db.t": 3}))
 
     assert counted.rows == 11
     assert counted.tables == {"db.t": 5, "db.u": 1, "db.v": 3}
@@ -274,12 +277,12 @@ def test_what_came_of_it_is_counted_with_the_rest() -> None:
 def test_messages_that_leave_no_row_leave_no_file(desk: Desk) -> None:
     listing = Listing({}, {}, {"b.db.t": "b"}, {}, {})
 
-    def read(intake: Intake) -> Done:
+    def read(intake: TaskSource) -> TaskResult:
         (asked,) = intake.ranges
-        return Done(None, (RangeRead(asked, 1, 1, 1),), (TALLY,))
+        return TaskResult(None, (RangeRead(asked, 1, 1, 1),), (TALLY,))
 
-    mark = open_of("b.db.t:0:1@1")
-    found = Healing(desk.loop.feeds).found(mark, listing, PLAN, desk.now, read)
+    checkpoint = open_of("b.db.t:0:1@1")
+    found = QuarantineRetry(desk.loop.feeds).found(checkpoint, listing, PLAN, desk.now, read)
 
     assert (found.ids, found.files) == (frozenset({"b.db.t:0:1@1"}), ())
 
@@ -292,13 +295,13 @@ def test_of_many_that_cannot_be_read_one_is_tried(desk: Desk) -> None:
     """Each is a client of its own, for which all sources wait."""
     read = Reading(there=0)
 
-    found = Healing(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
 
     assert (found, [len(each) for each in read.asked]) == (Healed(), [1])
 
 
 def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(desk: Desk) -> None:
-    healing, read, left = Healing(desk.loop.feeds), Reading(there=len(NAMES)), NAMES
+    healing, read, left = QuarantineRetry(desk.loop.feeds), Reading(there=len(NAMES)), NAMES
     rounds = 0
     while left:
         found = healing.found(open_of(*left), LISTING, PLAN, desk.now, read)
@@ -310,7 +313,7 @@ def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(desk: Desk) ->
 
 
 def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> None:
-    healing, read = Healing(desk.loop.feeds), Reading(there=1)
+    healing, read = QuarantineRetry(desk.loop.feeds), Reading(there=1)
 
     found = healing.found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
 
@@ -334,11 +337,11 @@ def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> No
 def test_those_that_cannot_be_read_hide_none_behind_them(
     desk: Desk, bad: set[int], rounds: int
 ) -> None:
-    healing, left, at = Healing(desk.loop.feeds), NAMES, desk.now
+    healing, left, at = QuarantineRetry(desk.loop.feeds), NAMES, desk.now
 
-    def read(intake: Intake) -> Done:
+    def read(intake: TaskSource) -> TaskResult:
         there = {one: int(one.first not in bad) for one in intake.ranges}
-        return Done(None, tuple(RangeRead(one, n, n, n) for one, n in there.items()), ())
+        return TaskResult(None, tuple(RangeRead(one, n, n, n) for one, n in there.items()), ())
 
     for _ in range(rounds):
         found = healing.found(open_of(*left), LISTING, PLAN, at, read)
@@ -348,26 +351,26 @@ def test_those_that_cannot_be_read_hide_none_behind_them(
 
 
 def test_nothing_is_tried_behind_what_nobody_answers_for(desk: Desk) -> None:
-    tried = list[Intake]()
+    tried = list[TaskSource]()
 
-    def read(intake: Intake) -> Done:
+    def read(intake: TaskSource) -> TaskResult:
         tried.append(intake)
         if len(tried) == 3:
             raise UnreachableError("the brokers say nothing")
-        return Done(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
+        return TaskResult(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
 
-    found = Healing(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
 
     assert (found.ids, len(tried)) == (frozenset(NAMES[:2]), 3)
 
 
 def test_a_schema_that_is_not_known_yet_does_not_hide_those_behind_it(desk: Desk) -> None:
-    def read(intake: Intake) -> Done:
+    def read(intake: TaskSource) -> TaskResult:
         if intake.ranges[0].first == 5:
             raise NoSchemasError("b", "does not know 9", frozenset({9}))
-        return Done(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
+        return TaskResult(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
 
-    found = Healing(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
 
     assert found.ids == {*NAMES[:AT_ONCE]} - {NAMES[5]}
 
@@ -375,9 +378,9 @@ def test_a_schema_that_is_not_known_yet_does_not_hide_those_behind_it(desk: Desk
 def test_quarantines_of_many_tables_share_a_round(desk: Desk) -> None:
     read = Reading(there=len(NAMES))
     one = Quarantine(None, 1, AT_ONCE - 1, NAMES[: AT_ONCE - 1], epoch=1)
-    mark = Mark("main", 1, quarantine={f"topic:b.db.t{n}": one for n in range(5)})
+    checkpoint = Checkpoint("main", 1, quarantine={f"topic:b.db.t{n}": one for n in range(5)})
 
-    Healing(desk.loop.feeds).found(mark, LISTING, PLAN, desk.now, read)
+    QuarantineRetry(desk.loop.feeds).found(checkpoint, LISTING, PLAN, desk.now, read)
 
     assert sum(map(len, read.asked)) == AT_ONCE
 
@@ -386,7 +389,7 @@ def test_a_message_of_many_rows_is_read_once(desk: Desk) -> None:
     read = Reading(there=1)
     ids = ("b.db.t:0:0@1",) * 3
 
-    found = Healing(desk.loop.feeds).found(open_of(*ids), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(desk.loop.feeds).found(open_of(*ids), LISTING, PLAN, desk.now, read)
 
     assert read.asked == [(OffsetRange("b.db.t", 0, 0, 1),)]
     assert found.ids == {*ids}
@@ -395,8 +398,11 @@ def test_a_message_of_many_rows_is_read_once(desk: Desk) -> None:
 def test_what_rows_that_tell_their_own_columns_leave_to_a_new_base_is_not_read(desk: Desk) -> None:
     read = Reading(there=1)
     one = Quarantine("db.t", 1, 1, ("b.db.t:0:0@1",), ("b/db.t",), epoch=1)
-    told = {"b/db.t": ToldSchema(Order(1, 7, GIB4, 0), "x")}
-    mark = Mark("main", 1, quarantine={"b/db.t": one}, schemas=told)
+    told = {"b/db.t": DescribedSchema(Order(1, 7, GIB4, 0), "x")}
+    checkpoint = Checkpoint("main", 1, quarantine={"b/db.t": one}, schemas=told)
 
-    assert Healing(desk.loop.feeds).found(mark, LISTING, PLAN, desk.now, read) == Healed()
+    assert (
+        QuarantineRetry(desk.loop.feeds).found(checkpoint, LISTING, PLAN, desk.now, read)
+        == Healed()
+    )
     assert read.asked == []

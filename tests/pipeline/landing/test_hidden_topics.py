@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.landing.gaps import with_hidden
 from pipeline.model import Order
-from pipeline.reports import Gap, read_gap
+from pipeline.reports import Gap, load_gap
 from pipeline.settings import Router, TableRule
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.schema_messages import described, dropped, message
@@ -23,7 +23,7 @@ PLACE = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 5, "row": 0}
 
 
 def gaps(desk: Desk) -> list[Gap]:
-    return [read_gap(text) for text in desk.loop.mark.gaps.values()]
+    return [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
 
 
 def describe(desk: Desk) -> None:
@@ -58,9 +58,9 @@ def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, b
 
     desk.land()
 
-    assert desk.loop.mark.bases.keys() & {NAME} == set()
+    assert desk.loop.checkpoint.bases.keys() & {NAME} == set()
     assert [(one.id, one.shards) for one in gaps(desk)] == [("hidden:a/db.t:0:0@0", (NAME,))]
-    assert desk.loop.mark.shards[NAME] == "db.t"
+    assert desk.loop.checkpoint.shards[NAME] == "db.t"
     (gap,) = gaps(desk)
     assert (gap.partition, gap.first, gap.until) == (0, 0, 0), "no record of it was ever seen"
     assert gap.why == (
@@ -82,7 +82,7 @@ def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None
     desk.land()
 
     assert gaps(desk) == []
-    assert NAME in desk.loop.mark.bases
+    assert NAME in desk.loop.checkpoint.bases
 
 
 def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) 
     desk.land()
 
     assert gaps(desk) == []
-    assert NAME in desk.loop.mark.bases
+    assert NAME in desk.loop.checkpoint.bases
 
 
 def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
@@ -140,7 +140,7 @@ def test_a_table_that_is_dropped_at_once_needs_no_topic(tmp_path: Path, *, again
     assert [one.shards for one in gaps(desk)] == ([(NAME,)] if again else [])
 
 
-MARK = Mark("main", 7, shards={NAME: "db.t"})
+MARK = Checkpoint("main", 7, shards={NAME: "db.t"})
 
 
 def test_a_table_that_is_ignored_or_has_a_base_needs_nothing() -> None:

@@ -44,7 +44,7 @@ def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[..., Pipe
     p.catch_up()
 
     assert p.mirror("t") == []
-    assert f"{p.name}/{p.name}.t" in p.lane.mark.bases
+    assert f"{p.name}/{p.name}.t" in p.lane.checkpoint.bases
 
 
 def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[..., Pipe]) -> None:
@@ -57,7 +57,7 @@ def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[..., Pi
     p.catch_up()
 
     assert p.pairs("u") == {7: "u"}
-    assert "later/later.u" in p.lane.mark.bases
+    assert "later/later.u" in p.lane.checkpoint.bases
 
 
 def test_a_truncate_empties_the_mirror(pipe: Callable[..., Pipe]) -> None:
@@ -115,12 +115,12 @@ def test_garbage_is_quarantined_and_blocks_until_it_is_waived(pipe: Callable[...
     p.sql("INSERT INTO DB.t VALUES (2, 'b')")
 
     p.catch_up()
-    ((subject, ids),) = p.lane.mark.quarantined.items()
+    ((subject, ids),) = p.lane.checkpoint.quarantined.items()
     p.round(frozenset(ids))
 
     assert subject in ("garbage.t", "topic:garbage.garbage.t")
     assert p.pairs() == {1: "a", 2: "b"}
-    assert not p.lane.mark.quarantined
+    assert not p.lane.checkpoint.quarantined
 
 
 def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
@@ -131,7 +131,7 @@ def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
     p.start()
     p.catch_up()
     p.sql("INSERT INTO DB.t VALUES (2, 'lost'), (3, 'kept')")
-    goal = p.lane.mark.offsets["gap.gap.t:0"].offset + 2
+    goal = p.lane.checkpoint.offsets["gap.gap.t:0"].offset + 2
     tp = TopicPartition("gap.gap.t", 0)
     ends = p.lane.landing.transport
     wait_until(
@@ -154,7 +154,7 @@ def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
     assert held is not None
     assert held.reason == "gap"
     assert p.pairs() == {1: "a", 2: "lost", 3: "new"}
-    assert not p.lane.mark.gaps
+    assert not p.lane.checkpoint.gaps
 
 
 def test_a_capped_batch_promises_nothing_it_has_not_passed(pipe: Callable[..., Pipe]) -> None:

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.checkpoint import CollectorLists, Existence, Mark
+from pipeline.checkpoint import Checkpoint, CollectorLists, Existence
 from pipeline.landing.gaps import GRACE, captured, digest, is_above, with_lists
 from pipeline.model import Capture, Order, ShardId
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from tests.pipeline.landing.desk import NOW
 
 ALL = Capture(lambda _: True, "all")
@@ -17,7 +17,7 @@ NO_T = Capture(lambda shard: str(shard) != "db.t", "no t")
 SAME, OTHER = CollectorLists(digest(NO_T)), CollectorLists("other")
 T, U = "a/db.t", "a/db.u"
 SHARDS = {T: "db.t", U: "db.u", "b/db.t": "db.t", "a/db.ignored": None}
-BEFORE = Mark("main", 4, shards=SHARDS, bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
+BEFORE = Checkpoint("main", 4, shards=SHARDS, bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
 
 
 def gaps(
@@ -27,7 +27,7 @@ def gaps(
     before = replace(BEFORE, lists={"a": known} if known else {}, complete=complete)
     made = replace(before, batch=5, **more)  # type: ignore[arg-type]
     return [
-        read_gap(one) for one in with_lists(made, before, {"a": capture}, {}, NOW).gaps.values()
+        load_gap(one) for one in with_lists(made, before, {"a": capture}, {}, NOW).gaps.values()
     ]
 
 
@@ -194,7 +194,7 @@ def test_what_was_replaced_without_a_word_is_a_gap_once() -> None:
 
     assert gap.shards == (T,)
     assert "db.t was changed at the source by a statement that its log leaves out" in gap.why
-    known = {gap.id: tell_gap(gap)}
+    known = {gap.id: dump_gap(gap)}
     assert gaps(CollectorLists(digest(ALL)), replaced, {T: 2}, gaps=known) == [gap]
 
 
@@ -214,10 +214,10 @@ def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_reme
     again = with_lists(replace(told, batch=6, gaps={}), told, {"a": now}, {}, NOW)
     first = with_lists(made, replace(before, stores={}), {"a": now}, {}, NOW)
 
-    assert [read_gap(one).shards for one in told.gaps.values()] == [(T,)]
+    assert [load_gap(one).shards for one in told.gaps.values()] == [(T,)]
     assert told.stores == {"a/7": "new", "b/7": "other"}
     assert again.gaps == first.gaps == {}
-    assert Mark.loads(replace(told, full=5).dumps()).stores == told.stores
+    assert Checkpoint.loads(replace(told, full=5).dumps()).stores == told.stores
 
 
 def test_f112_a_source_that_tells_nothing_keeps_what_was_remembered() -> None:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.listing import Feed, Listing, Upstream, owner
+from pipeline.landing.listing import LandingSource, Listing, Upstream, owner
 from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -112,10 +112,10 @@ class Site:
         return self.upstream.list(w or {})
 
 
-def _feed(name: str, server: Server, prefix: str = "") -> Feed:
+def _feed(name: str, server: Server, prefix: str = "") -> LandingSource:
     settings = replace(SETTINGS, name=name, prefix=prefix or name)
     source, collector = cast(Source, server), cast(Collector, server)
-    return Feed(settings, collector, DebeziumJson(), lambda _: source, MYSQL)
+    return LandingSource(settings, collector, DebeziumJson(), lambda _: source, MYSQL)
 
 
 @pytest.mark.parametrize("word", ["head 1", "acknowledged", "lists", "head 2"])
@@ -284,7 +284,9 @@ SHOP, EUROPE = _feed("shop", Server()), _feed("europe", Server(), "shop.eu")
         ("blog.db.t", None),
     ],
 )
-def test_of_several_sources_a_topic_is_of_the_longest_prefix(topic: str, feed: Feed | None) -> None:
+def test_of_several_sources_a_topic_is_of_the_longest_prefix(
+    topic: str, feed: LandingSource | None
+) -> None:
     for feeds in ((SHOP, EUROPE), (EUROPE, SHOP)):
         assert owner(topic, feeds) is feed
 

@@ -50,14 +50,14 @@ def test_a_round_lands_what_came_since_the_last_one_and_nothing_else(desk: Desk)
     assert desk.rows("a") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1), (1, GIB4 - 100, 2)]
     assert desk.rows("b") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1)]
     assert desk.batches() == [0, 1]
-    assert desk.log().mark() == desk.loop.mark
+    assert desk.log().checkpoint() == desk.loop.checkpoint
 
 
 def test_there_is_a_change_log_before_there_is_a_change(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
     assert desk.land().batch is None
-    assert desk.loop.mark.batch == -1
+    assert desk.loop.checkpoint.batch == -1
 
 
 def test_a_restart_goes_on_from_what_the_lake_says(desk: Desk) -> None:
@@ -98,11 +98,11 @@ def test_what_cannot_be_read_is_read_in_the_next_round(desk: Desk) -> None:
         raise UnreachableError("Kafka does not answer")
 
     desk.meanwhile = silent
-    before = desk.loop.mark
+    before = desk.loop.checkpoint
     with pytest.raises(UnreachableError):
         desk.land()
 
-    assert desk.loop.mark == before
+    assert desk.loop.checkpoint == before
     assert desk.batches() == [0]
     assert desk.land().rows == 1
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
@@ -159,7 +159,7 @@ def test_a_commit_of_upkeep_in_between_is_followed_and_nothing_is_doubled(
     assert (landed.batch, desk.tasks) == (1, [1, 1]), "nothing is read twice"
     assert [offset for _, _, offset in desk.rows("a")] == left
     assert desk.batches() == [0, 1]
-    assert desk.log().mark() == desk.loop.mark
+    assert desk.log().checkpoint() == desk.loop.checkpoint
     desk.topics.put("a", GIB4 - 50, "fourth")
     assert desk.land().batch == 2
 
@@ -215,7 +215,7 @@ def test_f18_a_commit_of_which_nobody_knows_the_outcome_is_looked_up_in_the_next
 
     assert (landed.batch, landed.rows) == ((2, 1) if there else (1, 2))
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2, 3]
-    assert desk.log().mark() == desk.loop.mark
+    assert desk.log().checkpoint() == desk.loop.checkpoint
 
 
 def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
@@ -223,12 +223,12 @@ def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
 ) -> None:
     desk.topics.put("a", GIB4 - 100, "third")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.loop.log, "mark", lambda: None)
+        patched.setattr(desk.loop.log, "checkpoint", lambda: None)
         with pytest.raises(HeldError, match="mark_lost: wrote batch 1, read back nothing"):
             desk.land()
 
     assert desk.land().batch is None
-    assert desk.loop.mark.batch == 1
+    assert desk.loop.checkpoint.batch == 1
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
 
 
@@ -237,13 +237,13 @@ def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
 
 def test_a_topic_created_anew_while_it_was_read_throws_the_round_away(desk: Desk) -> None:
     desk.topics.put("a", GIB4 - 100, "of the old topic")
-    before = desk.loop.mark
+    before = desk.loop.checkpoint
     desk.meanwhile = lambda: desk.topics.create_anew("a.db.t")
 
     with pytest.raises(UnreachableError, match=r"a\.db\.t was deleted or created again"):
         desk.land()
 
-    assert desk.loop.mark == before
+    assert desk.loop.checkpoint == before
     assert desk.batches() == [0]
     desk.topics.put("a", GIB4 - 50, "of the new one")
     (gap,) = desk.land().gaps
@@ -263,7 +263,7 @@ def test_what_is_sent_again_is_landed_again_and_moves_nothing(desk: Desk) -> Non
     assert landed.holds == ()
     positions = [pos for _, pos, _ in desk.rows("a")]
     assert positions == [GIB4 - d for d in (300, 200, 300, 200, 100)]
-    assert desk.loop.mark.epochs["a"].number == 1
+    assert desk.loop.checkpoint.epochs["a"].number == 1
 
 
 @pytest.mark.parametrize(
@@ -291,18 +291,18 @@ def test_what_goes_back_and_repeats_nothing_holds_its_source_and_no_other(
     assert again.holds == first.holds
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2]
-    assert desk.loop.mark.offsets["a.db.t:0"].offset == 2, "W stays"
+    assert desk.loop.checkpoint.offsets["a.db.t:0"].offset == 2, "W stays"
 
 
 def test_a_source_in_disorder_makes_no_batch_where_there_is_nothing_else(desk: Desk) -> None:
     desk.topics.put("a", 100, "new")
-    before = desk.loop.mark
+    before = desk.loop.checkpoint
 
     rounds = [desk.land() for _ in range(3)]
 
     assert [one.batch for one in rounds] == [None] * 3
     assert {hold.reason for one in rounds for hold in one.holds} == {"disorder"}
-    assert desk.loop.mark == before
+    assert desk.loop.checkpoint == before
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_gap_of_a_source_in_disorder_waits_until_its_rows_are_landed(
     desk.topics.beat("a", 2, pos=GIB4 - 140)
     desk.topics.put("a", 100, "new")
     (hold,) = desk.land().holds
-    before = desk.loop.mark
+    before = desk.loop.checkpoint
     lose(desk.topics, name)
 
     rounds = [desk.land() for _ in range(3)]
@@ -375,9 +375,9 @@ def test_what_was_acknowledged_of_a_log_that_was_reset_proves_nothing_of_the_new
     said = []
     for _ in range(3):
         desk.land()
-        said.append(desk.loop.mark.acknowledged.get("a"))
+        said.append(desk.loop.checkpoint.acknowledged.get("a"))
 
-    assert desk.loop.mark.epochs["a"].number == 2
+    assert desk.loop.checkpoint.epochs["a"].number == 2
     assert [one and locate_position(one.position)[0] for one in said] == expected
 
 
@@ -409,7 +409,7 @@ def test_what_a_new_server_sends_again_keeps_the_order_it_has_landed_with(
     rows = [(one["order"]["epoch"], one["order"]["log"]) for one in failed_over.landed()]
     assert rows == [(1, 7), (1, 7), (1, 7), (1, 7), (1, 7), (2, 2)]
     assert [pos for _, pos, _ in failed_over.rows("a")] == [1_000, 2_000, 3_000, 2_000, 3_000, 44]
-    assert failed_over.loop.mark.high["a/a.db.t:0"].epoch == 2
+    assert failed_over.loop.checkpoint.high["a/a.db.t:0"].epoch == 2
 
 
 def test_a_new_change_of_the_new_server_is_newer_than_all_before(failed_over: Desk) -> None:
@@ -440,7 +440,7 @@ def test_nothing_is_compared_once_the_new_server_is_known_to_have_caught_up(
 
     failed_over.land()
 
-    assert failed_over.loop.mark.heartbeats == {"a": 1}
+    assert failed_over.loop.checkpoint.heartbeats == {"a": 1}
     assert failed_over.rows("a")[-1] == (2, 60, 3)
 
 
@@ -465,8 +465,8 @@ def test_a_table_that_the_collector_leaves_out_gets_neither_base_nor_mirror(tmp_
 
     desk.land()
 
-    assert desk.loop.mark.bases == {}
-    assert desk.loop.mark.tables == {}
+    assert desk.loop.checkpoint.bases == {}
+    assert desk.loop.checkpoint.tables == {}
 
 
 def test_rows_show_that_a_table_is_captured_by_lists_that_stayed_as_they_were(
@@ -482,7 +482,7 @@ def test_rows_show_that_a_table_is_captured_by_lists_that_stayed_as_they_were(
 
     desk.land()
 
-    assert desk.loop.mark.bases.keys() == {"a/db.t"}
+    assert desk.loop.checkpoint.bases.keys() == {"a/db.t"}
 
 
 def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
@@ -492,4 +492,4 @@ def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
 
     desk.land()
 
-    assert desk.loop.mark.bases == {}
+    assert desk.loop.checkpoint.bases == {}

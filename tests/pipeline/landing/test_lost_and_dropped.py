@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import Epoch, Existence
-from pipeline.landing.batch_stats import Facts, News, SnapshotRows, UnreadChanges
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows, UnreadChanges
 from pipeline.model import Order
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.schema.history import SchemaChange
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step
@@ -20,9 +20,9 @@ SHARDS = replace(OLD, shards={"s/db.t": "t", "s/db.u": "t"})
 PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
 
 
-def drop(shard: str, *, snapshot: bool = False) -> Facts:
+def drop(shard: str, *, snapshot: bool = False) -> BatchStats:
     change = SchemaChange("drop", shard, Order(1, 1, 500), None, "DROP TABLE t")
-    return Facts(news=(News("s", change, snapshot=snapshot),))
+    return BatchStats(news=(SchemaNews("s", change, snapshot=snapshot),))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def drop(shard: str, *, snapshot: bool = False) -> Facts:
     [
         pytest.param({"gaps": (GAP,)}, id="a gap"),
         pytest.param(
-            {"facts": Facts(errors={"s/db.t": UnreadChanges("s", "t", 1, ("s.db.t:0:7",))})},
+            {"facts": BatchStats(errors={"s/db.t": UnreadChanges("s", "t", 1, ("s.db.t:0:7",))})},
             id="an unread change",
         ),
     ],
@@ -45,7 +45,7 @@ def drop(shard: str, *, snapshot: bool = False) -> Facts:
     ],
 )
 def test_what_is_lost_of_a_shard_goes_with_it(
-    lost: dict[str, Any], passed: dict[str, Any], news: Facts, *, closed: bool
+    lost: dict[str, Any], passed: dict[str, Any], news: BatchStats, *, closed: bool
 ) -> None:
     opened = step(SHARDS, **lost, **passed)
 
@@ -72,12 +72,12 @@ def test_a_drop_that_is_sent_again_closes_nothing(pos: int) -> None:
     ("news", "left"),
     [
         pytest.param(drop("db.t"), {"t": 5}, id="dropped"),
-        pytest.param(Facts(news=(renamed("t", "x"),)), {"t": 5}, id="renamed away"),
+        pytest.param(BatchStats(news=(renamed("t", "x"),)), {"t": 5}, id="renamed away"),
         pytest.param(drop("db.t", snapshot=True), {}, id="a snapshot's DROP is none"),
         pytest.param(drop("db.never"), {}, id="a table that was never seen"),
     ],
 )
-def test_a_table_remembers_when_a_shard_left_it(news: Facts, left: dict[str, int]) -> None:
+def test_a_table_remembers_when_a_shard_left_it(news: BatchStats, left: dict[str, int]) -> None:
     """Of that shard nobody asks any more whether it had a base, or has lost anything."""
     made = step(SHARDS, news)
 
@@ -87,12 +87,12 @@ def test_a_table_remembers_when_a_shard_left_it(news: Facts, left: dict[str, int
 
 def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> None:
     there = {"s/db.u": Existence(Order(1, 1, 600), there=True)}  # made anew after that RENAME
-    mark = replace(SHARDS, existing=there)
-    opened = step(mark, gaps=(replace(GAP, topic="s.db.u"),), **PASSED)
+    checkpoint = replace(SHARDS, existing=there)
+    opened = step(checkpoint, gaps=(replace(GAP, topic="s.db.u"),), **PASSED)
 
-    made = step(opened, Facts(news=(renamed("u", "t"),)))
+    made = step(opened, BatchStats(news=(renamed("u", "t"),)))
 
-    (gap,) = map(read_gap, made.gaps.values())
+    (gap,) = map(load_gap, made.gaps.values())
     assert gap.shards == ("s/db.u",)
 
 
@@ -115,14 +115,14 @@ def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
         based={"s/db.o": 1},
         complete={"s/db.o": 2},
     )
-    facts = Facts(
+    facts = BatchStats(
         heartbeats={"s": 8}, shards={"s/db.new": "new"}, tables={"new": 1}, high={"s/x:0": top}
     )
 
     made = step(known, facts)
 
     assert made.heartbeats == {"s": 8, "b": 9}
-    assert step(known, Facts(heartbeats={"b": 3})).heartbeats == {"s": 7, "b": 9}
+    assert step(known, BatchStats(heartbeats={"b": 3})).heartbeats == {"s": 7, "b": 9}
     assert made.high == {"s/x:0": top, "s/y:0": low}
     assert made.shards == {**SHARDS.shards, "s/db.new": "new"}
     kept = (made.lost, made.parts, made.based, made.complete)
@@ -131,9 +131,11 @@ def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
 
 def test_a_base_tells_when_its_rows_began_and_when_it_was_complete() -> None:
     """Who begins a mirror needs all batches since the first; none before the second proves it."""
-    begun = step(facts=Facts(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 7), 2, ended=True)}))
+    begun = step(
+        facts=BatchStats(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 7), 2, ended=True)})
+    )
 
-    made = step(step(begun), Facts(high={"s/x:0": Order(1, 1, 9)}))
+    made = step(step(begun), BatchStats(high={"s/x:0": Order(1, 1, 9)}))
 
     assert (made.based, made.complete) == ({"s/db.t": 5}, {"s/db.t": 7})
 
@@ -146,14 +148,14 @@ def test_a_source_that_is_new_takes_no_word_of_another() -> None:
 
 
 def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_renamed() -> None:
-    mark = replace(
+    checkpoint = replace(
         SHARDS, shards={**SHARDS.shards, "b/db.t": "t"}, high={"s/s.db.t:0": Order(1, 1, 1)}
     )
-    opened = step(mark, gaps=(GAP,))
+    opened = step(checkpoint, gaps=(GAP,))
 
-    made = step(opened, Facts(news=(renamed("u", "x"),)))
+    made = step(opened, BatchStats(news=(renamed("u", "x"),)))
 
-    assert [read_gap(text).shards for text in made.gaps.values()] == [("s/db.t",)]
+    assert [load_gap(text).shards for text in made.gaps.values()] == [("s/db.t",)]
 
 
 @pytest.mark.parametrize(
@@ -167,12 +169,12 @@ def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_r
 def test_only_a_base_that_closes_a_gap_tells_where_changes_are_missing(
     name: str, began: int, *, told: bool
 ) -> None:
-    base = Facts(snapshots={name: SnapshotRows(Order(1, 1, 700), 2, ended=True)})
-    mark = step(SHARDS, base if began == 5 else None, gaps=(GAP,))
+    base = BatchStats(snapshots={name: SnapshotRows(Order(1, 1, 700), 2, ended=True)})
+    checkpoint = step(SHARDS, base if began == 5 else None, gaps=(GAP,))
     if began == 6:
-        mark = step(mark, base)
+        checkpoint = step(checkpoint, base)
 
-    made = step(mark, Facts(high={"s/x:0": Order(1, 1, 900)}))
+    made = step(checkpoint, BatchStats(high={"s/x:0": Order(1, 1, 900)}))
 
     assert name in made.bases
     assert made.lost == ({"s/db.t": Order(1, 1, 700)} if told else {})
@@ -223,8 +225,8 @@ def test_so_it_does_of_a_table_that_was_made_again_since(tmp_path: Path, most: i
     for _ in range(2):
         desk.land()
 
-    assert desk.loop.mark.bases["a/db.t"].pos == 100
-    assert [read_gap(one).shards for one in desk.loop.mark.gaps.values()] == [("a/db.t",)]
+    assert desk.loop.checkpoint.bases["a/db.t"].pos == 100
+    assert [load_gap(one).shards for one in desk.loop.checkpoint.gaps.values()] == [("a/db.t",)]
 
 
 def drop_table(desk: Desk) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.loop import Landing
-from pipeline.reports import Gap, read_gap
+from pipeline.reports import Gap, load_gap
 from tests.pipeline.landing.desk import Desk
 
 T_OF_A, T_OF_B = "a/db.t", "b/db.t"
 
 
 def gaps(desk: Desk) -> list[Gap]:
-    return [read_gap(text) for text in desk.loop.mark.gaps.values()]
+    return [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
 
 
 def lose(desk: Desk) -> None:
@@ -41,7 +41,7 @@ def desk(tmp_path: Path) -> Desk:
         made.topics.put(source, 20, "one")
         made.topics.beat(source, 1, pos=30)
     made.land()
-    assert made.loop.mark.bases.keys() == {T_OF_A, T_OF_B}
+    assert made.loop.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
     return made
 
 
@@ -77,7 +77,7 @@ def test_it_is_over_with_a_base_that_begins_later(desk: Desk) -> None:
     desk.land()
 
     assert gaps(desk) == []
-    assert desk.loop.mark.lost[T_OF_A].pos == 150
+    assert desk.loop.checkpoint.lost[T_OF_A].pos == 150
 
 
 def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
@@ -86,13 +86,13 @@ def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
     desk.topics.alter("a", 5, "name", kind="ALTER")
     desk.topics.snapshot("a", 50, 2)
     desk.land()
-    assert desk.loop.mark.snaps.keys() == {T_OF_A}
+    assert desk.loop.checkpoint.snaps.keys() == {T_OF_A}
     lose(desk)
     desk.land()
     desk.topics.beat("a", 1, pos=60)
     desk.land()
 
-    assert T_OF_A in desk.loop.mark.bases
+    assert T_OF_A in desk.loop.checkpoint.bases
     assert [one.shards for one in gaps(desk)] == [(T_OF_A,)]
 
 
@@ -105,7 +105,7 @@ def test_rows_that_went_while_a_snapshot_was_being_read_are_missed_too(tmp_path:
     desk.topics.beat("a", 1, pos=60)
     desk.land()
 
-    assert T_OF_A in desk.loop.mark.bases
+    assert T_OF_A in desk.loop.checkpoint.bases
     assert [one.shards for one in gaps(desk)] == [(T_OF_A,)]
 
 
@@ -129,7 +129,7 @@ def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -
     desk.land()
 
     assert gaps(desk) == []
-    assert T_OF_B in desk.loop.mark.bases
+    assert T_OF_B in desk.loop.checkpoint.bases
 
 
 def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path)
         desk.topics.put(source, 20, "one")
     desk.topics.held["all.rows"] = desk.topics.held.pop("a.db.t")
     desk.land()
-    assert desk.loop.mark.bases.keys() == {T_OF_A, T_OF_B}
+    assert desk.loop.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
     desk.topics.delete("all.rows")
     desk.topics.beat("a", 1, pos=30)
 

@@ -5,34 +5,38 @@ from random import Random
 
 import pytest
 
-from pipeline.landing.next_checkpoint import mentioned
+from pipeline.landing.next_checkpoint import shards_named_in_ddl
 from pipeline.model import Shard
 
 
 def test_a_relation_within_a_longer_word_counts() -> None:
-    assert mentioned([("s", "ALTER TABLE `_Orders_new` ADD x INT")], ["s/db.orders"]) == {
+    assert shards_named_in_ddl([("s", "ALTER TABLE `_Orders_new` ADD x INT")], ["s/db.orders"]) == {
         "s/db.orders"
     }
 
 
 def test_another_sources_statement_is_about_nothing() -> None:
-    assert mentioned([("other", "ALTER TABLE orders ADD x INT")], ["s/db.orders"]) == set()
+    assert (
+        shards_named_in_ddl([("other", "ALTER TABLE orders ADD x INT")], ["s/db.orders"]) == set()
+    )
 
 
 @pytest.mark.parametrize("text", ["DROP DATABASE db", "drop schema `DB`"])
 def test_a_database_counts_where_a_statement_may_be_about_one(text: str) -> None:
-    assert mentioned([("s", text)], ["s/db.orders", "s/shop.orders"]) == {"s/db.orders"}
+    assert shards_named_in_ddl([("s", text)], ["s/db.orders", "s/shop.orders"]) == {"s/db.orders"}
 
 
 def test_a_database_counts_nowhere_else() -> None:
-    assert mentioned([("s", "ALTER TABLE db.items ADD x INT")], ["s/db.orders"]) == set()
+    assert shards_named_in_ddl([("s", "ALTER TABLE db.items ADD x INT")], ["s/db.orders"]) == set()
 
 
 @pytest.mark.parametrize("relation", ["or ders", "or-ders", "or$ders", "größe", "or`ders"])
 def test_names_of_other_than_word_characters_are_found(relation: str) -> None:
     text = f"ALTER TABLE `{relation.replace('`', '``')}` ADD x INT"
 
-    assert mentioned([("s", text)], [f"s/db.{relation}", "s/db.u"]) == {f"s/db.{relation}"}
+    assert shards_named_in_ddl([("s", text)], [f"s/db.{relation}", "s/db.u"]) == {
+        f"s/db.{relation}"
+    }
 
 
 def test_names_are_found_wherever_they_stand() -> None:
@@ -47,6 +51,6 @@ def test_names_are_found_wherever_they_stand() -> None:
             str(Shard("s", f"d.{relation}")),
         )
 
-        assert mentioned([("s", text)], [name]) == (
+        assert shards_named_in_ddl([("s", text)], [name]) == (
             {name} if relation.casefold() in folded else set()
         )

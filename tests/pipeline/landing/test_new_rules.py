@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark
+from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.gaps import with_rules
 from pipeline.model import Order, PartitionEnd
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.settings import Router, TableRule
 from tests.pipeline.landing.desk import Desk
 
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
 ELSEWHERE = Router((TableRule(r"db\.t", "all.t"),))
 SHARDS = {"a/db.t": "db.t", "a/db.u": "db.u"}
-MARK = Mark("main", 6, shards=SHARDS, offsets={"a.db.t:1": PartitionEnd(40)})
+MARK = Checkpoint("main", 6, shards=SHARDS, offsets={"a.db.t:1": PartitionEnd(40)})
 NEXT = replace(MARK, batch=7)
 
 
@@ -46,9 +46,9 @@ def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(desk:
 
     again.land()
 
-    assert ignoring.loop.mark.shards == {"a/db.t": None}
-    assert ignoring.loop.mark.gaps == {}
-    assert [read_gap(text).shards for text in again.loop.mark.gaps.values()] == [("a/db.t",)]
+    assert ignoring.loop.checkpoint.shards == {"a/db.t": None}
+    assert ignoring.loop.checkpoint.gaps == {}
+    assert [load_gap(text).shards for text in again.loop.checkpoint.gaps.values()] == [("a/db.t",)]
 
 
 def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to(
@@ -63,7 +63,7 @@ def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to
     (gap,) = told.gaps
     assert (gap.id, gap.shards, gap.batch) == ("rules:a/db.t@1", ("a/db.t",), 1)
     assert (gap.topic, gap.partition, gap.until) == ("a.db.t", 0, 1)
-    assert moved.loop.mark.shards["a/db.t"] == "all.t"
+    assert moved.loop.checkpoint.shards["a/db.t"] == "all.t"
 
 
 def test_the_same_rules_change_nothing(desk: Desk) -> None:
@@ -94,7 +94,7 @@ def test_a_shard_that_is_gone_needs_nothing() -> None:
 
 
 def test_it_says_where_the_rows_stood_and_what_helps() -> None:
-    (gap,) = (read_gap(text) for text in with_rules(NEXT, MARK, ELSEWHERE).gaps.values())
+    (gap,) = (load_gap(text) for text in with_rules(NEXT, MARK, ELSEWHERE).gaps.values())
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == ("a.db.t", 1, 0, 40)
     assert gap.why == (
@@ -110,7 +110,7 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
 def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:
     before = replace(MARK, shards={"a/db.t": old})
 
-    (gap,) = (read_gap(text) for text in with_rules(NEXT, before, ELSEWHERE).gaps.values())
+    (gap,) = (load_gap(text) for text in with_rules(NEXT, before, ELSEWHERE).gaps.values())
 
     assert gap.why.startswith(went)
 
@@ -127,6 +127,6 @@ def test_it_stands_where_its_shards_rows_do(
 ) -> None:
     made = replace(NEXT, offsets={name: PartitionEnd(end) for name, end in offsets.items()})
 
-    (gap,) = (read_gap(text) for text in with_rules(made, MARK, ELSEWHERE).gaps.values())
+    (gap,) = (load_gap(text) for text in with_rules(made, MARK, ELSEWHERE).gaps.values())
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == place

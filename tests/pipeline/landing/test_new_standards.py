@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from pipeline.checkpoint import Existence, Mark, RowStandards
+from pipeline.checkpoint import Checkpoint, Existence, RowStandards
 from pipeline.landing.gaps import with_standards
 from pipeline.model import Order
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.settings import StandardRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
@@ -13,7 +13,7 @@ from pipeline.standards.table_standards import NO_STANDARDS, Standards
 NAME = "s/shop.users"
 RULES = Standards((StandardRule("shop.users", ("id",), (("mask", LetterMask(("name",))),)),))
 OTHER = Standards((StandardRule("shop.users", ("id",), (("mask", LetterMask(("name",), 1)),)),))
-BEFORE = Mark("main", 6, shards={NAME: "shop.users", "s/shop.a": "shop.a"})
+BEFORE = Checkpoint("main", 6, shards={NAME: "shop.users", "s/shop.a": "shop.a"})
 MADE = replace(BEFORE, batch=7)
 DIGEST = RULES.digest("shop.users")
 
@@ -22,7 +22,7 @@ def test_standards_of_rows_that_were_there_make_a_gap_of_that_table_alone() -> N
     found = with_standards(MADE, BEFORE, RULES, anew=True)
 
     assert found.standards == {NAME: RowStandards(DIGEST, 7)}
-    (gap,) = map(read_gap, found.gaps.values())
+    (gap,) = map(load_gap, found.gaps.values())
     assert (gap.shards, gap.batch, gap.id) == ((NAME,), 7, f"standards:{NAME}@7")
 
 

@@ -5,13 +5,21 @@ from typing import Any
 
 import pytest
 
-from pipeline.checkpoint import SHOWN, Epoch, EpochStart, Existence, Mark, Snap, living_shards
-from pipeline.landing.batch_stats import NAMED, Facts, News, SnapshotRows, UnreadChanges
+from pipeline.checkpoint import (
+    MAX_NAMED_CHANGES,
+    Checkpoint,
+    Epoch,
+    EpochStart,
+    Existence,
+    OpenSnapshot,
+    active_shards,
+)
+from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, SnapshotRows, UnreadChanges
 from pipeline.landing.listing import TopicNames
-from pipeline.landing.next_checkpoint import next_mark
+from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, ShardId, TopicPartition
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
@@ -21,7 +29,9 @@ from tests.pipeline.lakes import NOON
 ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
 EPOCH = Epoch(1, "uuid", binlog_position(1, 100))
 ACK = Acknowledged(binlog_position(1, 90))
-OLD = Mark("main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(binlog_position(1, 50))})
+OLD = Checkpoint(
+    "main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(binlog_position(1, 50))}
+)
 END = {"s.db.t:0": PartitionEnd(9)}
 GAP = Gap("s.db.t:0:5", "s.db.t", 0, 5, 8, "deleted")
 OPEN = f"{GAP.id}@5"  # once the batch after OLD has landed
@@ -34,20 +44,22 @@ def names_of(topic: str) -> TopicNames | None:
 
 
 def step(
-    mark: Mark = OLD,
-    facts: Facts | None = None,
+    checkpoint: Checkpoint = OLD,
+    facts: BatchStats | None = None,
     gaps: tuple[Gap, ...] = (),
     **more: Any,
-) -> Mark:
+) -> Checkpoint:
     given: dict[str, Any] = {
         "acknowledged": {},
-        "epochs": mark.epochs,
-        "starts": {EpochStart.parse(name): first for name, first in mark.starts.items()},
+        "epochs": checkpoint.epochs,
+        "starts": {EpochStart.parse(name): first for name, first in checkpoint.starts.items()},
         "waived": frozenset(),
         "router": ROUTER,
         "names_of": names_of,
     }
-    made, _ = next_mark(mark, facts or Facts(), Plan({}, END, gaps, capped=False), **given | more)
+    made, _ = next_checkpoint(
+        checkpoint, facts or BatchStats(), Plan({}, END, gaps, capped=False), **given | more
+    )
     return made
 
 
@@ -57,9 +69,9 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
         "s/db.t": SnapshotRows(Order(1, 1, 9), 2, ended=True, topics=frozenset({"s.db.t"})),
         "s/db.u": SnapshotRows(Order(1, 1, 9), 2, ended=True, topics=frozenset({"s.db.u"})),
     }
-    facts = Facts(snapshots=snapshots, high={"s/s.db.u:0": Order(1, 1, 50)})
+    facts = BatchStats(snapshots=snapshots, high={"s/s.db.u:0": Order(1, 1, 50)})
 
-    made, settled = next_mark(
+    made, settled = next_checkpoint(
         replace(OLD, trimmed=("s.db.v",)),
         facts,
         chosen,
@@ -78,44 +90,44 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
 
 
 def test_the_tables_of_a_batch_carry_its_number() -> None:
-    mark = step(replace(OLD, tables={"db.a": 1, "db.t": 2}), Facts(tables={"db.t": 9}))
+    checkpoint = step(replace(OLD, tables={"db.a": 1, "db.t": 2}), BatchStats(tables={"db.t": 9}))
 
-    assert (mark.batch, mark.tables) == (5, {"db.a": 1, "db.t": 5})
+    assert (checkpoint.batch, checkpoint.tables) == (5, {"db.a": 1, "db.t": 5})
 
 
 def test_a_schema_change_without_rows_gives_its_mirror_something_to_do() -> None:
     change = SchemaChange("alter", "db.t", Order(1, 1, 5), None, "ALTER ...")
 
-    facts = Facts(news=(News("s", change, snapshot=False),))
+    facts = BatchStats(news=(SchemaNews("s", change, snapshot=False),))
 
     assert step(replace(OLD, shards={"s/db.t": "db.t"}), facts).tables == {"db.t": 5}
 
 
 def test_a_statement_about_a_table_that_is_not_captured_touches_no_mirror() -> None:
     made = SchemaChange("create", "db.x", Order(1, 1, 5), None, "CREATE TABLE x (id INT)")
-    facts = Facts(news=(News("s", made, snapshot=False, captured=False),))
+    facts = BatchStats(news=(SchemaNews("s", made, snapshot=False, captured=False),))
 
-    mark = step(facts=facts)
+    checkpoint = step(facts=facts)
 
-    assert (mark.tables, mark.shards, mark.bases) == ({}, OLD.shards, OLD.bases)
+    assert (checkpoint.tables, checkpoint.shards, checkpoint.bases) == ({}, OLD.shards, OLD.bases)
 
 
-def renamed(old: str, new: str, *, captured: bool = True) -> News:
+def renamed(old: str, new: str, *, captured: bool = True) -> SchemaNews:
     text = f"RENAME TABLE {old} TO {new}"
     change = SchemaChange("alter", f"db.{new}", Order(1, 1, 9), None, text, f"db.{old}")
-    return News("s", change, snapshot=False, captured=captured)
+    return SchemaNews("s", change, snapshot=False, captured=captured)
 
 
 def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
-    mark = replace(OLD, bases={"s/db.u": Order(1, 1, 3)}, shards={"s/db.u": "db.u"})
+    checkpoint = replace(OLD, bases={"s/db.u": Order(1, 1, 3)}, shards={"s/db.u": "db.u"})
 
-    made = step(mark, Facts(news=(renamed("u", "x"), renamed("unknown", "y"))))
-    left_out = step(mark, Facts(news=(renamed("u", "x", captured=False),)))
+    made = step(checkpoint, BatchStats(news=(renamed("u", "x"), renamed("unknown", "y"))))
+    left_out = step(checkpoint, BatchStats(news=(renamed("u", "x", captured=False),)))
 
-    assert made.bases == {**mark.bases, "s/db.x": Order(1, 1, 3)}
-    assert made.shards == {**mark.shards, "s/db.x": "db.x", "s/db.y": "db.y"}
+    assert made.bases == {**checkpoint.bases, "s/db.x": Order(1, 1, 3)}
+    assert made.shards == {**checkpoint.shards, "s/db.x": "db.x", "s/db.y": "db.y"}
     assert made.tables["db.x"] == 5
-    assert left_out.bases == mark.bases
+    assert left_out.bases == checkpoint.bases
 
 
 @pytest.mark.parametrize(
@@ -133,12 +145,14 @@ def test_f117_a_table_renamed_to_another_database_is_listed_at_once(
     former = MYSQL.renamed_from(text, ShardId("b", "t"))
     change = SchemaChange("alter", "b.t", Order(1, 1, 9), None, text, str(former))
     known = {"s/a.t": Order(1, 1, 3)} if based else {}
-    mark = replace(OLD, bases=known, shards={"s/a.t": "a.t"})
+    checkpoint = replace(OLD, bases=known, shards={"s/a.t": "a.t"})
 
-    made = step(mark, Facts(news=(News("s", change, snapshot=False, captured=captured),)))
+    made = step(
+        checkpoint, BatchStats(news=(SchemaNews("s", change, snapshot=False, captured=captured),))
+    )
 
     assert {*made.bases} - {*known} == bases
-    assert {*living_shards(made, ROUTER)} == listed
+    assert {*active_shards(made, ROUTER)} == listed
     assert made.departed == {"a.t": 5}
 
 
@@ -146,23 +160,26 @@ def test_f117_a_table_is_listed_at_once_though_its_old_name_is_in_an_untold_data
     text = "RENAME TABLE t TO b.t"
     assert MYSQL.renamed_from(text, ShardId("b", "t")) is None
     change = SchemaChange("alter", "b.t", Order(1, 1, 9), None, text, None)
-    mark = replace(OLD, bases={"s/a.t": Order(1, 1, 3)}, shards={"s/a.t": "a.t"})
+    checkpoint = replace(OLD, bases={"s/a.t": Order(1, 1, 3)}, shards={"s/a.t": "a.t"})
 
-    made = step(mark, Facts(news=(News("s", change, snapshot=False),)))
+    made = step(checkpoint, BatchStats(news=(SchemaNews("s", change, snapshot=False),)))
 
-    assert {*living_shards(made, ROUTER)} == {"s/a.t", "s/b.t"}, "nobody tells which one went"
+    assert {*active_shards(made, ROUTER)} == {"s/a.t", "s/b.t"}, "nobody tells which one went"
     assert {*made.bases} == {"s/a.t"}
-    for one in (News("s", change, snapshot=True), News("s", change, False, captured=False)):
-        assert {*living_shards(step(mark, Facts(news=(one,))), ROUTER)} == {"s/a.t"}
+    for one in (
+        SchemaNews("s", change, snapshot=True),
+        SchemaNews("s", change, False, captured=False),
+    ):
+        assert {*active_shards(step(checkpoint, BatchStats(news=(one,))), ROUTER)} == {"s/a.t"}
 
 
 def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:
     gap = replace(GAP, batch=4, shards=("s/db.u",))
-    text = tell_gap(gap)
+    text = dump_gap(gap)
 
-    made = step(replace(OLD, gaps={gap.id: text}), Facts(news=(renamed("u", "t"),)))
+    made = step(replace(OLD, gaps={gap.id: text}), BatchStats(news=(renamed("u", "t"),)))
 
-    assert read_gap(made.gaps[gap.id]).shards == ("s/db.u", "s/db.t")
+    assert load_gap(made.gaps[gap.id]).shards == ("s/db.u", "s/db.t")
 
 
 @pytest.mark.parametrize(
@@ -179,14 +196,14 @@ def test_a_table_that_a_statement_names_has_something_to_do(text: str, touched: 
     """Else an idle one would be READY with rows that the statement took away."""
     shards = {f"{source}/{name}": name for source in "sz" for name in ("db.archive", "db.o`dd")}
 
-    mark = step(replace(OLD, shards=shards), Facts(texts=(("s", text),)))
+    checkpoint = step(replace(OLD, shards=shards), BatchStats(texts=(("s", text),)))
 
-    assert mark.tables == dict.fromkeys(touched, 5)
+    assert checkpoint.tables == dict.fromkeys(touched, 5)
 
 
 def test_the_heartbeat_is_never_a_table() -> None:
     snapshot = SnapshotRows(Order(1, 1, 5), 1, ended=True)
-    facts = Facts(snapshots={"s/sluice.heartbeat": snapshot}, high={"s/x:0": Order(1, 1, 9)})
+    facts = BatchStats(snapshots={"s/sluice.heartbeat": snapshot}, high={"s/x:0": Order(1, 1, 9)})
 
     assert step(facts=facts).tables == {}
 
@@ -206,11 +223,11 @@ def test_a_new_epoch_forgets_what_the_old_log_had_acknowledged() -> None:
 def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
     opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(GAP,))
     order = Order(1, 1, 700)
-    begun = Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
+    begun = BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
 
-    closed = step(step(opened, begun), Facts(high={"s/s.db.t:0": Order(1, 1, 900)}))
+    closed = step(step(opened, begun), BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}))
 
-    assert read_gap(opened.gaps[OPEN]).shards == ("s/db.t",)
+    assert load_gap(opened.gaps[OPEN]).shards == ("s/db.t",)
     assert closed.gaps == {}
 
 
@@ -226,18 +243,20 @@ def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
 ) -> None:
     gap = Gap.noticed("log:s", 4, "promoted", ("s/db.t", "s/db.u"))
     shards = dict(zip(gap.shards, tables, strict=True))
-    known = replace(OLD, shards=shards, gaps={gap.id: tell_gap(gap)})
+    known = replace(OLD, shards=shards, gaps={gap.id: dump_gap(gap)})
     rows = SnapshotRows(Order(1, 1, 700), 2, ended=True)
-    begun = Facts(snapshots={"s/db.u": rows}, shards=shards)
+    begun = BatchStats(snapshots={"s/db.u": rows}, shards=shards)
 
-    left = step(step(known, begun), Facts(high={"s/s.db.t:0": Order(1, 1, 900)}))
+    left = step(step(known, begun), BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}))
 
-    (found,) = map(read_gap, left.gaps.values())
+    (found,) = map(load_gap, left.gaps.values())
     assert (found.shards, found.shared) == (("s/db.t",), shared)
 
 
-ANEW = Facts(
-    news=(News("s", SchemaChange("create", "db.t", Order(1, 1, 500), None, ""), snapshot=False),)
+ANEW = BatchStats(
+    news=(
+        SchemaNews("s", SchemaChange("create", "db.t", Order(1, 1, 500), None, ""), snapshot=False),
+    )
 )
 DROPPED = {"s/db.t": Existence(Order(1, 1, 400), there=False)}
 
@@ -260,7 +279,7 @@ def test_a_create_closes_only_what_was_lost_before_an_end_that_is_passed(
 
     known = replace(OLD, shards={"s/db.t": "t"}, existing=DROPPED)
     gaps = (GAP,) if lost == "a gap" else ()
-    unread_ = Facts(errors={"s/db.t": unread(7)} if not gaps else {})
+    unread_ = BatchStats(errors={"s/db.t": unread(7)} if not gaps else {})
 
     opened = step(known, unread_, gaps, **at("the gap"))
     later = step(opened, **at("later"))
@@ -276,8 +295,8 @@ def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -
     """Rows that were renamed away before are still folded from below it."""
     opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
     order = Order(1, 1, 700)
-    begun = Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
-    live = Facts(high={"s/s.db.t:0": Order(1, 1, 900)})
+    begun = BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
+    live = BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)})
 
     assert step(step(opened, begun), live).lost == {"s/db.t": order}
     assert step(step(OLD, begun), live).lost == {}
@@ -287,10 +306,10 @@ def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
     order = Order(1, 1, 700)
     begun = step(
         replace(OLD, shards={"s/db.t": "db.t"}),
-        Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
+        BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
     )
 
-    gapped = step(begun, Facts(high={"s/s.db.t:0": Order(1, 1, 900)}), gaps=(GAP,))
+    gapped = step(begun, BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}), gaps=(GAP,))
 
     assert list(gapped.gaps) == [f"{GAP.id}@6"]
 
@@ -321,7 +340,7 @@ def test_a_gap_in_a_topic_of_no_single_shard_concerns_all_of_them() -> None:
 
 
 def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
-    begun = Facts(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=False)})
+    begun = BatchStats(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=False)})
     opened = step(facts=begun)
 
     assert list(opened.snaps) == ["s/db.t"]
@@ -333,11 +352,11 @@ def test_a_snapshot_after_one_that_was_given_up_is_waited_for_and_settled() -> N
     """Else it would be READY in the middle of it, and rows deleted before it would stay."""
     waived = frozenset({"snapshot:s/db.t@5"})
     first = SnapshotRows(Order(1, 1, 700), 2, ended=False)
-    given_up = step(step(facts=Facts(snapshots={"s/db.t": first})), waived=waived)
+    given_up = step(step(facts=BatchStats(snapshots={"s/db.t": first})), waived=waived)
     second = SnapshotRows(Order(1, 1, 900), 2, ended=True)
 
-    begun = step(given_up, Facts(snapshots={"s/db.t": second}), waived=waived)
-    done = step(begun, Facts(high={"s/s.db.t:0": Order(1, 1, 950)}), waived=waived)
+    begun = step(given_up, BatchStats(snapshots={"s/db.t": second}), waived=waived)
+    done = step(begun, BatchStats(high={"s/s.db.t:0": Order(1, 1, 950)}), waived=waived)
 
     assert given_up.snaps == {}
     assert list(begun.snaps) == ["s/db.t"]
@@ -350,7 +369,7 @@ def unread(*offsets: int, table: str | None = "t", count: int = 0) -> UnreadChan
 
 
 def test_quarantine_is_open_until_it_is_waived() -> None:
-    opened = step(facts=Facts(errors={"s/db.t": unread(7)}))
+    opened = step(facts=BatchStats(errors={"s/db.t": unread(7)}))
 
     assert opened.quarantined == {"t": ("s.db.t:0:7@5",)}
     assert step(opened).quarantined == opened.quarantined
@@ -358,7 +377,7 @@ def test_quarantine_is_open_until_it_is_waived() -> None:
 
 
 def test_f38_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten() -> None:
-    many = Facts(errors={"s/db.t": unread(*range(NAMED), count=2 * NAMED)})
+    many = BatchStats(errors={"s/db.t": unread(*range(NAMED), count=2 * NAMED)})
     first = step(facts=many)
 
     second = step(first, many)
@@ -366,36 +385,46 @@ def test_f38_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten()
     (one,) = second.quarantine.values()
     assert (len(one.ids), one.count, one.batch) == (NAMED, 4 * NAMED, 6)
     *names, rest = second.quarantined["t"]
-    assert (len(names), rest) == (SHOWN, f"s/db.t:and {4 * NAMED - SHOWN} more@6")
+    assert (len(names), rest) == (
+        MAX_NAMED_CHANGES,
+        f"s/db.t:and {4 * NAMED - MAX_NAMED_CHANGES} more@6",
+    )
     left = step(second, waived=frozenset({rest, names[0]}))
     assert left.quarantined == {"t": tuple(names[1:])}
     assert step(second, waived=frozenset({rest, *names})).quarantined == {}
     *others, fewer = step(second, waived=frozenset(names)).quarantined["t"]
-    assert (len(others), fewer) == (SHOWN, f"s/db.t:and {4 * NAMED - 2 * SHOWN} more@6")
+    assert (len(others), fewer) == (
+        MAX_NAMED_CHANGES,
+        f"s/db.t:and {4 * NAMED - 2 * MAX_NAMED_CHANGES} more@6",
+    )
     stale = step(second, many, waived=frozenset({rest}))
-    assert stale.quarantine["s/db.t"].count == SHOWN + 2 * NAMED, "what came since is not waived"
+    assert stale.quarantine["s/db.t"].count == MAX_NAMED_CHANGES + 2 * NAMED, (
+        "what came since is not waived"
+    )
 
 
-def settled(mark: Mark, *names: str) -> Mark:
+def settled(checkpoint: Checkpoint, *names: str) -> Checkpoint:
     """The mark two batches on: these shards' snapshots began in the first, and ended."""
     order = Order(1, 1, 700)
-    begun = step(mark, Facts(snapshots={n: SnapshotRows(order, 2, ended=True) for n in names}))
-    return step(begun, Facts(high={"s/other:0": Order(1, 1, 900)}))
+    begun = step(
+        checkpoint, BatchStats(snapshots={n: SnapshotRows(order, 2, ended=True) for n in names})
+    )
+    return step(begun, BatchStats(high={"s/other:0": Order(1, 1, 900)}))
 
 
 TWO = replace(OLD, shards={"s/db_0.t": "t", "s/db_1.t": "t", "s/db.u": "u", "b/db.x": "x"})
 
 
 def test_f09_a_base_of_another_shard_of_the_table_closes_no_quarantine() -> None:
-    opened = step(TWO, Facts(errors={"s/db_0.t": unread(7), "s/db_1.t": unread(8)}))
+    opened = step(TWO, BatchStats(errors={"s/db_0.t": unread(7), "s/db_1.t": unread(8)}))
 
     assert settled(opened, "s/db_1.t").quarantined == {"t": ("s.db.t:0:7@5",)}
     assert settled(opened, "s/db_0.t", "s/db_1.t").quarantined == {}
 
 
 def test_f09_a_topic_of_unknown_shards_is_closed_by_bases_of_all_it_may_concern() -> None:
-    mark = replace(TWO, high={"s/s:0": Order(1, 1, 9)})
-    opened = step(mark, Facts(errors={"topic:s": unread(7, table=None)}))
+    checkpoint = replace(TWO, high={"s/s:0": Order(1, 1, 9)})
+    opened = step(checkpoint, BatchStats(errors={"topic:s": unread(7, table=None)}))
 
     assert opened.quarantine["topic:s"].shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
     partly = settled(opened, "s/db.u", "s/db_0.t")
@@ -404,21 +433,24 @@ def test_f09_a_topic_of_unknown_shards_is_closed_by_bases_of_all_it_may_concern(
 
 
 def test_a_topic_that_concerns_no_known_shard_is_closed_by_a_person_only() -> None:
-    opened = step(facts=Facts(errors={"topic:s.db.new": unread(7, table=None)}))
+    opened = step(facts=BatchStats(errors={"topic:s.db.new": unread(7, table=None)}))
 
     assert opened.quarantined == {"topic:s.db.new": ("s.db.t:0:7@5",)}
     assert settled(opened, "s/db.t").quarantined == opened.quarantined
 
 
 def test_a_base_begun_in_the_batch_of_the_last_quarantined_change_does_not_close_it() -> None:
-    errors = Facts(errors={"s/db.t": unread(7)})
-    begun = Facts(
+    errors = BatchStats(errors={"s/db.t": unread(7)})
+    begun = BatchStats(
         snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=True)}, errors=errors.errors
     )
 
     first = step(step(facts=errors), begun)
 
-    assert step(first, Facts(high={"s/other:0": Order(1, 1, 900)})).quarantine["s/db.t"].count == 2
+    assert (
+        step(first, BatchStats(high={"s/other:0": Order(1, 1, 900)})).quarantine["s/db.t"].count
+        == 2
+    )
 
 
 def test_a_snapshot_begun_in_the_batch_of_a_gap_does_not_close_it() -> None:
@@ -426,27 +458,27 @@ def test_a_snapshot_begun_in_the_batch_of_a_gap_does_not_close_it() -> None:
     order = Order(1, 1, 700)
     opened = step(
         replace(OLD, shards={"s/db.t": "db.t"}),
-        Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
+        BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
         gaps=(GAP,),
     )
 
-    assert step(opened, Facts(high={"s/s.db.t:0": Order(1, 1, 900)})).gaps
+    assert step(opened, BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)})).gaps
 
 
 def test_a_gap_concerns_shards_of_its_own_source_only() -> None:
-    mark = replace(TWO, high={"s/s:3": Order(1, 1, 1)})
+    checkpoint = replace(TWO, high={"s/s:3": Order(1, 1, 1)})
 
-    opened = step(mark, gaps=(replace(GAP, topic="s"),))
+    opened = step(checkpoint, gaps=(replace(GAP, topic="s"),))
 
-    assert read_gap(opened.gaps[OPEN]).shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
+    assert load_gap(opened.gaps[OPEN]).shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
 
 
 def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them() -> None:
     epoch = replace(EPOCH, number=2, identity="other", heartbeat=40)
     begins = {EpochStart("s", 2, TopicPartition(topic, 0)): 9 for topic in ("s.db.t", "s.db.u")}
     begun = step(epochs={"s": epoch}, starts=begins)
-    still = step(begun, Facts(heartbeats={"s": 40}))
-    later = step(still, Facts(heartbeats={"s": 41}))
+    still = step(begun, BatchStats(heartbeats={"s": 40}))
+    later = step(still, BatchStats(heartbeats={"s": 41}))
 
     assert begun.starts == still.starts == {"s/2/s.db.t:0": 9, "s/2/s.db.u:0": 9}
     assert later.starts == {"s/2/s.db.u:0": 9}, "nothing of that one is landed"
@@ -465,13 +497,13 @@ def test_a_new_epoch_remembers_what_was_acknowledged_of_the_log_before() -> None
 def test_what_is_gone_is_remembered() -> None:
     chosen = Plan({}, {}, (), capped=False, gone=END)
 
-    mark, _ = next_mark(
-        replace(OLD, offsets=END), Facts(), chosen,
+    checkpoint, _ = next_checkpoint(
+        replace(OLD, offsets=END), BatchStats(), chosen,
         acknowledged={}, epochs={}, starts={}, waived=frozenset(), router=ROUTER,
         names_of=names_of,
     )  # fmt: skip
 
-    assert (mark.offsets, mark.gone) == ({}, END)
+    assert (checkpoint.offsets, checkpoint.gone) == ({}, END)
 
 
 def test_a_topic_that_gains_partitions_is_remembered() -> None:
@@ -479,9 +511,9 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
     offsets = {"s.db.t:0": PartitionEnd(9), "s.db.t:1": PartitionEnd(1)}
     chosen = Plan({}, offsets, (), capped=False)
 
-    mark, _ = next_mark(
+    checkpoint, _ = next_checkpoint(
         before,
-        Facts(),
+        BatchStats(),
         chosen,
         acknowledged={},
         epochs={},
@@ -491,7 +523,7 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
         names_of=names_of,
     )
 
-    assert mark.grown == ("s.db.t",)
+    assert checkpoint.grown == ("s.db.t",)
 
 
 @pytest.mark.parametrize(
@@ -516,10 +548,14 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
             {"epochs": {"s": replace(EPOCH, identity="other")}}, False, id="another server's log"
         ),
         pytest.param(
-            {"snaps": {"s/db.t": Snap(Order(1, 1, 70), 3)}}, False, id="a snapshot is not settled"
+            {"snaps": {"s/db.t": OpenSnapshot(Order(1, 1, 70), 3)}},
+            False,
+            id="a snapshot is not settled",
         ),
         pytest.param(
-            {"snaps": {"other/db.t": Snap(Order(1, 1, 70), 3)}}, True, id="another source's is not"
+            {"snaps": {"other/db.t": OpenSnapshot(Order(1, 1, 70), 3)}},
+            True,
+            id="another source's is not",
         ),
     ],
 )
@@ -527,9 +563,9 @@ def test_a_fence_is_covered_only_if_every_input_says_so(
     changed: Mapping[str, Any], covered: bool
 ) -> None:
     fence = Fence("s", 7, NOON, Head("uuid", binlog_position(1, 80)))
-    mark = replace(OLD, acknowledged={"s": ACK}, heartbeats={"s": 7})
+    checkpoint = replace(OLD, acknowledged={"s": ACK}, heartbeats={"s": 7})
 
-    assert replace(mark, **changed).covers(fence) is covered
+    assert replace(checkpoint, **changed).covers(fence) is covered
 
 
 def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
@@ -540,12 +576,12 @@ def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
 
     one = step(replace(OLD, high=high), gaps=gaps[:1])
     walks, high.walks = high.walks, 0
-    mark = replace(OLD, high=high, shards={f"s/{name}": name for name in names})
-    made = step(mark, gaps=gaps)
+    checkpoint = replace(OLD, high=high, shards={f"s/{name}": name for name in names})
+    made = step(checkpoint, gaps=gaps)
 
     assert len(one.gaps) == 1
     assert high.walks == walks
-    concerned = [read_gap(made.gaps[f"s.{name}:0:5@5"]).shards for name in names]
+    concerned = [load_gap(made.gaps[f"s.{name}:0:5@5"]).shards for name in names]
     assert concerned == [(f"s/{name}",) for name in names]
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Mark
-from pipeline.landing.batch_stats import Facts, SnapshotRows
-from pipeline.landing.next_checkpoint import next_mark
+from pipeline.checkpoint import Checkpoint, Epoch
+from pipeline.landing.batch_stats import BatchStats, SnapshotRows
+from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Order, PartitionEnd
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.test_next_mark import (
     GAP,
@@ -29,15 +29,15 @@ LOW, HIGH = Order(1, 1, 20), Order(1, 1, 900)
 BEGUN = Order(1, 1, 700)
 
 
-def snapshot(*names: str, ended: bool = True, topic: str = "s.db.t") -> Facts:
+def snapshot(*names: str, ended: bool = True, topic: str = "s.db.t") -> BatchStats:
     rows = SnapshotRows(BEGUN, 2, ended=ended, topics=frozenset({topic}))
-    return Facts(snapshots=dict.fromkeys(names, rows))
+    return BatchStats(snapshots=dict.fromkeys(names, rows))
 
 
-def planned(mark: Mark, chosen: Plan, facts: Facts | None = None) -> Mark:
-    made, _ = next_mark(
-        mark, facts or Facts(), chosen,
-        acknowledged={}, epochs=mark.epochs, starts={}, waived=frozenset(), router=ROUTER,
+def planned(checkpoint: Checkpoint, chosen: Plan, facts: BatchStats | None = None) -> Checkpoint:
+    made, _ = next_checkpoint(
+        checkpoint, facts or BatchStats(), chosen,
+        acknowledged={}, epochs=checkpoint.epochs, starts={}, waived=frozenset(), router=ROUTER,
         names_of=names_of,
     )  # fmt: skip
     return made
@@ -45,16 +45,16 @@ def planned(mark: Mark, chosen: Plan, facts: Facts | None = None) -> Mark:
 
 def test_where_each_partition_stands_is_kept_until_it_goes_on() -> None:
     """Else rows that go back there would be no disorder."""
-    mark = replace(OLD, high={"s/a:0": LOW, "s/b:0": LOW})
+    checkpoint = replace(OLD, high={"s/a:0": LOW, "s/b:0": LOW})
 
-    assert step(mark, Facts(high={"s/b:0": HIGH})).high == {"s/a:0": LOW, "s/b:0": HIGH}
+    assert step(checkpoint, BatchStats(high={"s/b:0": HIGH})).high == {"s/a:0": LOW, "s/b:0": HIGH}
 
 
 def test_heartbeats_of_a_source_without_a_new_one_are_kept() -> None:
     """Else no fence before it is covered, and no epoch is ever done with."""
-    mark = replace(OLD, heartbeats={"s": 7, "z": 3})
+    checkpoint = replace(OLD, heartbeats={"s": 7, "z": 3})
 
-    assert step(mark, Facts(heartbeats={"z": 4})).heartbeats == {"s": 7, "z": 4}
+    assert step(checkpoint, BatchStats(heartbeats={"z": 4})).heartbeats == {"s": 7, "z": 4}
 
 
 def test_a_source_that_is_reached_for_the_first_time_has_moved_nowhere() -> None:
@@ -67,9 +67,9 @@ def test_a_source_that_is_reached_for_the_first_time_has_moved_nowhere() -> None
 
 
 def test_shards_are_known_by_their_rows() -> None:
-    mark = replace(OLD, shards={"s/db.t": "db.t"})
+    checkpoint = replace(OLD, shards={"s/db.t": "db.t"})
 
-    assert step(mark, Facts(shards={"s/db.u": "db.u"})).shards == {
+    assert step(checkpoint, BatchStats(shards={"s/db.u": "db.u"})).shards == {
         "s/db.t": "db.t",
         "s/db.u": "db.u",
     }
@@ -78,10 +78,10 @@ def test_shards_are_known_by_their_rows() -> None:
 def test_a_base_is_told_with_the_batches_it_began_and_ended_in_and_its_mirror_has_to_take_it() -> (
     None
 ):
-    mark = replace(OLD, based={"s/db.x": 1}, complete={"s/db.x": 2})
+    checkpoint = replace(OLD, based={"s/db.x": 1}, complete={"s/db.x": 2})
 
-    begun = step(mark, snapshot("s/db.t"))
-    made = step(step(begun), Facts(high={"s/s.db.t:0": HIGH}))
+    begun = step(checkpoint, snapshot("s/db.t"))
+    made = step(step(begun), BatchStats(high={"s/s.db.t:0": HIGH}))
 
     assert made.based == {"s/db.x": 1, "s/db.t": 5}
     assert made.complete == {"s/db.x": 2, "s/db.t": 7}
@@ -91,16 +91,16 @@ def test_a_base_is_told_with_the_batches_it_began_and_ended_in_and_its_mirror_ha
 def test_parts_of_snapshots_in_topics_trimmed_one_after_another_are_all_remembered() -> None:
     """A part that is forgotten is a whole base once its rows are sent again."""
     chosen = Plan({}, {}, (), capped=False, trimmed=frozenset({"s.db.t"}))
-    mark = replace(OLD, parts={"s/db.v": LOW}, trimmed=("s.db.v",))
+    checkpoint = replace(OLD, parts={"s/db.v": LOW}, trimmed=("s.db.v",))
 
-    made = planned(mark, chosen, snapshot("s/db.t"))
+    made = planned(checkpoint, chosen, snapshot("s/db.t"))
 
     assert made.parts == {"s/db.v": LOW, "s/db.t": BEGUN}
     assert step(made).parts == made.parts
 
 
-def torn(order: Order, *, rows: int = 2) -> Facts:
-    return Facts(snapshots={"s/db.t": SnapshotRows(order, rows, ended=True)})
+def torn(order: Order, *, rows: int = 2) -> BatchStats:
+    return BatchStats(snapshots={"s/db.t": SnapshotRows(order, rows, ended=True)})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def torn(order: Order, *, rows: int = 2) -> Facts:
     ],
 )
 def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
-    first: Facts, second: Facts, *, whole: bool
+    first: BatchStats, second: BatchStats, *, whole: bool
 ) -> None:
     order = second.snapshots["s/db.t"].order
 
@@ -123,7 +123,7 @@ def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
 
     assert made.parts == ({} if whole else {"s/db.t": order})
     assert (made.snaps.keys() == {"s/db.t"}) is whole
-    done = step(made, Facts(high={"s/s.db.t:0": Order(2, 1, 900)}))
+    done = step(made, BatchStats(high={"s/s.db.t:0": Order(2, 1, 900)}))
     assert (done.bases.get("s/db.t") == order) is whole
 
 
@@ -133,7 +133,7 @@ def test_rows_of_one_batch_in_two_epochs_are_a_part_whichever_is_told_first() ->
     for one, other in ((older, newer), (newer, older)):
         both = one.with_rows(other).with_rows(newer)
         assert both == SnapshotRows(newer.order, 6, ended=True, torn=True)
-        assert step(facts=Facts(snapshots={"s/db.t": both})).parts == {"s/db.t": newer.order}
+        assert step(facts=BatchStats(snapshots={"s/db.t": both})).parts == {"s/db.t": newer.order}
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_topics_that_have_grown_are_those_that_were_there(
 
 
 TWO = replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"})
-LIVE = Facts(high={"s/s.db.t:0": HIGH})
+LIVE = BatchStats(high={"s/s.db.t:0": HIGH})
 
 
 def test_a_base_that_closes_what_was_unread_tells_how_far_changes_are_missing() -> None:
-    opened = step(replace(TWO, lost={"s/db.x": LOW}), Facts(errors={"s/db.t": unread(7)}))
+    opened = step(replace(TWO, lost={"s/db.x": LOW}), BatchStats(errors={"s/db.t": unread(7)}))
 
     made = step(step(opened, snapshot("s/db.t")), LIVE)
 
@@ -177,19 +177,19 @@ def test_a_base_that_closes_nothing_tells_of_nothing_lost() -> None:
 
 def test_a_gap_concerns_the_shard_of_its_topic_s_own_source() -> None:
     """Of a shard of that name elsewhere no base could be asked for."""
-    mark = replace(
+    checkpoint = replace(
         OLD,
         shards={"s/db.t": "db.t", "b/db.t": "db.t"},
         high={"s/s.db.t:0": LOW, "b/b.db.t:0": LOW},
     )
 
-    assert read_gap(step(mark, gaps=(GAP,)).gaps[OPEN]).shards == ("s/db.t",)
+    assert load_gap(step(checkpoint, gaps=(GAP,)).gaps[OPEN]).shards == ("s/db.t",)
 
 
 def test_unread_changes_of_two_batches_are_both_named() -> None:
-    first = step(TWO, Facts(errors={"s/db.t": unread(7)}))
+    first = step(TWO, BatchStats(errors={"s/db.t": unread(7)}))
 
-    second = step(first, Facts(errors={"s/db.t": unread(9)}))
+    second = step(first, BatchStats(errors={"s/db.t": unread(9)}))
 
     assert second.quarantined == {"t": ("s.db.t:0:7@5", "s.db.t:0:9@6")}
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.model import Op
-from pipeline.reports import Landed
+from pipeline.reports import LandingReport
 from pipeline.retries import LONGEST
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
@@ -71,7 +71,7 @@ def test_its_source_waits_with_a_reason_and_goes_on_by_itself(
     assert why in first.holds[0].detail
     assert "it goes on by itself" in first.holds[0].detail
     assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
-    assert "b.db.t:0" not in desk.loop.mark.offsets
+    assert "b.db.t:0" not in desk.loop.checkpoint.offsets
 
     registry.whole, registry.hanging, registry.schemas = None, False, SCHEMAS
     registry.released.set()
@@ -104,7 +104,7 @@ def test_what_is_known_lands_without_it(desk: Desk, registry: Answers) -> None:
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1]
 
 
-def patient(desk: Desk) -> Landed:
+def patient(desk: Desk) -> LandingReport:
     """Rounds until a number that is not known is nothing to wait for any more."""
     for _ in range(3):
         found = desk.land()
@@ -129,7 +129,7 @@ def test_a_number_that_is_not_known_just_now_holds_its_source_until_it_is(
     desk.now += LONGEST
     assert desk.land().holds == ()
     assert [offset for _, _, offset in desk.rows("b")] == [0]
-    assert desk.loop.mark.quarantined == {}
+    assert desk.loop.checkpoint.quarantined == {}
 
 
 def test_a_number_that_stays_unknown_is_quarantined_beside_its_neighbours(
@@ -144,9 +144,9 @@ def test_a_number_that_stays_unknown_is_quarantined_beside_its_neighbours(
 
     assert [offset for _, _, offset in desk.rows("b")] == [0, 2]
     assert len(desk.landed(Op.ERROR)) == 1
-    (told,) = desk.loop.mark.quarantined.values()
+    (told,) = desk.loop.checkpoint.quarantined.values()
     assert told == ("b.db.t:0:1@0",)
-    assert desk.loop.mark.offsets["b.db.t:0"].offset == 3
+    assert desk.loop.checkpoint.offsets["b.db.t:0"].offset == 3
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["from the start", "emptied meanwhile"])
@@ -164,7 +164,7 @@ def test_a_registry_that_knows_nothing_holds_its_source_as_long_as_that_is_so(
         (hold,) = patient(desk).holds
 
     assert "nor any other; is it the right one, or was it emptied" in hold.detail
-    assert desk.loop.mark.quarantined == {}
+    assert desk.loop.checkpoint.quarantined == {}
     registry.schemas = {9: SCHEMAS[2], **SCHEMAS}
     desk.now += LONGEST
     assert desk.land().holds == ()

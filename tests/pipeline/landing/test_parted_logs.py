@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Existence, Mark
+from pipeline.checkpoint import Checkpoint, Epoch, Existence
 from pipeline.errors import UnreachableError
 from pipeline.landing.epochs import observe
 from pipeline.landing.gaps import with_parted
 from pipeline.model import Acknowledged, Head, Order
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
@@ -19,7 +19,7 @@ from tests.pipeline.landing.test_unbased_tables import message
 
 OLD = Epoch(1, "7/1/5", log_position(1000))
 BASE, NEWER = Order(1, 10, 10), Order(2, 2000, 2000)
-KNOWN = Mark(
+KNOWN = Checkpoint(
     "main",
     4,
     epochs={"shop": OLD},
@@ -32,7 +32,7 @@ KNOWN = Mark(
 )
 
 
-def after(head: Head, made: Mark = KNOWN) -> Mark:
+def after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
     """The mark of the next batch, in which *head* is seen."""
     epochs = {"shop": observe(OLD, head, 0)}
     return with_parted(replace(made, batch=5, epochs=epochs), KNOWN, {"shop": (head, head)})
@@ -63,7 +63,7 @@ def after(head: Head, made: Mark = KNOWN) -> Mark:
 def test_a_server_that_may_lack_what_was_landed_is_a_gap_of_its_tables(
     head: Head, why: str | None
 ) -> None:
-    gaps = [read_gap(text) for text in after(head).gaps.values()]
+    gaps = [load_gap(text) for text in after(head).gaps.values()]
 
     if why is None:
         assert gaps == []
@@ -82,12 +82,12 @@ def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None
     gone = {"shop/public.u": Existence(Order(1, 20, 20), there=False)}
     there = replace(KNOWN, existing=gone)
     made = after(BEHIND, there)
-    assert [read_gap(text).shards for text in made.gaps.values()] == [("shop/public.t",)]
+    assert [load_gap(text).shards for text in made.gaps.values()] == [("shop/public.t",)]
 
     bases, based = {**KNOWN.bases, "shop/public.t": NEWER}, {**KNOWN.based, "shop/public.t": 5}
     assert after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
     unbased = replace(there, bases={}, based=based)
-    assert [read_gap(text).shards for text in after(BEHIND, unbased).gaps.values()] == [
+    assert [load_gap(text).shards for text in after(BEHIND, unbased).gaps.values()] == [
         ("shop/public.t",)
     ]
 
@@ -108,7 +108,7 @@ def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_i
 
     made = with_parted(replace(seen, batch=5, epochs=epochs), seen, {"shop": (head, head)})
 
-    assert [read_gap(text).shards for text in made.gaps.values()] == [
+    assert [load_gap(text).shards for text in made.gaps.values()] == [
         ("shop/public.t", "shop/public.u")
     ] * short
 
@@ -156,7 +156,7 @@ def test_landing_tells_it_with_the_first_batch_after_the_promotion(
 
     told = desk.land()
 
-    assert desk.loop.mark.epochs["a"].number == 2
+    assert desk.loop.checkpoint.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * (parted < 700)
 
 
@@ -176,10 +176,10 @@ def test_what_was_landed_after_the_old_server_was_seen_last_counts(
 
     told = desk.land()
 
-    assert desk.loop.mark.epochs["a"].number == 2
+    assert desk.loop.checkpoint.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * short
 
 
 def test_a_log_of_another_kind_holds_nothing_of_it() -> None:
-    (gap,) = map(read_gap, after(Head("mysql", binlog_position(7, 4, ""))).gaps.values())
+    (gap,) = map(load_gap, after(Head("mysql", binlog_position(7, 4, ""))).gaps.values())
     assert "of kind postgres and are of kind mysql" in gap.why

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
-from pipeline.landing.heartbeats import PassedBeats
+from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import Listing
 from pipeline.model import Op, Ordering
 from tests.pipeline.landing.desk import Desk
@@ -104,25 +104,25 @@ def test_a_person_lets_it_through_as_a_new_log(desk: CountedDesk) -> None:
 
 @pytest.mark.parametrize("ordering", [Ordering.LOG, Ordering.OFFSET])
 def test_other_orders_have_none(desk: CountedDesk, ordering: Ordering) -> None:
-    passed = PassedBeats()
+    passed = HeartbeatLowWatermark()
     for number in (6, 7, 8):
         desk.beat(number, 100 * number)
-        found = passed.floors(desk.loop.mark, listing(desk), {"a": ordering})
+        found = passed.floors(desk.loop.checkpoint, listing(desk), {"a": ordering})
 
         assert not found
 
 
 def test_after_a_restart_it_is_found_out_anew(desk: CountedDesk) -> None:
-    mark, passed = desk.loop.mark, PassedBeats()
+    checkpoint, passed = desk.loop.checkpoint, HeartbeatLowWatermark()
 
-    first = passed.floors(mark, listing(desk), SEQUENCE)
+    first = passed.floors(checkpoint, listing(desk), SEQUENCE)
     desk.beat(6, 600)
-    then = passed.floors(desk.loop.mark, listing(desk), SEQUENCE)
+    then = passed.floors(desk.loop.checkpoint, listing(desk), SEQUENCE)
 
     assert first == {}
-    order = mark.beats["a"].order
+    order = checkpoint.beats["a"].order
     assert then == {"a/a.db.t:0": order, "a/a.sluice.heartbeat:0": order}
 
 
 def listing(desk: CountedDesk) -> Listing:
-    return desk.loop.upstream.list(desk.loop.mark.offsets)
+    return desk.loop.upstream.list(desk.loop.checkpoint.offsets)

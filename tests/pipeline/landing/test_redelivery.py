@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipeline.changelog.table import CHANGES
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.redelivery import (
     Asked,
     Between,
@@ -147,9 +147,9 @@ def test_f27_the_log_is_asked_for_the_places_in_question_and_once_a_source() -> 
 def test_how_long_old_transactions_may_still_come(
     epoch: Epoch, landed: int, expected: set[str]
 ) -> None:
-    mark = Mark("main", 3, heartbeats={"s": landed})
+    checkpoint = Checkpoint("main", 3, heartbeats={"s": landed})
 
-    assert resending(mark, {"s": epoch}) == expected
+    assert resending(checkpoint, {"s": epoch}) == expected
 
 
 def said(number: int, **changed: Any) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def test_f27_only_transactions_of_the_log_before_are_looked_for(
 ) -> None:
     batch = rows(*(said(number) for number in sent), row(4, 5), said(51, source="b"))
     asked = (Transactions("s", tuple(f"{OLD}:{n}" for n in ids), since),) if ids else ()
-    moving = Mark(
+    moving = Checkpoint(
         "main", 3, epochs={"s": replace(EPOCH, number=1)}, heartbeats={"s": 40},
         acknowledged={} if passed is None else {"s": passed},
     )  # fmt: skip
@@ -194,13 +194,13 @@ def test_where_the_end_of_the_log_before_was_never_seen_any_transaction_may_be_o
     """A person waived what stood low before the server was first reached: there is no epoch yet."""
     unseen = Epoch(2, "new", binlog_position(1, 1))
 
-    asked = sent_again(rows(said(51), said(999)), Mark("m", 3), {"s": unseen})
+    asked = sent_again(rows(said(51), said(999)), Checkpoint("m", 3), {"s": unseen})
 
     assert asked == (Transactions("s", (f"{OLD}:51", f"{OLD}:999"), None),)
 
 
 def test_once_a_heartbeat_of_the_new_log_has_landed_nothing_is_asked() -> None:
-    assert sent_again(rows(said(51)), Mark("m", 3, heartbeats={"s": 41}), {"s": EPOCH}) == ()
+    assert sent_again(rows(said(51)), Checkpoint("m", 3, heartbeats={"s": 41}), {"s": EPOCH}) == ()
 
 
 Said = tuple[str | None, str, int, int, int | None]  # tx, says, epoch, pos, its number in the tx

@@ -31,7 +31,7 @@ def test_f140_rows_behind_a_refused_record_land_by_themselves_once_the_limit_is_
     fence = p.round()
     while p.landed[-1].batch is not None:
         p.round()
-    passed, early = landed(p) - before, p.lane.mark.covers(fence)
+    passed, early = landed(p) - before, p.lane.checkpoint.covers(fence)
 
     raise_limit(p)
     p.servers.connect.revive(p.name)
@@ -43,7 +43,7 @@ def test_f140_rows_behind_a_refused_record_land_by_themselves_once_the_limit_is_
     assert not early
     assert [hold for one in p.landed for hold in one.holds] == []
     assert [one.hold for one in p.applied if one.hold is not None] == []
-    assert not p.lane.mark.gaps
+    assert not p.lane.checkpoint.gaps
     for table in TABLES:
         mirror, source = p.mirror(table), p.source_pairs(table)
         assert len(mirror) == len(source)

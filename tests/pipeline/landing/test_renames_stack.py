@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from checks.blocks import blocks
 from demo.servers import Servers
-from pipeline.checkpoint import living_shards
+from pipeline.checkpoint import active_shards
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.settings import Router
@@ -40,7 +40,7 @@ def pipe(servers: Servers, tmp_path: Path, spark: SparkSession) -> Iterator[Pipe
 
 def listed(pipe: Pipe) -> set[str]:
     """Tables that are there, without the heartbeats'."""
-    names = living_shards(pipe.lane.mark, Router(())).values()
+    names = active_shards(pipe.lane.checkpoint, Router(())).values()
     return {name for name in names if not name.startswith("sluice.")}
 
 
@@ -49,7 +49,7 @@ def reasons(pipe: Pipe, table: str) -> set[str]:
     known = Table(table, (Shard(pipe.name, table),), key=("id",))
     return {
         one.code
-        for one in blocks(inputs(table=known, taken={"landed": pipe.lane.mark}), frozenset())
+        for one in blocks(inputs(table=known, taken={"landed": pipe.lane.checkpoint}), frozenset())
     }
 
 

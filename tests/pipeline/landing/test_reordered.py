@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.landing.epochs import Epochs, reordered
 from pipeline.model import Ordering
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.formats.simple_binlog_writer import Collector
 from tests.pipeline.landing.desk import Desk
@@ -58,14 +58,14 @@ def test_what_came_between_the_two_is_a_gap_that_is_told_once(tmp_path: Path) ->
     topics.put("a", 101, "new")
     desk = Formatted(tmp_path, topics, names="a", form=DebeziumJson())
     desk.land()
-    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
 
     topics.put("a", 102, "newer")
     desk.land()
 
     assert gap.shards == ("a/db.t",)
     assert "were ordered by own_sequence, and are by log_position" in gap.why
-    assert [read_gap(text).id for text in desk.loop.mark.gaps.values()] == [gap.id]
+    assert [load_gap(text).id for text in desk.loop.checkpoint.gaps.values()] == [gap.id]
     assert [epoch for epoch, _, _ in desk.rows("a")].count(2) == 2
 
 
@@ -78,8 +78,8 @@ def test_the_same_order_goes_on(tmp_path: Path, form: Format) -> None:
     desk.land()
 
     assert {epoch for epoch, _, _ in desk.rows("a")} == {1}
-    assert desk.loop.mark.gaps == {}
-    assert desk.loop.mark.orderings == {"a": Ordering.SEQUENCE}
+    assert desk.loop.checkpoint.gaps == {}
+    assert desk.loop.checkpoint.orderings == {"a": Ordering.SEQUENCE}
 
 
 def test_in_one_topic_the_other_order_begins_where_nothing_was_landed_yet(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_in_one_topic_the_other_order_begins_where_nothing_was_landed_yet(tmp_pa
 
 
 def test_a_source_whose_server_was_never_reached_has_no_epoch_to_end() -> None:
-    mark, now = Mark("main", 3, orderings={"s": Ordering.LOG}), {"s": Ordering.OFFSET}
+    checkpoint, now = Checkpoint("main", 3, orderings={"s": Ordering.LOG}), {"s": Ordering.OFFSET}
 
-    assert reordered(Epochs({}, {}), mark, listed(), now) == Epochs({}, {})
+    assert reordered(Epochs({}, {}), checkpoint, listed(), now) == Epochs({}, {})
     known = {"s": Epoch(2, "x", binlog_position(5, 800))}
-    assert reordered(Epochs(known, {}), mark, listed(), now).number("s") == 3
+    assert reordered(Epochs(known, {}), checkpoint, listed(), now).number("s") == 3

@@ -3,13 +3,19 @@
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from pipeline.backfill_state import KeyStretch, Reread
+from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.changelog.table import Stamp, column_event_rows
-from pipeline.checkpoint import Epoch, Mark
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.backfill import RereadNews, RereadStep, RowsAgain, advanced, with_columns
-from pipeline.landing.batch_stats import Facts
-from pipeline.landing.listing import Feed
+from pipeline.landing.backfill import (
+    BackfilledRows,
+    BackfillNews,
+    BackfillStep,
+    advanced,
+    with_columns,
+)
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Origin, ShardId
 from pipeline.schema.history import SchemaReading
 from pipeline.schema.model import ColumnDescription, TableDescription
@@ -19,9 +25,7 @@ from tests.pipeline.live import now
 
 NAME, P1 = "a/d.t", Order(1, 100, 0)
 EPOCH = Epoch(1, "server", log_position(100))
-OPEN = Reread(
-    "x", Origin.SNAPSHOT, P1, "server", 5, (KeyStretch(("9",)), KeyStretch()), key=("id",)
-)
+OPEN = Backfill("x", Origin.SNAPSHOT, P1, "server", 5, (KeyRange(("9",)), KeyRange()), key=("id",))
 TOLD = TableDescription(
     ShardId("d", "t"), "alter", (ColumnDescription("id", "INT4 as int32", nullable=False),), ("id",)
 )
@@ -42,20 +46,25 @@ class Told:
 
 
 FEED = cast(
-    "Feed", Told(Own(), DebeziumJson(), SchemaReading(DebeziumJson().schema_change, POSTGRES))
+    LandingSource,
+    Told(Own(), DebeziumJson(), SchemaReading(DebeziumJson().schema_change, POSTGRES)),
 )
 
 
 def rows(
     stretch: int, columns: str, told: TableDescription | None = None, **other: Any
-) -> RowsAgain:
-    one = RowsAgain(NAME, "d.t", "x", P1, stretch, None, ("3",), False, 10, None, columns, told)
+) -> BackfilledRows:
+    one = BackfilledRows(
+        NAME, "d.t", "x", P1, stretch, None, ("3",), False, 10, None, columns, told
+    )
     return replace(one, **other)
 
 
-def step(known: Reread, *news: RowsAgain) -> RereadStep:
-    mark = Mark("main", 9, epochs={"a": EPOCH}, rereads={NAME: known})
-    return advanced(mark, Facts(), {"a": EPOCH}, RereadNews(rows=news), lambda *_: True)
+def step(known: Backfill, *news: BackfilledRows) -> BackfillStep:
+    checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, rereads={NAME: known})
+    return advanced(
+        checkpoint, BatchStats(), {"a": EPOCH}, BackfillNews(rows=news), lambda *_: True
+    )
 
 
 def test_columns_are_told_once_by_the_first_rows_that_are_landed() -> None:
@@ -76,7 +85,7 @@ def test_rows_of_other_columns_end_it_so_that_it_begins_anew() -> None:
 
 
 def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
-    facts, told = with_columns(Facts(statements=1), [rows(0, "c", TOLD)], (FEED,))
+    facts, told = with_columns(BatchStats(statements=1), [rows(0, "c", TOLD)], (FEED,))
 
     ((news,), (one,)) = facts.news, told
     assert (facts.statements, news.name, news.snapshot) == (2, NAME, False)
@@ -90,4 +99,4 @@ def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
 
 
 def test_nothing_is_told_where_statements_tell_columns() -> None:
-    assert with_columns(Facts(), [rows(0, "")], (FEED,)) == (Facts(), ())
+    assert with_columns(BatchStats(), [rows(0, "")], (FEED,)) == (BatchStats(), ())

@@ -5,16 +5,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.backfill_state import KeyStretch, Reread
+from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.changelog.data_file import WrittenFile
-from pipeline.checkpoint import CollectorLists, Epoch, Mark, Quarantine, Snap
-from pipeline.landing.backfill import RereadNews, RereadStep, RowsAgain, advanced, is_due, ripe
-from pipeline.landing.batch_stats import Facts, News
+from pipeline.checkpoint import Checkpoint, CollectorLists, Epoch, OpenSnapshot, Quarantine
+from pipeline.landing.backfill import (
+    BackfilledRows,
+    BackfillNews,
+    BackfillStep,
+    advanced,
+    is_due,
+    ripe,
+)
+from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.landing.listing import TopicNames
-from pipeline.landing.next_checkpoint import next_mark
+from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Order, Origin
-from pipeline.reports import Gap, tell_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
@@ -22,13 +29,13 @@ from pipeline.sources.mysql.position import binlog_position
 NAME, NOON = "a/d.t", datetime(2026, 3, 1, 12, tzinfo=UTC)
 P1, P2 = Order(1, 7, 100), Order(1, 7, 200)
 EPOCH = Epoch(1, "server", binlog_position(7, 100))
-OPEN = Reread("x", Origin.SNAPSHOT, P1, "server", 5, (KeyStretch(("9",)), KeyStretch()))
-READ = replace(OPEN, stretches=(KeyStretch(("9",), ("9",), ended=True),))
+OPEN = Backfill("x", Origin.SNAPSHOT, P1, "server", 5, (KeyRange(("9",)), KeyRange()))
+READ = replace(OPEN, stretches=(KeyRange(("9",), ("9",), ended=True),))
 ENDED = replace(READ, closing=P2)
 
 
-def mark(*known: Reread, passed: int = 0, batch: int = 9) -> Mark:
-    return Mark(
+def mark(*known: Backfill, passed: int = 0, batch: int = 9) -> Checkpoint:
+    return Checkpoint(
         "main",
         batch,
         epochs={"a": EPOCH},
@@ -37,20 +44,20 @@ def mark(*known: Reread, passed: int = 0, batch: int = 9) -> Mark:
     )
 
 
-def rows(stretch: int, after: str | None, read: str, *, ended: bool = False) -> RowsAgain:
-    return RowsAgain(
+def rows(stretch: int, after: str | None, read: str, *, ended: bool = False) -> BackfilledRows:
+    return BackfilledRows(
         NAME, "d.t", "x", P1, stretch, (after,) if after else None, (read,), ended, 10, None
     )
 
 
-def step(before: Mark, news: RereadNews, facts: Facts | None = None) -> RereadStep:
-    return advanced(before, facts or Facts(), {"a": EPOCH}, news, lambda *_: True)
+def step(before: Checkpoint, news: BackfillNews, facts: BatchStats | None = None) -> BackfillStep:
+    return advanced(before, facts or BatchStats(), {"a": EPOCH}, news, lambda *_: True)
 
 
 def test_rows_are_taken_once_and_in_their_order() -> None:
     first, next_, other = rows(0, None, "3"), rows(0, "3", "6"), rows(1, None, "12", ended=True)
 
-    made = step(mark(OPEN), RereadNews(rows=(first, next_, other, first)))
+    made = step(mark(OPEN), BackfillNews(rows=(first, next_, other, first)))
 
     assert made.taken == (first, next_, other)
     assert made.rereads[NAME].rows == 30
@@ -68,8 +75,8 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
         pytest.param(replace(rows(0, None, "3"), name="a/d.u"), id="of another shard"),
     ],
 )
-def test_rows_that_follow_nothing_are_left_aside(strange: RowsAgain) -> None:
-    assert step(mark(OPEN), RereadNews(rows=(strange,))).taken == ()
+def test_rows_that_follow_nothing_are_left_aside(strange: BackfilledRows) -> None:
+    assert step(mark(OPEN), BackfillNews(rows=(strange,))).taken == ()
 
 
 def test_a_batch_takes_no_more_bytes_than_all_that_lands_may_wait_for() -> None:
@@ -79,43 +86,45 @@ def test_a_batch_takes_no_more_bytes_than_all_that_lands_may_wait_for() -> None:
         for one in (rows(0, None, "3"), rows(0, "3", "6"), rows(1, None, "9"))
     ]
 
-    first = step(mark(OPEN), RereadNews(rows=tuple(offered)))
-    second = step(mark(first.rereads[NAME]), RereadNews(rows=tuple(offered)))
+    first = step(mark(OPEN), BackfillNews(rows=tuple(offered)))
+    second = step(mark(first.rereads[NAME]), BackfillNews(rows=tuple(offered)))
 
     assert (first.taken, second.taken) == ((offered[0],), (offered[1],))
 
 
 def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
-    made = step(mark(OPEN), RereadNews(rows=(rows(0, None, "3"),)))
+    made = step(mark(OPEN), BackfillNews(rows=(rows(0, None, "3"),)))
 
-    facts = made.counted(Facts(rows=1))
+    facts = made.counted(BatchStats(rows=1))
 
     assert (facts.rows, facts.tables, facts.shards) == (11, {"d.t": 10}, {NAME: "d.t"})
 
 
 def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
     closing = {NAME: ("x", P2)}
-    assert step(mark(OPEN), RereadNews(closing=closing)).rereads[NAME].closing is None
-    assert step(mark(READ), RereadNews(closing=closing)).rereads[NAME].closing == P2
-    assert step(mark(ENDED, passed=200), RereadNews()).settled == ()
+    assert step(mark(OPEN), BackfillNews(closing=closing)).rereads[NAME].closing is None
+    assert step(mark(READ), BackfillNews(closing=closing)).rereads[NAME].closing == P2
+    assert step(mark(ENDED, passed=200), BackfillNews()).settled == ()
 
-    done = step(mark(ENDED, passed=201), RereadNews())
+    done = step(mark(ENDED, passed=201), BackfillNews())
 
     assert [(one.name, one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
     assert (done.rereads[NAME].done, done.rereads[NAME].stretches) == (10, ())
-    assert is_due(mark(ENDED, passed=201), RereadNews())
-    assert not is_due(mark(ENDED, passed=200), RereadNews())
+    assert is_due(mark(ENDED, passed=201), BackfillNews())
+    assert not is_due(mark(ENDED, passed=200), BackfillNews())
 
 
 @pytest.mark.parametrize("told", [None, False])
 def test_no_base_of_a_table_that_the_collector_may_leave_out(told: bool | None) -> None:
-    made = advanced(mark(ENDED, passed=300), Facts(), {"a": EPOCH}, RereadNews(), lambda *_: told)
+    made = advanced(
+        mark(ENDED, passed=300), BatchStats(), {"a": EPOCH}, BackfillNews(), lambda *_: told
+    )
 
     assert made.settled == ()
 
 
 def test_what_replays_or_repairs_makes_no_base() -> None:
-    made = step(mark(replace(ENDED, origin=Origin.REPLAY), passed=300), RereadNews())
+    made = step(mark(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews())
 
     assert (made.settled, made.rereads[NAME].done) == ((), 10)
 
@@ -134,10 +143,10 @@ def test_what_replays_or_repairs_makes_no_base() -> None:
     ],
 )
 def test_it_is_void_once_its_log_or_lists_are_others(
-    epochs: dict[str, Epoch], before: Mark
+    epochs: dict[str, Epoch], before: Checkpoint
 ) -> None:
     made = advanced(
-        before, Facts(), epochs, RereadNews(rows=(rows(0, None, "3"),)), lambda *_: True
+        before, BatchStats(), epochs, BackfillNews(rows=(rows(0, None, "3"),)), lambda *_: True
     )
 
     left = made.rereads[NAME]
@@ -159,23 +168,23 @@ def test_it_is_void_once_its_log_or_lists_are_others(
     ],
 )
 def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: int) -> None:
-    facts = Facts(news=(News("a", change, snapshot=False),))
+    facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
 
-    made = step(mark(OPEN), RereadNews(), facts).rereads.values()
+    made = step(mark(OPEN), BackfillNews(), facts).rereads.values()
 
     assert len([one for one in made if one.done is None]) == left
 
 
 def test_how_often_it_was_begun_is_counted_and_why() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "ALTER TABLE t ADD c INT")
-    facts = Facts(news=(News("a", change, snapshot=False),))
-    void = step(mark(OPEN), RereadNews(), facts).rereads[NAME]
+    facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
+    void = step(mark(OPEN), BackfillNews(), facts).rereads[NAME]
     new = replace(OPEN, order=Order(1, 7, 300))
 
-    again = step(mark(void), RereadNews(begun={NAME: new})).rereads[NAME]
+    again = step(mark(void), BackfillNews(begun={NAME: new})).rereads[NAME]
     cut = replace(again, key=("id",))
-    kept = step(mark(again), RereadNews(begun={NAME: cut})).rereads[NAME]
-    other = step(mark(void), RereadNews(begun={NAME: replace(new, id="y")})).rereads[NAME]
+    kept = step(mark(again), BackfillNews(begun={NAME: cut})).rereads[NAME]
+    other = step(mark(void), BackfillNews(begun={NAME: replace(new, id="y")})).rereads[NAME]
 
     assert (void.void, void.former) == ("a statement came: ALTER TABLE t ADD c INT", "x")
     assert (again.begun, again.void, kept.begun, other.begun) == (2, void.void, 2, 1)
@@ -184,12 +193,15 @@ def test_how_often_it_was_begun_is_counted_and_why() -> None:
 def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -> None:
     """Else the image of a cut between the two would be doubted."""
     change = SchemaChange("alter", "d.t", P2, None, "")
-    facts, new = Facts(news=(News("a", change, snapshot=False),)), replace(OPEN, order=P2)
+    facts, new = (
+        BatchStats(news=(SchemaNews("a", change, snapshot=False),)),
+        replace(OPEN, order=P2),
+    )
 
     lows = [
-        step(mark(void), RereadNews(begun={NAME: new})).rereads[NAME].lowest
+        step(mark(void), BackfillNews(begun={NAME: new})).rereads[NAME].lowest
         for one in (OPEN, replace(OPEN, rows=5), replace(OPEN, first=Order(1, 7, 50)))
-        for void in [step(mark(one), RereadNews(), facts).rereads[NAME]]
+        for void in [step(mark(one), BackfillNews(), facts).rereads[NAME]]
     ]
 
     assert lows == [P2, P1, Order(1, 7, 50)]
@@ -198,31 +210,35 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
     new = replace(OPEN, id="y", order=P2)
 
-    assert step(mark(OPEN), RereadNews(begun={NAME: new})).rereads == {NAME: replace(new, first=P1)}
-    assert step(mark(new), RereadNews(begun={NAME: OPEN})).rereads == {NAME: new}
+    assert step(mark(OPEN), BackfillNews(begun={NAME: new})).rereads == {
+        NAME: replace(new, first=P1)
+    }
+    assert step(mark(new), BackfillNews(begun={NAME: OPEN})).rereads == {NAME: new}
 
 
 def test_it_is_cut_along_a_key_once() -> None:
     cut = replace(OPEN, key=("id",))
     other = replace(cut, key=("name",))
 
-    assert step(mark(OPEN), RereadNews(begun={NAME: cut})).rereads == {NAME: replace(cut, first=P1)}
-    assert step(mark(cut), RereadNews(begun={NAME: other})).rereads == {NAME: cut}
-    assert step(mark(), RereadNews(begun={NAME: cut})).rereads == {}
+    assert step(mark(OPEN), BackfillNews(begun={NAME: cut})).rereads == {
+        NAME: replace(cut, first=P1)
+    }
+    assert step(mark(cut), BackfillNews(begun={NAME: other})).rereads == {NAME: cut}
+    assert step(mark(), BackfillNews(begun={NAME: cut})).rereads == {}
 
 
 def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "")
-    facts = Facts(news=(News("a", change, snapshot=False),))
-    news = RereadNews(begun={NAME: OPEN})
+    facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
+    news = BackfillNews(begun={NAME: OPEN})
 
-    made = advanced(mark(), Facts(), {"a": EPOCH}, news, lambda *_: True, before=facts)
+    made = advanced(mark(), BatchStats(), {"a": EPOCH}, news, lambda *_: True, before=facts)
 
     assert made.rereads == {}
 
 
 def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
-    news = RereadNews(rows=(rows(0, None, "3"),), cancelled={NAME: "x"})
+    news = BackfillNews(rows=(rows(0, None, "3"),), cancelled={NAME: "x"})
 
     made = step(mark(OPEN), news)
 
@@ -235,22 +251,22 @@ def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
 
 
 def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
-    news = RereadNews(cancelled={NAME: "x"})
+    news = BackfillNews(cancelled={NAME: "x"})
     epochs = {"a": replace(EPOCH, position=binlog_position(7, 400))}
 
-    made = advanced(mark(replace(OPEN, rows=5)), Facts(), epochs, news, lambda *_: True)
+    made = advanced(mark(replace(OPEN, rows=5)), BatchStats(), epochs, news, lambda *_: True)
 
     left = made.rereads[NAME]
     assert (left.id, left.done, left.order, left.closing) == ("", 10, P1, Order(1, 7, 400))
     new = replace(OPEN, id="y", order=P2)
-    again = step(mark(left), RereadNews(begun={NAME: new})).rereads[NAME]
+    again = step(mark(left), BackfillNews(begun={NAME: new})).rereads[NAME]
     assert (again.order, again.lowest) == (P2, P1)
 
 
 def test_a_base_never_goes_back() -> None:
     before = replace(mark(ENDED, passed=300), bases={NAME: Order(1, 7, 250)})
 
-    made = step(before, RereadNews())
+    made = step(before, BackfillNews())
 
     assert (made.settled, made.rereads[NAME].done) == ((), 10)
 
@@ -258,8 +274,8 @@ def test_a_base_never_goes_back() -> None:
 def test_what_could_not_be_completed_makes_no_batch_of_its_own() -> None:
     waiting = mark(ENDED, passed=201)
 
-    assert is_due(waiting, RereadNews(), frozenset())
-    assert not is_due(waiting, RereadNews(), ripe(waiting))
+    assert is_due(waiting, BackfillNews(), frozenset())
+    assert not is_due(waiting, BackfillNews(), ripe(waiting))
 
 
 @pytest.mark.parametrize(
@@ -276,14 +292,14 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     unread = Quarantine("d.t", lost_in, 1, ("q",), (NAME,))
     before = replace(
         mark(ENDED, passed=300),
-        gaps={"g": tell_gap(gap)},
+        gaps={"g": dump_gap(gap)},
         quarantine={NAME: unread},
-        snaps={NAME: Snap(Order(1, 7, 50), 3)},
+        snaps={NAME: OpenSnapshot(Order(1, 7, 50), 3)},
     )
 
-    made, settled = next_mark(
+    made, settled = next_checkpoint(
         before,
-        Facts(),
+        BatchStats(),
         Plan({}, {}, (), capped=False),
         acknowledged={},
         epochs={"a": EPOCH},
@@ -291,7 +307,7 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
         waived=frozenset(),
         router=Router(()),
         names_of=names,
-        again=step(before, RereadNews()),
+        again=step(before, BackfillNews()),
     )
 
     assert (len(made.gaps), len(made.quarantine)) == (open_after, open_after)
@@ -304,7 +320,7 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
 def test_the_mark_remembers_it() -> None:
     known = mark(OPEN)
 
-    assert Mark.loads(known.dumps()).rereads == known.rereads
+    assert Checkpoint.loads(known.dumps()).rereads == known.rereads
 
 
 def names(topic: str) -> TopicNames | None:
@@ -317,13 +333,13 @@ SOME = (rows(0, None, "3"),)
 @pytest.mark.parametrize(
     "news",
     [
-        pytest.param(RereadNews(begun={NAME: OPEN}), id="one begins"),
-        pytest.param(RereadNews(rows=SOME), id="rows"),
-        pytest.param(RereadNews(closing={NAME: ("x", P2)}), id="one ends"),
-        pytest.param(RereadNews(cancelled={NAME: "x"}), id="one is cancelled"),
+        pytest.param(BackfillNews(begun={NAME: OPEN}), id="one begins"),
+        pytest.param(BackfillNews(rows=SOME), id="rows"),
+        pytest.param(BackfillNews(closing={NAME: ("x", P2)}), id="one ends"),
+        pytest.param(BackfillNews(cancelled={NAME: "x"}), id="one is cancelled"),
     ],
 )
-def test_any_news_is_worth_a_batch(news: RereadNews) -> None:
+def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
     assert is_due(mark(), news)
 
 
@@ -335,8 +351,8 @@ def test_any_news_is_worth_a_batch(news: RereadNews) -> None:
         pytest.param(replace(OPEN, closing=P2), id="not all is read"),
     ],
 )
-def test_none_is_completed_twice_or_too_early(known: Reread) -> None:
-    made = step(mark(known, passed=300), RereadNews())
+def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
+    made = step(mark(known, passed=300), BackfillNews())
 
     assert (made.settled, made.rereads[NAME]) == ((), known)
 
@@ -346,7 +362,7 @@ def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
 
     assert ripe(mark(done, passed=300)) == frozenset()
     assert ripe(mark(READ, passed=300)) == frozenset()
-    made = advanced(mark(done), Facts(), {}, RereadNews(), lambda *_: True)
+    made = advanced(mark(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
     assert made.rereads == {NAME: done}
 
 
@@ -371,7 +387,7 @@ def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
         for one, size in zip(places, sizes, strict=False)
     ]
 
-    made = step(mark(OPEN), RereadNews(rows=tuple(offered)))
+    made = step(mark(OPEN), BackfillNews(rows=tuple(offered)))
 
     assert made.taken == tuple(offered[:taken])
     assert made.files == tuple(one.file for one in offered[:taken] if one.file is not None)
@@ -379,7 +395,7 @@ def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
 
 
 def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
-    assert step(mark(READ), RereadNews(rows=(rows(0, "9", "10"),))).taken == ()
+    assert step(mark(READ), BackfillNews(rows=(rows(0, "9", "10"),))).taken == ()
 
 
 @pytest.mark.parametrize(
@@ -392,11 +408,11 @@ def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
 def test_where_the_log_ended_is_that_of_the_same_reading(
     closing: dict[str, tuple[str, Order]], after: Order | None
 ) -> None:
-    assert step(mark(READ), RereadNews(closing=closing)).rereads[NAME].closing == after
+    assert step(mark(READ), BackfillNews(closing=closing)).rereads[NAME].closing == after
 
 
 def test_where_the_log_ended_is_noted_once() -> None:
-    later = RereadNews(closing={NAME: ("x", Order(1, 7, 300))})
+    later = BackfillNews(closing={NAME: ("x", Order(1, 7, 300))})
 
     assert step(mark(ENDED), later).rereads[NAME].closing == P2
 
@@ -426,22 +442,22 @@ AT_400 = replace(EPOCH, position=binlog_position(7, 400))
     ],
 )
 def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
-    known: Reread, epoch: Epoch | None, closing: Order
+    known: Backfill, epoch: Epoch | None, closing: Order
 ) -> None:
     above = CollectorLists("d", None, -1, P2)
     before = replace(mark(known), lists={"a": above})
     epochs = {} if epoch is None else {"a": epoch}
 
-    made = advanced(before, Facts(), epochs, RereadNews(), lambda *_: True)
+    made = advanced(before, BatchStats(), epochs, BackfillNews(), lambda *_: True)
 
     left = made.rereads[NAME]
     assert (left.id, left.former, left.closing) == ("", "x", closing)
 
 
 def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_before_it() -> None:
-    news = RereadNews(cancelled={NAME: "x"})
+    news = BackfillNews(cancelled={NAME: "x"})
 
-    assert advanced(mark(OPEN), Facts(), {}, news, lambda *_: True).rereads == {}
+    assert advanced(mark(OPEN), BatchStats(), {}, news, lambda *_: True).rereads == {}
     left = step(mark(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
     assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
 
@@ -456,8 +472,8 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
         pytest.param(replace(OPEN, done=7), replace(OPEN, key=("id",)), id="it is done"),
     ],
 )
-def test_what_is_no_newer_begins_nothing(known: Reread, begun: Reread) -> None:
-    assert step(mark(known), RereadNews(begun={NAME: begun})).rereads == {NAME: known}
+def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> None:
+    assert step(mark(known), BackfillNews(begun={NAME: begun})).rereads == {NAME: known}
 
 
 @pytest.mark.parametrize(
@@ -467,7 +483,7 @@ def test_what_is_no_newer_begins_nothing(known: Reread, begun: Reread) -> None:
 def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
     before = replace(mark(ENDED, passed=300), bases={NAME: base})
 
-    assert len(step(before, RereadNews()).settled) == made
+    assert len(step(before, BackfillNews()).settled) == made
 
 
 @pytest.mark.parametrize(
@@ -480,12 +496,14 @@ def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
 def test_lists_that_were_the_same_all_the_while_void_nothing(lists: CollectorLists) -> None:
     before = replace(mark(OPEN), lists={"a": lists})
 
-    assert step(before, RereadNews()).rereads == {NAME: OPEN}
+    assert step(before, BackfillNews()).rereads == {NAME: OPEN}
 
 
 def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
     change = SchemaChange("create", "d.t", P2, None, "")
 
-    made = step(mark(OPEN), RereadNews(), Facts(news=(News("a", change, snapshot=True),)))
+    made = step(
+        mark(OPEN), BackfillNews(), BatchStats(news=(SchemaNews("a", change, snapshot=True),))
+    )
 
     assert made.rereads == {NAME: OPEN}

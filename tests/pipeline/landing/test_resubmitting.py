@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.checkpoint import SHOWN, Existence, Mark, Quarantine
+from pipeline.checkpoint import MAX_NAMED_CHANGES, Checkpoint, Existence, Quarantine
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.quarantine import Healed, Resubmitted, Resubmitting, refusal
 from pipeline.model import Op, Order, TopicPartition
-from pipeline.reports import Landed
-from pipeline.resubmissions import Resubmission, ResubmissionState, place_of
+from pipeline.reports import LandingReport
+from pipeline.resubmissions import Resubmission, ResubmissionState, parse_change_name
 from pipeline.settings import RegistrySettings, Router, TableRule
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
 from tests.pipeline.landing.desk import GIB4, Desk
@@ -37,7 +37,7 @@ class EventDesk(Desk):
         own = None if its is None else self.other or DbEventsAvro(its.settings)
         return super().format(name) if own is None else own
 
-    def send(self, *events: Event) -> Landed:
+    def send(self, *events: Event) -> LandingReport:
         held = self.topics.held.setdefault(TOPIC, [])
         held.extend((b"", one.value) for one in events)
         return self.land()
@@ -66,14 +66,14 @@ def fixed(**other: Any) -> Event:
 
 
 def test_it_lands_in_its_own_place_and_what_it_blocked_is_closed(desk: EventDesk) -> None:
-    before = desk.loop.mark
+    before = desk.loop.checkpoint
     assert before.quarantine[SUBJECT].ids == (f"{TOPIC}:0:1@0",)
 
     (state,) = resend(desk, corrected(fixed().value))
 
-    mark = desk.loop.mark
-    assert (state.batch, state.refused, mark.quarantine) == (mark.batch, False, {})
-    assert (mark.batch, mark.belated, mark.high) == (1, {"db.t": 1}, before.high)
+    checkpoint = desk.loop.checkpoint
+    assert (state.batch, state.refused, checkpoint.quarantine) == (checkpoint.batch, False, {})
+    assert (checkpoint.batch, checkpoint.belated, checkpoint.high) == (1, {"db.t": 1}, before.high)
     (row,) = [row for row in desk.landed(Op.UPDATE) if row["batch"] == 1]
     assert (row["order"]["pos"], row["offset"]) == (20, 1)
     assert json.loads(row["after"])["note"] == "good"
@@ -96,9 +96,9 @@ def test_it_lands_once_though_it_is_asked_for_again(desk: EventDesk) -> None:
     again, restarted = resend(desk, asked), resend(anew, asked)
 
     assert again == restarted == (ResubmissionState("r1", 1),)
-    assert desk.loop.mark.batch == 1
+    assert desk.loop.checkpoint.batch == 1
     desk.send(Event("k3", 40, {"id": 3}))
-    assert desk.loop.mark.resubmitted == {}, "nobody asks any more"
+    assert desk.loop.checkpoint.resubmitted == {}, "nobody asks any more"
 
 
 def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(desk: EventDesk) -> None:
@@ -108,8 +108,8 @@ def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(desk: Event
 
     (state,) = resend(desk, asked)
 
-    assert (desk.loop.mark.batch, state.batch) == (2, 1)
-    assert desk.loop.mark.resubmitted == {"r1": 1}
+    assert (desk.loop.checkpoint.batch, state.batch) == (2, 1)
+    assert desk.loop.checkpoint.resubmitted == {"r1": 1}
 
 
 def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
@@ -146,8 +146,8 @@ def test_what_is_odd_still_is_refused_and_the_table_stays_blocked(
 
     assert (state.refused, state.batch) == (True, None)
     assert state.why.startswith(why)
-    assert desk.loop.mark.quarantine[SUBJECT].count == 1
-    assert desk.loop.mark.batch == 0
+    assert desk.loop.checkpoint.quarantine[SUBJECT].count == 1
+    assert desk.loop.checkpoint.batch == 0
 
 
 @pytest.mark.parametrize(
@@ -170,26 +170,26 @@ def test_a_newer_change_that_took_columns_from_before_keeps_it_out(
 
     assert state.refused == refused
     assert ("tells some of its columns only" in state.why) == refused
-    assert bool(desk.loop.mark.quarantine) == refused
+    assert bool(desk.loop.checkpoint.quarantine) == refused
 
 
 def test_two_that_would_stand_in_one_place_do_not_land_together(desk: EventDesk) -> None:
     """The wrong file for the second: its own change would be passed over without a word."""
     desk.send(replace(ODD, key="k5", version=50))
-    (first, second) = desk.loop.mark.quarantine[SUBJECT].ids
+    (first, second) = desk.loop.checkpoint.quarantine[SUBJECT].ids
     same = fixed().value
 
     one, other = resend(desk, corrected(same, first, "r1"), corrected(same, second, "r2"))
 
-    assert (one.refused, one.batch) == (False, desk.loop.mark.batch)
+    assert (one.refused, one.batch) == (False, desk.loop.checkpoint.batch)
     assert (other.refused, other.batch) == (True, None)
     assert other.why.startswith("another change of its key has landed in its version")
-    assert desk.loop.mark.quarantine[SUBJECT].ids == (second,)
+    assert desk.loop.checkpoint.quarantine[SUBJECT].ids == (second,)
 
 
 def test_a_statement_since_leaves_it_to_a_new_base(desk: EventDesk) -> None:
     there = Existence(Order(1, 0, 25), there=True)
-    desk.loop.mark = replace(desk.loop.mark, existing={SUBJECT: there})
+    desk.loop.checkpoint = replace(desk.loop.checkpoint, existing={SUBJECT: there})
 
     (state,) = resend(desk, corrected(fixed().value))
 
@@ -222,8 +222,8 @@ def test_what_is_not_open_is_refused(desk: EventDesk, change: str) -> None:
 
 
 def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(desk: EventDesk) -> None:
-    ((name, one),) = desk.loop.mark.quarantine.items()
-    desk.loop.mark = replace(desk.loop.mark, quarantine={name: replace(one, epoch=0)})
+    ((name, one),) = desk.loop.checkpoint.quarantine.items()
+    desk.loop.checkpoint = replace(desk.loop.checkpoint, quarantine={name: replace(one, epoch=0)})
 
     (state,) = resend(desk, corrected(fixed().value))
 
@@ -237,7 +237,7 @@ def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
     desk.topics.held["a.db.t"].append((b'{"id":"y"}', b'{"op":"?"'))
     desk.topics.put("a", GIB4 + 9, "z")
     desk.land()
-    assert list(desk.loop.mark.quarantine) == ["topic:a.db.t"]
+    assert list(desk.loop.checkpoint.quarantine) == ["topic:a.db.t"]
     place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": GIB4 + 5, "row": 0}
     value = {"before": None, "after": {"id": "y"}, "source": place, "op": "c"}
     asked = corrected(json.dumps(value).encode(), "a.db.t:0:1@0")
@@ -245,7 +245,7 @@ def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
 
     (state,) = resend(desk, asked)
 
-    assert (state.batch, desk.loop.mark.quarantine) == (1, {})
+    assert (state.batch, desk.loop.checkpoint.quarantine) == (1, {})
     assert desk.rows("a") == [(1, GIB4, 0), (1, GIB4 + 5, 1), (1, GIB4 + 9, 2)]
     assert {row["error"] for row in desk.landed(more=("error",))} == {None}, "no account had it"
 
@@ -253,38 +253,38 @@ def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
 def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(desk: EventDesk) -> None:
     odd = [replace(ODD, key=f"o{n}", version=100 + n) for n in range(30)]
     desk.send(*odd)
-    names = desk.loop.mark.quarantine[SUBJECT].ids
+    names = desk.loop.checkpoint.quarantine[SUBJECT].ids
     assert len(names) == 31
     asked = [
         corrected(replace(one, error=None).value, name, name)
-        for one, name in zip(odd[SHOWN:], names[1 + SHOWN :], strict=True)
+        for one, name in zip(odd[MAX_NAMED_CHANGES:], names[1 + MAX_NAMED_CHANGES :], strict=True)
     ]
 
     states = resend(desk, *asked)
 
     assert {one.batch for one in states} == {2}
-    assert desk.loop.mark.quarantine[SUBJECT].ids == names[: 1 + SHOWN]
-    assert desk.loop.mark.quarantine[SUBJECT].count == 1 + SHOWN
+    assert desk.loop.checkpoint.quarantine[SUBJECT].ids == names[: 1 + MAX_NAMED_CHANGES]
+    assert desk.loop.checkpoint.quarantine[SUBJECT].count == 1 + MAX_NAMED_CHANGES
 
 
 def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() -> None:
     open_ = {
         name: Quarantine(name, 1, 2, (f"{name}:0:1@1", f"{name}:0:2@1")) for name in ("t", "u")
     }
-    mark = Mark("main", 1, quarantine=open_)
+    checkpoint = Checkpoint("main", 1, quarantine=open_)
 
-    left = Resubmitted(Healed(frozenset({"t:0:2@1"}))).left(mark)
+    left = Resubmitted(Healed(frozenset({"t:0:2@1"}))).left(checkpoint)
 
-    assert left == replace(mark, quarantine={"u": open_["u"]})
+    assert left == replace(checkpoint, quarantine={"u": open_["u"]})
 
 
 def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
     desk: EventDesk,
 ) -> None:
-    told = desk.loop.mark
-    desk.loop.mark = replace(told, schemas={})
+    told = desk.loop.checkpoint
+    desk.loop.checkpoint = replace(told, schemas={})
     (waiting,) = resend(desk, corrected(fixed().value))
-    desk.loop.mark = told
+    desk.loop.checkpoint = told
     (state,) = resend(desk, corrected(fixed().value))
 
     assert waiting.why.startswith(f"no change of {SUBJECT} has told its columns yet")
@@ -363,12 +363,12 @@ def test_f113_a_topic_that_is_gone_is_needed_only_where_its_shard_is_not_known(
     desk: EventDesk, subject: str, change: str, why: str
 ) -> None:
     loop = desk.loop
-    listing = replace(loop.upstream.list(loop.mark.offsets), source_of={})
-    open_ = replace(loop.mark.quarantine[SUBJECT], ids=(change,))
-    mark = replace(loop.mark, quarantine={subject: open_})
+    listing = replace(loop.upstream.list(loop.checkpoint.offsets), source_of={})
+    open_ = replace(loop.checkpoint.quarantine[SUBJECT], ids=(change,))
+    checkpoint = replace(loop.checkpoint, quarantine={subject: open_})
     resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
 
-    found = resubmitting.found(mark, listing, [corrected(fixed().value, change)], desk.now)
+    found = resubmitting.found(checkpoint, listing, [corrected(fixed().value, change)], desk.now)
 
     assert [(one.why, one.refused) for one in found.others] == ([(why, True)] if why else [])
     assert bool(found.landed) is not bool(why)
@@ -378,11 +378,11 @@ def test_f113_of_several_that_are_quarantined_only_the_corrected_were_counted(
     desk: EventDesk,
 ) -> None:
     desk.send(replace(ODD, key="k5", version=50))
-    loop, (first, second) = desk.loop, desk.loop.mark.quarantine[SUBJECT].ids
-    listing = loop.upstream.list(loop.mark.offsets)
+    loop, (first, second) = desk.loop, desk.loop.checkpoint.quarantine[SUBJECT].ids
+    listing = loop.upstream.list(loop.checkpoint.offsets)
     resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
 
-    found = resubmitting.found(loop.mark, listing, [corrected(fixed().value)], desk.now)
+    found = resubmitting.found(loop.checkpoint, listing, [corrected(fixed().value)], desk.now)
 
     assert (found.healed.counted_before, second in found.healed.ids) == ((first,), False)
 
@@ -391,7 +391,7 @@ def test_f113_one_whose_batch_was_not_committed_is_asked_for_again() -> None:
     waits = ResubmissionState("r2", why="no answer")
     found = Resubmitted(landed={"r1": None, "r3": 4}, others=(waits,))
 
-    states = found.states(Mark("main", 7, resubmitted={"r3": 4, "r9": 5}))
+    states = found.states(Checkpoint("main", 7, resubmitted={"r3": 4, "r9": 5}))
 
     assert states == (ResubmissionState("r3", 4), waits)
 
@@ -399,10 +399,10 @@ def test_f113_one_whose_batch_was_not_committed_is_asked_for_again() -> None:
 def test_f113_it_is_held_against_the_change_log_as_it_is_now(desk: EventDesk) -> None:
     """Also by who has not read that yet: after a restart, or while others took files away."""
     loop = desk.loop
-    listing = loop.upstream.list(loop.mark.offsets)
+    listing = loop.upstream.list(loop.checkpoint.offsets)
     resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
 
-    found = resubmitting.found(loop.mark, listing, [corrected(fixed().value)], desk.now)
+    found = resubmitting.found(loop.checkpoint, listing, [corrected(fixed().value)], desk.now)
 
     assert (found.landed, found.others) == ({"r1": None}, ())
     assert found.healed.ids == {f"{TOPIC}:0:1@0"}
@@ -438,7 +438,7 @@ FINE = {
     ],
 )
 def test_what_order_does_not_place_is_refused(other: dict[str, Any], why: str) -> None:
-    found = refusal([FINE | other], SUBJECT, Mark("main", 0), lambda _: [])
+    found = refusal([FINE | other], SUBJECT, Checkpoint("main", 0), lambda _: [])
 
     assert bool(found) == bool(why)
     assert why in found
@@ -448,7 +448,7 @@ def test_f113_of_several_rows_each_must_be_in_its_place() -> None:
     odd = FINE | {"key": None}
 
     found = [
-        refusal(rows, SUBJECT, Mark("main", 0), lambda _: [])
+        refusal(rows, SUBJECT, Checkpoint("main", 0), lambda _: [])
         for rows in ([FINE, FINE], [FINE, odd], [odd, FINE])
     ]
 
@@ -461,7 +461,7 @@ def test_f113_of_several_rows_each_must_be_in_its_place() -> None:
 def test_f113_what_was_of_an_unknown_shard_may_be_of_any(shard: str, table: str) -> None:
     row = FINE | {"shard": shard.removeprefix("b/"), "table": table}
 
-    assert refusal([row], "topic:b.db.t", Mark("main", 0), lambda _: []) == ""
+    assert refusal([row], "topic:b.db.t", Checkpoint("main", 0), lambda _: []) == ""
 
 
 def landed(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, Any]:
@@ -486,14 +486,14 @@ def landed(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, A
 def test_f113_the_next_newer_change_decides_whether_it_is_overtaken(
     newer: Sequence[dict[str, Any]], why: str
 ) -> None:
-    found = refusal([FINE], SUBJECT, Mark("main", 0), lambda _: newer)
+    found = refusal([FINE], SUBJECT, Checkpoint("main", 0), lambda _: newer)
 
     assert why in found
     assert bool(found) == bool(why)
 
 
 def test_a_message_that_says_nothing_is_refused() -> None:
-    assert "it says nothing" in refusal([], SUBJECT, Mark("main", 0), lambda _: [])
+    assert "it says nothing" in refusal([], SUBJECT, Checkpoint("main", 0), lambda _: [])
 
 
 @pytest.mark.parametrize(
@@ -508,4 +508,4 @@ def test_a_message_that_says_nothing_is_refused() -> None:
     ],
 )
 def test_a_name_tells_its_place(change: str, place: Sequence[Any] | None) -> None:
-    assert place_of(change) == place
+    assert parse_change_name(change) == place

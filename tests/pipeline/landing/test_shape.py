@@ -9,13 +9,13 @@ from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.formats.format import RAW, Decoded, build_batch
 from pipeline.landing.batch_stats import tally
 from pipeline.landing.epochs import EpochBounds
-from pipeline.landing.task import SLIM, Provenance, Routes, shape, slim
+from pipeline.landing.task import SLIM, SourceContext, TableRouter, shape, slim
 from pipeline.model import Op, Ordering, Origin, TopicPartition
 from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS
 
 STAMP = Stamp("main", 7, datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC))
-SHOP = Provenance("shop", "sluice.heartbeat")
+SHOP = SourceContext("shop", "sluice.heartbeat")
 ROUTER = Router(
     (
         TableRule(r"shop\.tmp_.*", "", ignore=True),
@@ -34,7 +34,7 @@ def raw(places: Iterable[tuple[str, int, int]]) -> pa.RecordBatch:
 def shaped(
     changes: Sequence[Decoded],
     *,
-    came: Provenance = SHOP,
+    came: SourceContext = SHOP,
     messages: Sequence[int] | None = None,
     places: Sequence[tuple[str, int, int]] | None = None,
 ) -> pa.RecordBatch:
@@ -42,7 +42,7 @@ def shaped(
     of = range(len(changes)) if messages is None else messages
     decoded = build_batch(zip(of, changes, strict=True))
     at = places or [("t", 0, 100 + n) for n in range(max(of, default=-1) + 1)]
-    return shape(decoded, raw(at), came, routes=Routes(ROUTER, NO_STANDARDS), stamp=STAMP)
+    return shape(decoded, raw(at), came, routes=TableRouter(ROUTER, NO_STANDARDS), stamp=STAMP)
 
 
 def row(op: Op = Op.CREATE, shard: str | None = "shop.orders", **more: object) -> Decoded:
@@ -143,7 +143,7 @@ def test_a_change_without_a_place_in_the_log_has_no_order() -> None:
 
 
 def test_a_format_without_positions_orders_by_offset_and_place_in_the_message() -> None:
-    came = Provenance("shop", "sluice.heartbeat", epoch=4, ordering=Ordering.OFFSET)
+    came = SourceContext("shop", "sluice.heartbeat", epoch=4, ordering=Ordering.OFFSET)
     places = [("t", 0, 50), ("t", 0, 51), ("t", 0, 60)]
     changes = [Decoded(Op.UPDATE, "shop.a"), *[Decoded(Op.DELETE, "shop.b")] * 3]
 
@@ -158,7 +158,7 @@ def test_a_format_without_positions_orders_by_offset_and_place_in_the_message() 
 
 
 def test_columns_that_rows_tell_take_no_place_of_their_own() -> None:
-    came = Provenance("shop", "sluice.heartbeat", ordering=Ordering.OFFSET)
+    came = SourceContext("shop", "sluice.heartbeat", ordering=Ordering.OFFSET)
     told = Decoded(Op.DDL, "shop.b", after="{}", schema_id=7)
     changes = [told, *[Decoded(Op.UPDATE, "shop.b")] * 2, Decoded(Op.DDL, "shop.b", after="{}")]
 
@@ -200,7 +200,7 @@ def test_a_row_belongs_to_the_epoch_that_holds_at_its_offset(
     bounds: Mapping[TopicPartition, tuple[tuple[int, int], ...]], expected: list[int]
 ) -> None:
     told = {at: EpochBounds(steps) for at, steps in bounds.items()}
-    came = Provenance("shop", "h.b", epoch=3, bounds=told)
+    came = SourceContext("shop", "h.b", epoch=3, bounds=told)
 
     found = shaped([row() for _ in range(4)], came=came)
 

@@ -10,7 +10,7 @@ import pytest
 from checks.proof import prove
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples, step
 from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.desk import NOW, Desk, Server
 from tests.pipeline.schema_messages import described, message
@@ -47,8 +47,8 @@ def desk(tmp_path: Path, server: Behind) -> Desk:
     desk.land()
     beats(desk, 9)
     desk.land()
-    assert desk.loop.mark.gaps
-    assert desk.loop.mark.covers(FENCE)
+    assert desk.loop.checkpoint.gaps
+    assert desk.loop.checkpoint.covers(FENCE)
     return desk
 
 
@@ -101,7 +101,7 @@ def proven(desk: Desk, old: LandedBatch, merged: int, table: Table = T) -> bool:
 
     *old* is what the batch before all came again had proven.
     """
-    now, fences = Sample(desk.loop.mark, NOW, AGE), (FENCE,)
+    now, fences = Sample(desk.loop.checkpoint, NOW, AGE), (FENCE,)
     known = SourceSamples(Sample(fences, NOW, AGE), Sample(now.value.acknowledged["a"], NOW, AGE))
     mirror = Sample(MirrorPosition(7, merged), NOW, AGE)
     found = Samples({"a": known}, now, mirror, (old,))
@@ -110,16 +110,16 @@ def proven(desk: Desk, old: LandedBatch, merged: int, table: Table = T) -> bool:
 
 def gaps(desk: Desk) -> list[tuple[str, ...]]:
     """The shards of each open gap."""
-    return [read_gap(text).shards for text in desk.loop.mark.gaps.values()]
+    return [load_gap(text).shards for text in desk.loop.checkpoint.gaps.values()]
 
 
 def rests(desk: Desk, topic: str = "a.db.t") -> int:
     """How many records of *topic* have not landed."""
-    return len(desk.topics.held[topic]) - desk.loop.mark.offsets[f"{topic}:0"].offset
+    return len(desk.topics.held[topic]) - desk.loop.checkpoint.offsets[f"{topic}:0"].offset
 
 
 def test_f101_a_gap_waits_for_the_rows_that_close_it(desk: Desk) -> None:
-    old, merged = step(desk.loop.mark, {"a": (FENCE,)}), desk.loop.mark.tables["db.t"]
+    old, merged = step(desk.loop.checkpoint, {"a": (FENCE,)}), desk.loop.checkpoint.tables["db.t"]
     assert proven(desk, old, merged), "but for the gap"
     sent_again(desk, 40)
 
@@ -135,7 +135,7 @@ def test_f101_a_gap_waits_for_the_rows_that_close_it(desk: Desk) -> None:
     assert not rests(desk)
     assert not gaps(desk)
     assert not proven(desk, old, merged), "it has none of the rows that were skipped"
-    assert proven(desk, old, desk.loop.mark.tables["db.t"])
+    assert proven(desk, old, desk.loop.checkpoint.tables["db.t"])
 
 
 def test_f101_a_gap_waits_for_what_was_acknowledged_after_all_came_again(
@@ -174,7 +174,7 @@ def test_f101_what_was_acknowledged_before_all_came_again_closes_nothing(
 def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
     desk: Desk,
 ) -> None:
-    old = step(desk.loop.mark, {"a": (FENCE,)})
+    old = step(desk.loop.checkpoint, {"a": (FENCE,)})
     statement(desk, 4200, "CREATE TABLE u (id BIGINT)", "u")
     sent_again(desk, 1)
     for key in range(40):
@@ -184,13 +184,13 @@ def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
     for number in range(10, 20):
         beats(desk, number)
         desk.land()
-        if "a/db.u" in desk.loop.mark.bases and rests(desk, "a.db.u"):
+        if "a/db.u" in desk.loop.checkpoint.bases and rests(desk, "a.db.u"):
             seen += 1
             assert "a/db.u" in gaps(desk)[0]
 
     assert seen, "it has a base before its rows have landed"
     assert not gaps(desk)
-    assert proven(desk, old, desk.loop.mark.batch, U)
+    assert proven(desk, old, desk.loop.checkpoint.batch, U)
 
 
 def test_f101_rows_sent_again_after_a_rename_keep_the_gap_of_the_renamed_table(desk: Desk) -> None:
@@ -204,7 +204,7 @@ def test_f101_rows_sent_again_after_a_rename_keep_the_gap_of_the_renamed_table(d
         beats(desk, number)
         desk.land()
 
-    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
     assert gap.shards == ("a/db.u",)
     assert "take a new base" in gap.why
 
@@ -217,7 +217,7 @@ def test_f101_a_statement_from_before_the_skipped_piece_keeps_no_gap(desk: Desk)
         beats(desk, number)
         desk.land()
 
-    assert desk.loop.mark.existing["a/db.t"].order.pos == 2500
+    assert desk.loop.checkpoint.existing["a/db.t"].order.pos == 2500
     assert not gaps(desk)
 
 
@@ -290,7 +290,7 @@ def test_f140_a_waiver_that_lets_a_refused_row_pass_leaves_the_renamed_table_sho
 
     assert not renamed.land(hold.id).holds
 
-    (gap,) = map(read_gap, renamed.loop.mark.gaps.values())
+    (gap,) = map(load_gap, renamed.loop.checkpoint.gaps.values())
     assert gap.shards == ("a/db.u",)
     assert "sluice bootstrap" in gap.why
 
@@ -346,13 +346,13 @@ def test_f140_a_mirror_from_before_a_refused_row_came_lacks_it(tmp_path: Path) -
     row(desk, "v", 350, 1)
     desk.topics.put("a", 400, "behind the refused one", key=8)
     desk.land()
-    assert not desk.loop.mark.belated
+    assert not desk.loop.checkpoint.belated
 
     for pos, key in ((300, 7), (400, 8)):
         desk.topics.put("a", pos, "behind the refused one", key=key)
     desk.land()
 
-    assert desk.loop.mark.belated == {"db.t": desk.loop.mark.batch}
+    assert desk.loop.checkpoint.belated == {"db.t": desk.loop.checkpoint.batch}
 
 
 def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Desk) -> None:
@@ -360,7 +360,7 @@ def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Des
 
     renamed.land(hold.id)
 
-    assert renamed.loop.mark.belated == {"db.t": renamed.loop.mark.batch}
+    assert renamed.loop.checkpoint.belated == {"db.t": renamed.loop.checkpoint.batch}
 
 
 def renaming(home: Path) -> Desk:

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.backfill_state import Reread
-from pipeline.checkpoint import Mark, Snap
+from pipeline.backfill_state import Backfill
+from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.formats.format import AROUND
 from pipeline.landing.bases import with_overlaps
-from pipeline.landing.batch_stats import Facts, UnreadChanges, gather, tally
+from pipeline.landing.batch_stats import BatchStats, UnreadChanges, gather, tally
 from pipeline.landing.task import SLIM
 from pipeline.model import Order, Origin
 from tests.pipeline.landing.desk import Desk
@@ -20,7 +20,7 @@ from tests.pipeline.reading import readings
 NAME = "shop/public.t"
 SNAPSHOT = Order(1, 500, 500, 1)
 LATER = Order(1, 700, 700, 1)
-MARK = Mark("shop", 0)
+MARK = Checkpoint("shop", 0)
 
 
 def row(offset: int, lsn: int, **changed: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def row(offset: int, lsn: int, **changed: Any) -> dict[str, Any]:
 READ = row(0, 500, op="r", origin=int(Origin.SNAPSHOT), snapshot="last")
 
 
-def facts(*runs: list[dict[str, Any]]) -> Facts:
+def facts(*runs: list[dict[str, Any]]) -> BatchStats:
     told = [tally(pa.Table.from_pylist(rows, schema=SLIM)) for rows in runs]
     return gather(told, {}, readings("shop"))
 
@@ -68,34 +68,38 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "quarantined"),
+    ("checkpoint", "quarantined"),
     [
-        pytest.param(Mark("shop", 0, snaps={NAME: Snap(SNAPSHOT, 0)}), True, id="it still comes"),
-        pytest.param(Mark("shop", 0, bases={NAME: SNAPSHOT}), True, id="it is the base"),
         pytest.param(
-            Mark(
+            Checkpoint("shop", 0, snaps={NAME: OpenSnapshot(SNAPSHOT, 0)}),
+            True,
+            id="it still comes",
+        ),
+        pytest.param(Checkpoint("shop", 0, bases={NAME: SNAPSHOT}), True, id="it is the base"),
+        pytest.param(
+            Checkpoint(
                 "shop",
                 0,
                 bases={NAME: SNAPSHOT},
-                rereads={NAME: Reread("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)},
+                rereads={NAME: Backfill("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)},
             ),
             False,
             id="the base was read again, while older changes were on their way",
         ),
         pytest.param(
-            Mark(
+            Checkpoint(
                 "shop",
                 0,
                 bases={NAME: SNAPSHOT},
-                rereads={NAME: Reread("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)},
+                rereads={NAME: Backfill("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)},
             ),
             False,
             id="and rows were repaired since",
         ),
     ],
 )
-def test_a_snapshot_of_a_batch_before_counts_too(mark: Mark, quarantined: bool) -> None:
-    assert (NAME in with_overlaps(facts([row(1, 400)]), mark).errors) is quarantined
+def test_a_snapshot_of_a_batch_before_counts_too(checkpoint: Checkpoint, quarantined: bool) -> None:
+    assert (NAME in with_overlaps(facts([row(1, 400)]), checkpoint).errors) is quarantined
 
 
 def message(lsn: int, key: int, **changed: str) -> tuple[bytes, bytes]:
@@ -118,6 +122,6 @@ def test_a_first_transaction_is_quarantined_when_it_lands_and_not_lost(
     topic += [message(lsn, 3), message(700, 4, sequence='["650","700"]')]
     desk.land()
 
-    assert desk.loop.mark.bases == {"a/public.t": Order(1, 500, 500, 1)}
+    assert desk.loop.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
     told = {"public.t": ("a.public.t:0:2@1",)} if quarantined else {}
-    assert desk.loop.mark.quarantined == told
+    assert desk.loop.checkpoint.quarantined == told

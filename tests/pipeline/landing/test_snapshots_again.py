@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from checks.blocks import waivable
-from pipeline.checkpoint import Existence, Mark
+from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.bases import with_again
 from pipeline.model import Op, Order, SnapshotAgain
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import beat, message
@@ -21,7 +21,7 @@ from tests.pipeline.schema_messages import message as statement
 AT = datetime(2026, 11, 23, 9, tzinfo=UTC)
 T, U = "a/public.t", "a/public.u"
 BASE, ANEW = Order(1, 500, 500, 1), Order(1, 900, 900, 1)
-KNOWN = Mark("main", 7, shards={T: "public.t", U: "public.u"}, bases={T: BASE, U: BASE})
+KNOWN = Checkpoint("main", 7, shards={T: "public.t", U: "public.u"}, bases={T: BASE, U: BASE})
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def desk(tmp_path: Path) -> Desk:
         made.topics.held[f"a.public.{name}"] = [message(name, 500, 1, "last_in_data_collection")]
     made.topics.held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
     made.land()
-    assert made.loop.mark.bases.keys() == {T, U}
-    assert (made.loop.mark.again, made.loop.mark.gaps) == ({}, {})
+    assert made.loop.checkpoint.bases.keys() == {T, U}
+    assert (made.loop.checkpoint.again, made.loop.checkpoint.gaps) == ({}, {})
     return made
 
 
 def short(desk: Desk) -> list[tuple[str, ...]]:
-    return [read_gap(text).shards for text in desk.loop.mark.gaps.values()]
+    return [load_gap(text).shards for text in desk.loop.checkpoint.gaps.values()]
 
 
 def read_again(desk: Desk, *tables: str, lsn: int = 900) -> None:
@@ -67,8 +67,10 @@ def test_a_table_without_a_row_in_it_stays_short_and_the_others_are_not(desk: De
     live(desk, 1000)
 
     assert short(desk) == [(U,)]
-    assert desk.loop.mark.lost[T] == ANEW
-    assert desk.loop.mark.again["a"] == SnapshotAgain(Order(1, 900, 900), desk.now, 1, 2, False)
+    assert desk.loop.checkpoint.lost[T] == ANEW
+    assert desk.loop.checkpoint.again["a"] == SnapshotAgain(
+        Order(1, 900, 900), desk.now, 1, 2, False
+    )
 
 
 def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
@@ -79,8 +81,8 @@ def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
     live(desk, 1000)
 
     assert short(desk) == []
-    assert desk.loop.mark.lost == {T: ANEW, U: ANEW}
-    assert desk.loop.mark.again["a"].tables == 2
+    assert desk.loop.checkpoint.lost == {T: ANEW, U: ANEW}
+    assert desk.loop.checkpoint.again["a"].tables == 2
 
 
 def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
@@ -88,7 +90,7 @@ def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
     live(desk, 1000)
     desk.topics.held["a.sluice.heartbeat"].append(beat(900, 3))
     desk.land()
-    first = desk.loop.mark.again["a"]
+    first = desk.loop.checkpoint.again["a"]
     assert first.batch == 1
 
     read_again(desk, "t", "u", lsn=2000)
@@ -96,7 +98,7 @@ def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
     assert short(desk) == [(T, U)]
     live(desk, 2100)
     assert short(desk) == []
-    assert desk.loop.mark.again["a"].order == Order(1, 2000, 2000)
+    assert desk.loop.checkpoint.again["a"].order == Order(1, 2000, 2000)
 
 
 def read_past(desk: Desk) -> None:
@@ -118,12 +120,12 @@ def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
     if batches == 2:
         desk.land()
     live(desk, 1000)
-    assert desk.loop.mark.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
+    assert desk.loop.checkpoint.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
 
     read_past(desk)
 
-    assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
-    assert (short(desk), desk.loop.mark.lost, desk.loop.mark.again) == ([], {}, {})
+    assert (desk.loop.checkpoint.bases[T], desk.loop.checkpoint.snaps) == (BASE, {})
+    assert (short(desk), desk.loop.checkpoint.lost, desk.loop.checkpoint.again) == ([], {}, {})
     assert [row["key"] for row in desk.landed(Op.READ)][-2:] == [
         '["a","public.t","7"]',
         '["a","public.t","8"]',
@@ -155,8 +157,8 @@ def test_f102_a_signal_that_names_the_table_of_heartbeats_gives_no_base_and_open
     read_past(desk)
 
     assert bases_given(desk) == before
-    assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
-    assert (short(desk), desk.loop.mark.lost, desk.loop.mark.again) == ([], {}, {})
+    assert (desk.loop.checkpoint.bases[T], desk.loop.checkpoint.snaps) == (BASE, {})
+    assert (short(desk), desk.loop.checkpoint.lost, desk.loop.checkpoint.again) == ([], {}, {})
     assert '["a","public.t","8"]' in [row["key"] for row in desk.landed(Op.READ)]
 
 
@@ -177,7 +179,7 @@ def test_f102_a_signal_that_lands_before_the_first_base_gives_none(
 
     expected = [("public.t", 500), ("public.u", 500)] if first else []
     assert sorted(bases_given(desk)) == expected
-    assert desk.loop.mark.snaps == {}
+    assert desk.loop.checkpoint.snaps == {}
 
 
 def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_landing(
@@ -249,8 +251,8 @@ def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
 
     given = [("db.t", 100), ("db.t", 1000), ("db.u", 100), ("db.u", 1000)]
     assert sorted(bases_given(desk)) == given
-    assert (short(desk), desk.loop.mark.snaps) == ([], {})
-    assert desk.loop.mark.again["a"].order.pos == 1000
+    assert (short(desk), desk.loop.checkpoint.snaps) == ([], {})
+    assert desk.loop.checkpoint.again["a"].order.pos == 1000
 
 
 def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone(
@@ -260,8 +262,8 @@ def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone
     live(desk, 1000)
     read_past(desk)
 
-    assert desk.loop.mark.bases.keys() == {T, U}
-    assert desk.loop.mark.snaps == {}
+    assert desk.loop.checkpoint.bases.keys() == {T, U}
+    assert desk.loop.checkpoint.snaps == {}
 
 
 def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Desk) -> None:
@@ -274,20 +276,20 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Des
     live(desk, 1000)
 
     assert [row["order"]["epoch"] for row in desk.landed(Op.READ)[-2:]] == [1, 2]
-    assert (desk.loop.mark.bases[T], desk.loop.mark.snaps) == (BASE, {})
+    assert (desk.loop.checkpoint.bases[T], desk.loop.checkpoint.snaps) == (BASE, {})
     assert sorted(short(desk)) == [(T,), (T, U), (T, U)]  # no GTIDs: nor is the old end shown
 
     read_again(desk, "t", "u", lsn=1100)
     live(desk, 1200)
-    assert (desk.loop.mark.bases[T], short(desk)) == (Order(2, 1100, 1100, 1), [])
+    assert (desk.loop.checkpoint.bases[T], short(desk)) == (Order(2, 1100, 1100, 1), [])
 
 
-def again(before: Mark) -> Mark:
+def again(before: Checkpoint) -> Checkpoint:
     return with_again(replace(before, batch=8), before, {"a": ANEW}, AT)
 
 
 def gap(shard: str) -> dict[str, str]:
-    return {"g": tell_gap(Gap("g", "g", 0, 0, 0, "lost", shards=(shard,)))}
+    return {"g": dump_gap(Gap("g", "g", 0, 0, 0, "lost", shards=(shard,)))}
 
 
 @pytest.mark.parametrize(
@@ -310,9 +312,9 @@ def gap(shard: str) -> dict[str, str]:
     ],
 )
 def test_tables_that_had_a_base_and_are_there_are_short(
-    before: Mark, tables: tuple[str, ...] | None
+    before: Checkpoint, tables: tuple[str, ...] | None
 ) -> None:
-    found = [read_gap(text) for text in again(before).gaps.values()]
+    found = [load_gap(text) for text in again(before).gaps.values()]
 
     assert [one.shards for one in found] == ([] if tables is None else [tables])
     assert all(waivable(one.id) for one in found)

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
 from demo.processes import wait_until
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from tests.patience import SOON
 from tests.pipeline.live import Pipe
 from tests.pipeline.postgres_live import PostgresPipe
@@ -30,22 +30,22 @@ def test_a_collector_that_lost_its_offset_leaves_a_gap_until_all_is_read_again(
     p.sql("INSERT INTO DB.t VALUES (1, 'a'), (2, 'b')", "INSERT INTO DB.emptied VALUES (1, 'a')")
     p.start()
     p.catch_up()
-    assert (p.lane.mark.gaps, p.lane.mark.again) == ({}, {})
+    assert (p.lane.checkpoint.gaps, p.lane.checkpoint.again) == ({}, {})
     p.servers.connect.halt(p.name)
     p.sql("DELETE FROM DB.emptied", "DELETE FROM DB.t WHERE id = 2")
     p.servers.connect.forget_offsets(p.name)
     p.servers.connect.resume(p.name)
 
-    p.until(lambda: p.name in p.lane.mark.again)
+    p.until(lambda: p.name in p.lane.checkpoint.again)
     told = [one for landed in p.landed for one in landed.gaps]
     p.catch_up()
 
     shards = {f"{p.name}/{p.name}.{name}" for name in ("t", "emptied")}
     assert all({*gap.shards} <= shards for gap in told)
-    again = p.lane.mark.again[p.name]
+    again = p.lane.checkpoint.again[p.name]
     assert (again.tables, again.asked) == (2, False)
-    assert list(map(read_gap, p.lane.mark.gaps.values())) == []
-    assert {n: o for n, o in p.lane.mark.lost.items() if o >= again.order}.keys() == shards
+    assert list(map(load_gap, p.lane.checkpoint.gaps.values())) == []
+    assert {n: o for n, o in p.lane.checkpoint.lost.items() if o >= again.order}.keys() == shards
     assert p.pairs() == p.source_pairs() == {1: "a"}
     assert p.pairs("emptied") == {}
 
@@ -68,7 +68,7 @@ def test_f102_a_signal_with_a_condition_that_names_all_tables_of_postgres_delete
     )
     p.start()
     p.catch_up()
-    before = p.lane.mark.bases
+    before = p.lane.checkpoint.bases
     only = {"data-collection": "public.t", "filter": "SELECT * FROM public.t WHERE id = 2"}
     tables = [r"public\.t", r"sluice\.heartbeat"]
     data = {"data-collections": tables, "type": "BLOCKING", "additional-conditions": [only]}
@@ -79,6 +79,6 @@ def test_f102_a_signal_with_a_condition_that_names_all_tables_of_postgres_delete
     wait_until(lambda: len(list(records(bootstrap, f"{p.name}.public.t"))) == 4, SOON, "its row")
     p.catch_up()
 
-    assert (p.lane.mark.bases, p.lane.mark.snaps) == (before, {})
-    assert (p.lane.mark.gaps, p.lane.mark.again) == ({}, {})
+    assert (p.lane.checkpoint.bases, p.lane.checkpoint.snaps) == (before, {})
+    assert (p.lane.checkpoint.gaps, p.lane.checkpoint.again) == ({}, {})
     assert p.pairs() == p.source_pairs() == {1: "a", 2: "b", 3: "c"}

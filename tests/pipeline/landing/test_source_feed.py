@@ -10,7 +10,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.hazards import hazard_id
-from pipeline.landing.listing import Feed
+from pipeline.landing.listing import LandingSource
 from pipeline.model import Acknowledged, Capture, Head, Missing, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -71,8 +71,8 @@ class Site:
         self.servers.append(Server(settings.host))
         return cast(Source, self.servers[-1])
 
-    def feed(self, settings: SourceSettings = SOURCE) -> Feed:
-        return Feed(settings, cast(Collector, self), DebeziumJson(), self.connect, MYSQL)
+    def feed(self, settings: SourceSettings = SOURCE) -> LandingSource:
+        return LandingSource(settings, cast(Collector, self), DebeziumJson(), self.connect, MYSQL)
 
     def _speak(self) -> None:
         if self.silent:
@@ -221,7 +221,7 @@ class Cluster:
             if name not in self.gone
         ]
 
-    def told(self, feed: Feed, after: float = 31.0) -> list[str]:
+    def told(self, feed: LandingSource, after: float = 31.0) -> list[str]:
         self.now += after
         capture = feed.captures()
         assert isinstance(capture, Capture)
@@ -231,7 +231,7 @@ class Cluster:
 COMPACT = {"cleanup.policy": "compact"}
 
 
-def watched() -> tuple[Cluster, Feed]:
+def watched() -> tuple[Cluster, LandingSource]:
     cluster = Cluster()
     return cluster, replace(Site().feed(), describe=cluster.describe, clock=lambda: cluster.now)
 

@@ -17,7 +17,7 @@ from pipeline.errors import HeldError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, build_batch
 from pipeline.landing.order_check import OrderStretch
-from pipeline.landing.task import Done, Intake, LandingTask, Provenance, run, write
+from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, run, write
 from pipeline.model import Op, Order, Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaReader
@@ -62,7 +62,7 @@ class Stamped(PlainFormat):
         )
 
 
-def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
+def task(lake: Path, *intakes: TaskSource, size: int = 2**20) -> LandingTask:
     text, properties = describe_table(CHANGES, PROPERTIES)
     return LandingTask(
         str(lake),
@@ -75,9 +75,11 @@ def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
     )
 
 
-def intake(source: str, topic: str) -> Intake:
-    return Intake(
-        Provenance(source, "h.b", ordering=Ordering.OFFSET), Words(), (OffsetRange(topic, 0, 0, 9),)
+def intake(source: str, topic: str) -> TaskSource:
+    return TaskSource(
+        SourceContext(source, "h.b", ordering=Ordering.OFFSET),
+        Words(),
+        (OffsetRange(topic, 0, 0, 9),),
     )
 
 
@@ -151,8 +153,8 @@ def test_a_task_reads_what_its_format_asks_for_from_the_broker(
     bootstrap = servers.kafka.bootstrap
     topic = make(bootstrap, name="p1.task.stamped")
     send(bootstrap, topic, [(b"k", None)] * 2, headers=[("word", b"w")])
-    came = Provenance("shop", "h.b", ordering=Ordering.OFFSET)
-    asked = task(tmp_path, Intake(came, Stamped(), (OffsetRange(topic, 0, 0, 2),)))
+    came = SourceContext("shop", "h.b", ordering=Ordering.OFFSET)
+    asked = task(tmp_path, TaskSource(came, Stamped(), (OffsetRange(topic, 0, 0, 2),)))
 
     told = run(replace(asked, reader=KafkaReader({"bootstrap.servers": bootstrap})))
 
@@ -205,7 +207,8 @@ def test_a_task_and_what_it_tells_can_be_sent(tmp_path: Path) -> None:
     file, tallies = write([messages(["a 1"])], sent)
 
     assert pickle.loads(pickle.dumps(sent)) == sent  # noqa: S301
-    assert pickle.loads(pickle.dumps(Done(file, (), tallies))) == Done(file, (), tallies)  # noqa: S301
+    result = TaskResult(file, (), tallies)
+    assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301
 
 
 def test_no_secret_of_the_settings_shows_in_a_task(tmp_path: Path) -> None:
@@ -213,7 +216,7 @@ def test_no_secret_of_the_settings_shows_in_a_task(tmp_path: Path) -> None:
 
 
 def test_ranges_that_hold_nothing_need_no_broker(tmp_path: Path) -> None:
-    nothing = Intake(Provenance("shop", "h.b"), Words(), (OffsetRange("t", 0, 5, 5),))
+    nothing = TaskSource(SourceContext("shop", "h.b"), Words(), (OffsetRange("t", 0, 5, 5),))
 
     told = run(task(tmp_path, nothing))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.changelog.table import CHANGES
-from pipeline.checkpoint import ToldSchema
+from pipeline.checkpoint import DescribedSchema
 from pipeline.landing import plan
 from pipeline.landing.batch_stats import Unrepeated, after, newest, unrepeated
 from pipeline.model import Op, Order
@@ -43,7 +43,7 @@ def statements(*steps: Step) -> list[dict[str, object]]:
 
 def landed(*batches: Sequence[Step]) -> list[list[Step]]:
     """What is left of each batch, which one task reads in as many parts as it has steps."""
-    known: dict[str, ToldSchema] = {}
+    known: dict[str, DescribedSchema] = {}
     left = []
     for steps in batches:
         found = list(Unrepeated(known).among(rows(step) for step in steps))
@@ -154,7 +154,7 @@ def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
     newest_told = history.newest("public.t")
     assert newest_told is not None
     assert newest_told.order == Order(1, 350, 400, 1)
-    assert desk.loop.mark.schemas["a/public.t"].order == Order(1, 350, 400, 1)
+    assert desk.loop.checkpoint.schemas["a/public.t"].order == Order(1, 350, 400, 1)
 
 
 def test_the_mark_keeps_the_newest() -> None:
@@ -167,8 +167,8 @@ def test_the_mark_keeps_the_newest() -> None:
         ]
     )
     old = {
-        NAME: ToldSchema(Order(1, 1, 0), "x"),
-        "s/public.u": ToldSchema(Order(1, 9, 0), "y"),
+        NAME: DescribedSchema(Order(1, 1, 0), "x"),
+        "s/public.u": DescribedSchema(Order(1, 9, 0), "y"),
     }
 
     assert told[NAME].order == Order(1, 2, 0)

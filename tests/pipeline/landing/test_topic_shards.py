@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark, Snap
+from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot
 from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.model import Order, PartitionEnd
 
 NAME, OTHER, ORDER = "s/db.t", "s/db.u", Order(1, 1, 1)
 END = PartitionEnd(9)
-THERE = Mark("main", 1, {"shop.db.t:0": END}, shards={NAME: "db.t"}, bases={NAME: ORDER})
+THERE = Checkpoint("main", 1, {"shop.db.t:0": END}, shards={NAME: "db.t"}, bases={NAME: ORDER})
 GONE = {NAME: Existence(ORDER, there=False)}
 OTHERS = replace(THERE, shards={NAME: "db.t", OTHER: None}, bases={NAME: ORDER, OTHER: ORDER})
-READ = replace(THERE, bases={}, snaps={NAME: Snap(ORDER, 1)})
+READ = replace(THERE, bases={}, snaps={NAME: OpenSnapshot(ORDER, 1)})
 SHOP = TopicNames("s", "shop", frozenset({"shop.transaction", "shop.sluice.heartbeat"}))
 ROUTED = replace(SHOP, routed=True)
 FOLDED = replace(
@@ -24,12 +24,12 @@ FOLDED = replace(
 )  # no topic of db.u, or of b, was ever listed
 
 
-def shards(mark: Mark, names: TopicNames | None = SHOP) -> TopicShards:
-    return TopicShards(mark, mark.shards, lambda _: names)
+def shards(checkpoint: Checkpoint, names: TopicNames | None = SHOP) -> TopicShards:
+    return TopicShards(checkpoint, checkpoint.shards, lambda _: names)
 
 
 @pytest.mark.parametrize(
-    ("mark", "topic", "needed"),
+    ("checkpoint", "topic", "needed"),
     [
         pytest.param(THERE, "shop.db.t", True, id="its own"),
         pytest.param(THERE, "one.two.db.t", True, id="below a prefix with a dot"),
@@ -48,9 +48,9 @@ def shards(mark: Mark, names: TopicNames | None = SHOP) -> TopicShards:
     ],
 )
 def test_a_topic_is_needed_by_a_table_that_is_there(
-    mark: Mark, topic: str, *, needed: bool
+    checkpoint: Checkpoint, topic: str, *, needed: bool
 ) -> None:
-    assert shards(mark).is_needed(topic) is needed
+    assert shards(checkpoint).is_needed(topic) is needed
 
 
 @pytest.mark.parametrize(

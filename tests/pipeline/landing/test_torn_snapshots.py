@@ -5,25 +5,25 @@ from dataclasses import replace
 import pytest
 
 from checks.blocks import waivable
-from pipeline.checkpoint import Mark, Snap
+from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.landing.bases import with_torn
-from pipeline.landing.batch_stats import Facts, SnapshotRows
+from pipeline.landing.batch_stats import BatchStats, SnapshotRows
 from pipeline.model import Order
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from tests.pipeline.landing.test_next_mark import step
 
 OLD, NEW = Order(1, 900, 5), Order(2, 900, 5)  # of the log's 900th file
 SHARD = "s/db.t"
-BEFORE = Mark("main", 3, shards={SHARD: "db.t"}, snaps={SHARD: Snap(OLD, 3, rows=2)})
+BEFORE = Checkpoint("main", 3, shards={SHARD: "db.t"}, snaps={SHARD: OpenSnapshot(OLD, 3, rows=2)})
 ROWS = SnapshotRows(NEW, 3, ended=True)
 
 
-def torn(before: Mark = BEFORE, rows: SnapshotRows = ROWS) -> Mark:
+def torn(before: Checkpoint = BEFORE, rows: SnapshotRows = ROWS) -> Checkpoint:
     return with_torn(replace(before, batch=4), before, {SHARD: rows})
 
 
 def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:
-    (gap,) = map(read_gap, torn().gaps.values())
+    (gap,) = map(load_gap, torn().gaps.values())
 
     assert (gap.shards, gap.above, gap.batch) == ((SHARD,), NEW, 4)
     assert gap.why.endswith("above 900:5")
@@ -39,7 +39,7 @@ def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:
         pytest.param(replace(BEFORE, shards={SHARD: None}), ROWS, id="of no table"),
     ],
 )
-def test_others_are_no_gap(before: Mark, rows: SnapshotRows) -> None:
+def test_others_are_no_gap(before: Checkpoint, rows: SnapshotRows) -> None:
     assert torn(before, rows).gaps == {}
 
 
@@ -52,8 +52,8 @@ def test_others_are_no_gap(before: Mark, rows: SnapshotRows) -> None:
 )
 def test_only_a_base_above_it_closes_the_gap(order: Order, *, open_: bool) -> None:
     """Rows of the old server stand above what the new one has written, and would win."""
-    read = Facts(snapshots={SHARD: SnapshotRows(order, 3, ended=True)})
-    above = Facts(high={"s/s.db.t:0": replace(order, pos=order.pos + 1)})
+    read = BatchStats(snapshots={SHARD: SnapshotRows(order, 3, ended=True)})
+    above = BatchStats(high={"s/s.db.t:0": replace(order, pos=order.pos + 1)})
 
     made = step(step(torn(), read), above)
 

@@ -17,11 +17,11 @@ def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_
     desk.topics.deleted["a.db.t"] = deleted
     desk.topics.put("a", 200, "later")
     desk.land()
-    assert (desk.loop.mark.bases != {}) is based
+    assert (desk.loop.checkpoint.bases != {}) is based
 
     desk.topics.snapshot("a", 300, 4)
     desk.topics.put("a", 400, "last")
     desk.land()
 
-    assert desk.loop.mark.bases["a/db.t"].pos == 300
-    assert not desk.loop.mark.snaps
+    assert desk.loop.checkpoint.bases["a/db.t"].pos == 300
+    assert not desk.loop.checkpoint.snaps

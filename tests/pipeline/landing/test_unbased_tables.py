@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks.blocks import blocks
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.model import Shard, Table
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.checks.test_readiness import inputs
@@ -71,8 +71,8 @@ def test_a_postgres_table_that_the_snapshot_did_not_read_is_blocked(
     held["a.public.old"] += [message("old", 900, 3)]
     desk.land()
 
-    assert {*desk.loop.mark.existing} == {"a/public.old", "a/public.late"}
-    late, old = (_blocking(desk.loop.mark, table) for table in (LATE, OLD))
+    assert {*desk.loop.checkpoint.existing} == {"a/public.old", "a/public.late"}
+    late, old = (_blocking(desk.loop.checkpoint, table) for table in (LATE, OLD))
     assert (late, old) == (["no_base"], [])
 
 
@@ -86,12 +86,15 @@ def test_columns_are_newer_than_the_base_only_if_they_are_others_than_came_with_
     for lsn, more in ((600, ()), (700, ()), (800, (MORE,)), (900, (MORE,))):
         topic.append(message("old", lsn, lsn, "false", *more))
         desk.land()
-        told, base = desk.loop.mark.existing["a/public.old"], desk.loop.mark.bases["a/public.old"]
+        told, base = (
+            desk.loop.checkpoint.existing["a/public.old"],
+            desk.loop.checkpoint.bases["a/public.old"],
+        )
         newer.append(told.order > base)
 
     assert newer == [False, False, True, True]
 
 
-def _blocking(mark: Mark, table: Table) -> list[str]:
-    found = inputs(taken={"landed": mark}, table=table)
+def _blocking(checkpoint: Checkpoint, table: Table) -> list[str]:
+    found = inputs(taken={"landed": checkpoint}, table=table)
     return [reason.code for reason in blocks(found, frozenset())]

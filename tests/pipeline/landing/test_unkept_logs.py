@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Existence, Mark
+from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.gaps import with_unkept
 from pipeline.model import Acknowledged, Break, Capture, Head, Order, ShardId, both
-from pipeline.reports import Gap, read_gap, tell_gap
+from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.pipeline.landing.desk import Desk, Server
@@ -16,13 +16,13 @@ from tests.pipeline.landing.test_unbased_tables import beat, message
 
 T, U = "shop/public.t", "shop/public.u"
 SHARDS = {T: "public.t", U: "public.u", "till/public.t": "till.t", "shop/public.x": None}
-KNOWN = Mark("main", 5, shards=SHARDS)
+KNOWN = Checkpoint("main", 5, shards=SHARDS)
 ALL = Capture(lambda _: True, "all")
 GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 
 
-def opened(made: Mark, told: Capture = GONE) -> list[Gap]:
-    return [read_gap(text) for text in with_unkept(made, made, {"shop": told}).gaps.values()]
+def opened(made: Checkpoint, told: Capture = GONE) -> list[Gap]:
+    return [load_gap(text) for text in with_unkept(made, made, {"shop": told}).gaps.values()]
 
 
 def test_all_tables_of_the_source_that_are_there_are_short() -> None:
@@ -53,7 +53,7 @@ def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
     for batch in (6, 7):
         now = replace(known, batch=batch, existing=gone)
         known = with_unkept(now, known, {"shop": GONE})
-        (gap,) = map(read_gap, known.gaps.values())
+        (gap,) = map(load_gap, known.gaps.values())
         shared.append((gap.shards, gap.shared))
 
     assert shared == [((T,), True), ((T,), True)]
@@ -61,7 +61,7 @@ def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
 
 def test_a_gap_of_another_kind_that_is_open_already_is_none_of_its_past() -> None:
     other = Gap("log:shop:0:3@3", "log:shop", 0, 3, 3, "another server", shards=(T,), batch=2)
-    open_ = replace(KNOWN, gaps={other.id: tell_gap(other)})
+    open_ = replace(KNOWN, gaps={other.id: dump_gap(other)})
 
     assert [one.id for one in opened(open_)] == ["log:shop:0:3@3", "unkept:shop:0:5@5"]
 
@@ -118,12 +118,12 @@ def desk(tmp_path: Path, server: Postgres) -> Desk:
     made = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
     made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
     made.land()
-    assert made.loop.mark.bases
+    assert made.loop.checkpoint.bases
     return made
 
 
 def short(desk: Desk) -> list[tuple[str, ...]]:
-    return [read_gap(text).shards for text in desk.loop.mark.gaps.values()]
+    return [load_gap(text).shards for text in desk.loop.checkpoint.gaps.values()]
 
 
 def based(desk: Desk, lsn: int) -> None:
@@ -220,7 +220,7 @@ def test_a_table_that_is_replaced_while_its_first_base_comes_is_a_gap(
     topic += [message("t", 500, 2, "last"), message("t", 600, 3)]
     desk.land()
 
-    assert desk.loop.mark.bases
+    assert desk.loop.checkpoint.bases
     assert short(desk) == [("a/public.t",)]
 
 

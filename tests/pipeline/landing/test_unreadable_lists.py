@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.gaps import GRACE
-from pipeline.reports import Gap, read_gap
+from pipeline.reports import Gap, load_gap
 from tests.pipeline.landing.desk import Desk, Server
 
 NAME = "a/db.t"
 
 
 def gaps(desk: Desk) -> list[Gap]:
-    return [read_gap(text) for text in desk.loop.mark.gaps.values()]
+    return [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
 
 
 def beat(desk: Desk, number: int, *, pos: int) -> None:
@@ -27,7 +27,7 @@ def based(tmp_path: Path) -> Desk:
     made.topics.alter("a", 5, "name", kind="CREATE")
     made.topics.put("a", 20, "one")
     made.land()
-    assert NAME in made.loop.mark.bases
+    assert NAME in made.loop.checkpoint.bases
     made.server.readable = False
     return made
 
@@ -60,7 +60,7 @@ def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
     based.topics.snapshot("a", pos, 2)
     beat(based, 3, pos=60)
 
-    assert based.loop.mark.bases[NAME].pos == pos
+    assert based.loop.checkpoint.bases[NAME].pos == pos
     assert (gaps(based) == []) is closed
 
 

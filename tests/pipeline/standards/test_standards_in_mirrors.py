@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.archive import ArchiveRule, ArchiveWindow
-from pipeline.checkpoint import Mark, RowStandards
+from pipeline.checkpoint import Checkpoint, RowStandards
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order
 from pipeline.settings import StandardRule
@@ -32,7 +32,7 @@ def _lake(home: Path, rules: Standards, since: int = -1) -> HandLake:
 
 def _noted(lake: HandLake, since: int) -> HandLake:
     noted = {"s/db.t": RowStandards(lake.catalog.standards.digest("db.t"), since)}
-    lake.mark = replace(lake.mark, standards=noted)
+    lake.checkpoint = replace(lake.checkpoint, standards=noted)
     return lake
 
 
@@ -69,7 +69,7 @@ def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_bas
     assert [one["name"] for one in lake.mirror()] == ["Ada"]
 
     at = Order(1, 1, 9)
-    lake.mark = replace(lake.mark, based={"s/db.t": 2}, bases={"s/db.t": at})
+    lake.checkpoint = replace(lake.checkpoint, based={"s/db.t": 2}, bases={"s/db.t": at})
     lake.land(
         row(Op.READ, 9, 1, HASH.value("Ada")),
         row(Op.READ, 9, 2, HASH.value("Bob")),
@@ -88,7 +88,9 @@ def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
     own = KeyedHash(("id",), "0123456789abcdef")
     lake.catalog.standards = _ruled(("hash", own))
     _noted(lake, since=0)
-    lake.mark = replace(lake.mark, based={"s/db.t": 1}, bases={"s/db.t": Order(1, 1, 9)})
+    lake.checkpoint = replace(
+        lake.checkpoint, based={"s/db.t": 1}, bases={"s/db.t": Order(1, 1, 9)}
+    )
     answers = {"after": '{"id":"ab","name":"Ada"}', "key": '["s","db.t","ab"]'}
     lake.land(row(Op.READ, 9, 1, "Ada") | answers)
 
@@ -127,20 +129,20 @@ def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
     own = KeyedHash(("id",), "0123456789abcdef")
     lake = _lake(tmp_path, _ruled(("hash", own)))
 
-    table = lake.catalog.table("db.t", lake.mark.shards)
+    table = lake.catalog.table("db.t", lake.checkpoint.shards)
 
     assert (table.id_column, table.by_standard) == (None, ("id",))
     assert table.no_ranges == "key column id is written by a standard"
     plain = HandLake(tmp_path / "plain")
-    assert not plain.catalog.table("db.t", plain.mark.shards).no_ranges
+    assert not plain.catalog.table("db.t", plain.checkpoint.shards).no_ranges
 
 
 def test_a_mark_tells_by_which_standards_rows_are_written() -> None:
-    mark = Mark("main", 3, standards={"s/db.t": RowStandards("ab", 2)})
+    mark = Checkpoint("main", 3, standards={"s/db.t": RowStandards("ab", 2)})
 
-    assert Mark.loads(mark.dumps()) == replace(mark, full=3)
+    assert Checkpoint.loads(mark.dumps()) == replace(mark, full=3)
     with pytest.raises(HeldError):
-        Mark.loads("{}")
+        Checkpoint.loads("{}")
 
 
 def test_an_archives_window_by_a_column_with_a_standard_holds_the_table(tmp_path: Path) -> None:

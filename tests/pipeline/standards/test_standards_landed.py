@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pipeline.apply.merge import _corrected
 from pipeline.checkpoint import RowStandards
 from pipeline.model import Op
-from pipeline.reports import read_gap
+from pipeline.reports import load_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.retries import LONGEST
 from pipeline.settings import StandardRule
@@ -63,7 +63,9 @@ def test_values_are_standardised_before_anything_of_them_is_written(tmp_path: Pa
     (odd,) = _rows(desk, Op.ERROR)
     assert odd["key"] is None
     assert CLEAR not in _lake(tmp_path)
-    assert desk.loop.mark.standards[NAME] == RowStandards(Standards((RULE,)).digest("db.t"), -1)
+    assert desk.loop.checkpoint.standards[NAME] == RowStandards(
+        Standards((RULE,)).digest("db.t"), -1
+    )
 
 
 def test_a_key_that_is_hashed_is_one_for_all_that_becomes_of_its_row(tmp_path: Path) -> None:
@@ -107,13 +109,13 @@ def test_other_standards_for_rows_that_are_there_are_a_gap(tmp_path: Path) -> No
 
     again.land()
 
-    gaps = [read_gap(text) for text in again.loop.mark.gaps.values()]
+    gaps = [load_gap(text) for text in again.loop.checkpoint.gaps.values()]
     assert {gap.shards for gap in gaps} == {("a/db.t",), ("b/db.t",)}
-    assert again.loop.mark.standards[NAME].since == again.loop.mark.batch
+    assert again.loop.checkpoint.standards[NAME].since == again.loop.checkpoint.batch
     quiet = Desk(tmp_path, desk.topics, desk.server, standards=(RULE,))
     quiet.topics.put("a", 103, CLEAR)
     quiet.land()
-    assert quiet.loop.mark.gaps.keys() == again.loop.mark.gaps.keys()
+    assert quiet.loop.checkpoint.gaps.keys() == again.loop.checkpoint.gaps.keys()
 
 
 def test_rows_that_are_read_again_go_through_the_same_place_and_close_the_gap(
@@ -124,15 +126,15 @@ def test_rows_that_are_read_again_go_through_the_same_place_and_close_the_gap(
     beside.start()
     beside.desk.topics.put("a", 103, "again")
     beside.desk.land()
-    assert beside.desk.loop.mark.gaps
+    assert beside.desk.loop.checkpoint.gaps
 
     beside.until_done()
 
     read = _rows(beside.desk, Op.READ)
     assert {json.loads(one["after"])["name"] for one in read} == {HASH.value("again")}
     assert len(read) == 20
-    assert not [one for one in beside.desk.loop.mark.gaps if NAME in one]
-    mark = beside.desk.loop.mark
+    assert not [one for one in beside.desk.loop.checkpoint.gaps if NAME in one]
+    mark = beside.desk.loop.checkpoint
     assert mark.based[NAME] > mark.standards[NAME].since
 
 
@@ -174,7 +176,7 @@ def test_a_value_without_an_entry_holds_its_table_or_is_null(tmp_path: Path, unm
 
     told = [json.loads(one["after"])["name"] for one in _rows(desk)]
     assert told == (["a"] if unmapped == "hold" else ["a", None])
-    assert (NAME in desk.loop.mark.quarantine) == (unmapped == "hold")
+    assert (NAME in desk.loop.checkpoint.quarantine) == (unmapped == "hold")
     assert CLEAR not in _lake(tmp_path / "lake")
 
 
@@ -188,13 +190,13 @@ def test_what_had_no_entry_lands_once_it_has_one(tmp_path: Path) -> None:
     desk.topics.put("a", 102, "Ada", key=2)
     desk.now += LONGEST
     desk.land()
-    assert desk.loop.mark.quarantine[NAME].count == 1
+    assert desk.loop.checkpoint.quarantine[NAME].count == 1
 
     file.write_text(f"source,standard\nAda,a\n{CLEAR},b\n", encoding="utf-8")
     desk.now += LONGEST
     desk.land()
 
-    assert NAME not in desk.loop.mark.quarantine
+    assert NAME not in desk.loop.checkpoint.quarantine
     assert {json.loads(one["after"])["name"] for one in _rows(desk)} == {"a", "b"}
     assert CLEAR not in _lake(tmp_path / "lake")
 
@@ -208,13 +210,13 @@ def test_a_message_of_two_rows_that_is_sent_again_counts_as_two(tmp_path: Path) 
     two = TABLE.insert({"id": "1", "name": CLEAR}, {"id": "2", "name": "Bob"})
     desk.send(TABLE.insert({"id": "0", "name": "Ada"}), two)
     desk.land()
-    (name,) = {*desk.loop.mark.quarantine[NAME].ids}
-    assert desk.loop.mark.quarantine[NAME].count == 2
+    (name,) = {*desk.loop.checkpoint.quarantine[NAME].ids}
+    assert desk.loop.checkpoint.quarantine[NAME].count == 2
 
     file.write_text(f"source,standard\nAda,a\n{CLEAR},b\nBob,c\n", encoding="utf-8")
     desk.loop.land(frozenset(), [Resubmission("r1", name, base64.b64encode(two).decode())])
 
-    assert NAME not in desk.loop.mark.quarantine
+    assert NAME not in desk.loop.checkpoint.quarantine
     told = desk.landed(Op.CREATE, more=("error",))
     assert [one["error"] for one in told if one["offset"] in (0, 1)] == [None, name, name]
     counted = {"op": ["c"] * len(told), "error": [one["error"] for one in told]}
@@ -229,15 +231,15 @@ def test_a_new_column_lands_once_somebody_has_spoken_of_it(tmp_path: Path) -> No
     desk.topics.put("a", 101, "Ada", key=2)
     desk.topics.held["a.db.t"].append((b'{"id": 1}', json.dumps(made).encode()))
     desk.land()
-    assert desk.loop.mark.quarantine[NAME].count == 1
+    assert desk.loop.checkpoint.quarantine[NAME].count == 1
 
     again = Desk(
         tmp_path, desk.topics, desk.server, standards=(replace(rule, clear=("id", "city")),)
     )
     again.land()
 
-    assert NAME not in again.loop.mark.quarantine
-    assert not again.loop.mark.gaps
+    assert NAME not in again.loop.checkpoint.quarantine
+    assert not again.loop.checkpoint.gaps
     told = [json.loads(one["after"]) for one in _rows(again)]
     assert {"id": 1, "name": HASH.value(CLEAR), "city": "Wien"} in told
 
@@ -263,7 +265,7 @@ def test_a_column_under_a_new_name_reaches_no_file_of_the_lake(
     assert len(_rows(desk, Op.CREATE)) == 1
     assert len(_rows(desk, Op.ERROR)) == 3
     assert not _rows(desk, Op.UPDATE, Op.DELETE)
-    assert desk.loop.mark.quarantine[NAME].count == 3
+    assert desk.loop.checkpoint.quarantine[NAME].count == 3
     assert CLEAR not in _lake(tmp_path)
 
 

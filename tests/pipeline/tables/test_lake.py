@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.checkpoint import Mark
+from pipeline.checkpoint import Checkpoint
 from pipeline.delta.log import Snapshot
 from pipeline.delta.reader import open_table
 from pipeline.errors import HeldError, ProofError, UnreachableError
@@ -36,7 +36,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(PipelineSettings(lake=str(tmp_path), kafka="", sources=()), DeltaMirrors(None))
 
 
-def land(lake: Lake, mark: Mark) -> None:
+def land(lake: Lake, mark: Checkpoint) -> None:
     rows = [change(Op.MARK, lane=mark.lane, table=None, after=mark.dumps()), change(Op.CREATE, 5)]
     write_changes(Path(lake.settings.changes), mark.batch, rows)
 
@@ -50,21 +50,23 @@ def row(number: int, batch: int = 0) -> dict[str, object]:
 
 
 def test_the_mark_is_that_of_the_newest_batch(lake: Lake) -> None:
-    assert lake.mark() is None
-    first = Mark("main", 0, offsets={"t:0": PartitionEnd(7, "id", 3)}, tables={"shop.orders": 0})
+    assert lake.checkpoint() is None
+    first = Checkpoint(
+        "main", 0, offsets={"t:0": PartitionEnd(7, "id", 3)}, tables={"shop.orders": 0}
+    )
     land(lake, first)
-    assert lake.mark() == first
+    assert lake.checkpoint() == first
     second = replace(first, batch=1, heartbeats={"shop": 9})
     land(lake, second)
 
-    assert lake.mark() == second
-    assert Lake(replace(lake.settings, lane="second"), DeltaMirrors(None)).mark() is None
+    assert lake.checkpoint() == second
+    assert Lake(replace(lake.settings, lane="second"), DeltaMirrors(None)).checkpoint() is None
 
 
 def test_f21_a_mirror_whose_folder_hangs_keeps_neither_the_mark_nor_another_waiting(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark, gate, look = Mark("main", 0), threading.Event(), lake.table_format.look
+    mark, gate, look = Checkpoint("main", 0), threading.Event(), lake.table_format.look
     land(lake, mark)
 
     def hanging(uri: str, known: Snapshot | None) -> Snapshot | None:
@@ -76,7 +78,7 @@ def test_f21_a_mirror_whose_folder_hangs_keeps_neither_the_mark_nor_another_wait
     monkeypatch.setattr(lake.table_format, "look", hanging)
     with ThreadPoolExecutor(2) as pool:
         hung = pool.submit(lake.applied, "shop.hung")
-        others = pool.submit(lambda: (lake.mark(), lake.applied("shop.orders")))
+        others = pool.submit(lambda: (lake.checkpoint(), lake.applied("shop.orders")))
         try:
             assert others.result(SOON) == (mark, None)
             assert not hung.done()
@@ -85,11 +87,11 @@ def test_f21_a_mirror_whose_folder_hangs_keeps_neither_the_mark_nor_another_wait
 
 
 def test_a_numbered_batch_without_its_mark_is_refused(lake: Lake) -> None:
-    land(lake, Mark("main", 0))
+    land(lake, Checkpoint("main", 0))
     write_changes(Path(lake.settings.changes), 1, [change(Op.CREATE, 5)])
 
     with pytest.raises(HeldError, match="mark_lost: batch 1 has 0 markers"):
-        lake.mark()
+        lake.checkpoint()
 
 
 def test_mirrors_say_what_is_applied(lake: Lake) -> None:
@@ -126,7 +128,7 @@ def test_a_lake_that_cannot_be_read_is_unreachable(lake: Lake) -> None:
     with pytest.raises(UnreachableError):
         lake.applied("shop.orders")
     with pytest.raises(UnreachableError):
-        lake.mark()
+        lake.checkpoint()
 
 
 def test_without_a_table_there_is_no_reader(lake: Lake) -> None:
@@ -183,7 +185,7 @@ def test_where_mirrors_are_more_than_kept_readers_most_are_still_found(
 
 def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
     write_mirror(mirror(lake), [row(1)], 2, TYPES)
-    land(lake, Mark("main", 0))
+    land(lake, Checkpoint("main", 0))
 
     assert (lake.mirror(TABLE).version, lake.mirror(TABLE).batch) == (0, 2)
     assert lake.changes().change_counts(TABLE, -1, 0) == 1

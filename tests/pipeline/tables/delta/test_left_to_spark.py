@@ -160,7 +160,7 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     upkeep = LakeMaintenance(lake.settings, changes, lake.passes.mirrors, clock)
     lake.land(row(U, 10, 0, "b"))
 
-    upkeep.run(lake.mark, {}, {}, lambda _: False)
+    upkeep.run(lake.checkpoint, {}, {}, lambda _: False)
 
     after = lake.passes.mirrors.look("db.t")
     assert after is not None

@@ -57,7 +57,7 @@ def ear(monkeypatch: pytest.MonkeyPatch) -> Ear:
 def lake(spark: SparkSession, tmp_path: Path) -> HandLake:
     """Four rows, merged in life 4; then a truncate, changes below and above it, in life 5."""
     made = HandLake(tmp_path, table_format=writers_of("spark", spark))
-    made.mark = replace(made.mark, lives={"0": 4, "1": 5})
+    made.checkpoint = replace(made.checkpoint, lives={"0": 4, "1": 5})
     made.play([row(C, 10 + key, key, "a") for key in range(4)])
     made.land(
         *(row(U, 20, 0, "below"), row(Op.TRUNCATE, 30, None)),
@@ -125,7 +125,7 @@ def test_a_batch_that_another_process_merges_meanwhile_is_merged_once(
     ear: Ear, lake: HandLake, spark: SparkSession
 ) -> None:
     other = HandLake(lake.home, table_format=writers_of("spark", spark))
-    other.mark, other.passes.highs = lake.mark, lake.passes.highs
+    other.checkpoint, other.passes.highs = lake.checkpoint, lake.passes.highs
     theirs: list[tuple[int, int]] = []
     ear.words, ear.before = MERGE, lambda: theirs.extend(told(other))
 
