@@ -26,7 +26,6 @@ class FileArrivals:
         self._ledger = Ledger(Path(ledger_path(self.settings)))
 
     def end(self) -> int:
-        """Where the ledger ends."""
         return self._ledger.count().end
 
     def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
@@ -39,7 +38,6 @@ class FileArrivals:
         return [_told(one) for one in self._ledger.late_rows(least)]
 
     def close(self) -> None:
-        """Let go of the ledger."""
         self._ledger.close()
 
 

@@ -58,7 +58,6 @@ class FileColumn:
 
     @property
     def dialect(self) -> Dialect:
-        """That of files."""
         return FILES
 
 
@@ -70,7 +69,6 @@ class FileDialect:
     """Each method as :class:`pipeline.schema.model.Dialect` says."""
 
     def column(self, told: ColumnDescription, statement: str) -> Column:
-        """As it is told."""
         return FileColumn(told.name, told.type)
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
@@ -92,11 +90,9 @@ class FileDialect:
         return tuple(found), replace(known, schemas=schemas, based=frozenset(based))
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
-        """The first time that columns are told."""
         return not there
 
     def database_dropped(self, statement: str) -> str | None:
-        """No statement does."""
         return None
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
@@ -108,7 +104,6 @@ class FileDialect:
         return Compatible(tuple(c for c in new.columns if old.column(c.name) is None))
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """Each tells all."""
         return new
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
@@ -127,15 +122,12 @@ class FileDialect:
         return _type(column)
 
     def whole(self, column: Column) -> bool:
-        """Integers of any width."""
         return _type(column) in _WHOLE
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
-        """Its digits."""
         return (str(number),)
 
     def reads(self, column: Column, text: str) -> bool:
-        """As `values` does."""
         return bool(self.values(column, pa.array([text], pa.string()))[0].is_valid)
 
     def spelled_alike(self, column: Column) -> bool:
@@ -147,11 +139,10 @@ class FileDialect:
         return _reading(column).sent
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
-        """As `ColumnReading.values` says."""
         return _reading(column).values(cast("FileColumn", column), wire)
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """None: files are sent as they are."""
+        pass
 
     def default(self, column: Column) -> pa.Scalar:
         """Older files say nothing of it."""

@@ -24,15 +24,12 @@ class FilePositions:
     """A sweep decides what was read; offsets are the order of changes."""
 
     def locate(self, position: Position) -> tuple[int, int]:
-        """Offsets are the order."""
         return 0, _read(position)[1]
 
     def has_reached(self, passed: Position, wanted: Position) -> bool:
-        """By the sweep alone."""
         return _read(passed)[0] >= _read(wanted)[0]
 
     def explain_reset(self, known: Position, now: Position) -> str | None:
-        """Both only rise."""
         (sweep, end), (known_sweep, known_end) = _read(now), _read(known)
         if sweep >= known_sweep and end >= known_end:
             return None
@@ -45,15 +42,12 @@ class FilePositions:
         return f"the ledger {known.identity} was lost, and {now.identity} took its place"
 
     def explain_overrun(self, said: Position, end: Position) -> str | None:
-        """A sweep that was not begun."""
         return None if self.has_reached(end, said) else f"there was no {said} yet"
 
     def names_transactions(self, position: Position) -> bool:
-        """It names no transaction."""
         return False
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """There are none."""
         return True
 
 

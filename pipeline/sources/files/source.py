@@ -70,7 +70,6 @@ class FilesSource(TableQueries):
 
     @property
     def name(self) -> str:
-        """The source's name in the settings."""
         return self.settings.name
 
     def head(self) -> Head:
@@ -88,11 +87,10 @@ class FilesSource(TableQueries):
         return Heartbeat(number, self.head(), told)
 
     def newest_heartbeat(self) -> int:
-        """The last that was asked for."""
         return self._ledger.count().asked
 
     def sends(self) -> None:
-        """All logs."""
+        pass
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """Files are kept for as long as they lie there; who deletes them, the ledger shows."""
@@ -109,7 +107,6 @@ class FilesSource(TableQueries):
         return () if told is None else tuple(FileColumn(*one) for one in told.columns)
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """The same of its key."""
         told = self._ledger.columns().get(shard.name)
         return () if told is None else told.key
 
@@ -125,7 +122,6 @@ class FilesSource(TableQueries):
                 yield Finding(NOTE, "ignored", where, what, "nothing")
 
     def close(self) -> None:
-        """Let go of the ledger."""
         self._ledger.close()
 
 

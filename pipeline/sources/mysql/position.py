@@ -150,7 +150,6 @@ class MySqlPositions:
     """MariaDB's own GTIDs are no sets, so there it is file and offset alone."""
 
     def locate(self, position: Position) -> tuple[int, int]:
-        """File number and offset."""
         return _read(position.words)[0]
 
     def has_reached(self, passed: Position, wanted: Position) -> bool:

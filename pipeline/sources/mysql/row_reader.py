@@ -91,23 +91,18 @@ class MySqlKey:
 
     @property
     def order(self) -> str:
-        """What stands behind ORDER BY."""
         return ", ".join(self.wanted)
 
     def texts(self, row: Sequence[Raw]) -> KeyTexts:
-        """A row's values of ``wanted`` as texts."""
         return tuple(value.hex() if isinstance(value, bytes) else str(value) for value in row)
 
     def above(self, key: KeyTexts) -> SqlCondition:
-        """Rows after all that begin with *key*."""
         return self._beyond(key, ">", ">")
 
     def up_to(self, key: KeyTexts) -> SqlCondition:
-        """Rows not above those that begin with *key*."""
         return self._beyond(key, "<", "<=")
 
     def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
-        """Rows under one of *keys*, each the JSON array of their texts in the log."""
         return match_keys(shard, self.columns, keys)
 
     def _beyond(self, key: KeyTexts, sign: str, last: str) -> SqlCondition:
@@ -171,7 +166,6 @@ class MySqlRowReader(SqlRowReader):
             self.read_from = MySqlSource(replica, limits=limits)
 
     def shards(self) -> tuple[Shard, ...]:
-        """Every table."""
         return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableDescription | None:

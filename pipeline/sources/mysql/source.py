@@ -162,7 +162,6 @@ class MySqlSource(SqlSource):
         return Head(identity, binlog_position(log, int(found[0]["position"]), executed))
 
     def prepare_heartbeat(self) -> None:
-        """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
         create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
@@ -187,7 +186,6 @@ class MySqlSource(SqlSource):
             return Heartbeat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""
         found = self._session.ask(
             "SELECT table_schema AS d, table_name AS t FROM information_schema.tables"
             " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN (%s, %s, %s, %s)",
@@ -197,7 +195,6 @@ class MySqlSource(SqlSource):
         return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
 
     def columns(self, shard: Shard) -> tuple[Column, ...]:
-        """The shard's columns as the server describes them, in order; empty if it is not there."""
         with self._session.within_limits():
             found = self._session.ask(
                 "SELECT * FROM information_schema.columns WHERE table_schema = %s"
@@ -216,7 +213,6 @@ class MySqlSource(SqlSource):
         return tuple((str(row["n"]), str(row["t"])) for row in found)
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """Columns of the primary key, in its order; empty if there is none."""
         found = self._session.ask(
             "SELECT column_name AS c FROM information_schema.statistics WHERE table_schema = %s"
             " AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",

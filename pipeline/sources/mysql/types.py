@@ -70,7 +70,6 @@ class MySqlColumn:
 
     @property
     def dialect(self) -> Dialect:
-        """MySQL's."""
         from pipeline.sources.mysql.dialect import MYSQL  # noqa: PLC0415  - it knows columns itself
 
         return MYSQL

@@ -52,11 +52,9 @@ class PostgresPositions:
     """One number; nothing in it names transactions."""
 
     def locate(self, position: Position) -> tuple[int, int]:
-        """The LSN: a change's own is that of the last commit before it."""
         return _read(position.words), 0
 
     def has_reached(self, passed: Position, wanted: Position) -> bool:
-        """Whether it is at or above."""
         return _read(passed.words) >= _read(wanted.words)
 
     def explain_reset(self, known: Position, now: Position) -> str | None:
@@ -89,7 +87,6 @@ class PostgresPositions:
         return None
 
     def explain_overrun(self, said: Position, end: Position) -> str | None:
-        """A higher place."""
         if _read(said.words) > _read(end.words):
             return f"{said} is above the head {end} that was read after it"
         return None

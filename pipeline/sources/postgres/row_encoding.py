@@ -97,7 +97,6 @@ class ReadColumn:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.column.name
 
     @property

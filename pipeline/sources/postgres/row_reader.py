@@ -114,7 +114,6 @@ class PostgresKey:
 
     @property
     def order(self) -> str:
-        """What stands behind ORDER BY."""
         return ", ".join(map(_asked, self.columns))
 
     @property
@@ -127,15 +126,12 @@ class PostgresKey:
         return tuple(value or "" for value in row)
 
     def above(self, key: KeyTexts) -> SqlCondition:
-        """Rows after all that begin with *key*."""
         return self._compared(">", key)
 
     def up_to(self, key: KeyTexts) -> SqlCondition:
-        """Rows not above those that begin with *key*."""
         return self._compared("<=", key)
 
     def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
-        """Rows under one of *keys*, each the JSON array of their texts in the log."""
         return match_keys(shard, self.columns, keys)
 
     def _compared(self, sign: str, key: KeyTexts) -> SqlCondition:

@@ -189,7 +189,6 @@ class PostgresSource(SqlSource):
         return Head(_identity(row), log_position(parse_lsn(str(row["lsn"]))), parted)
 
     def prepare_heartbeat(self) -> None:
-        """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
         create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
@@ -214,18 +213,15 @@ class PostgresSource(SqlSource):
             return Heartbeat(int(row["n"]), self.head(), told.astimezone(UTC))
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Tables whose whole ``schema.table`` matches *pattern*, sorted; no views."""
         found = list_shards(self._session, self.name, self.publication)
         return tuple(shard for shard in found if re.fullmatch(pattern, shard.name))
 
     def columns(self, shard: Shard) -> tuple[PostgresColumn, ...]:
-        """The shard's columns as the server describes them, in order; empty if it is not there."""
         with self._session.within_limits():
             found = [row for oid in self._oids(shard) for row in self._session.ask(CATALOGUE, oid)]
         return tuple(read_column(row, place) for place, row in enumerate(found, start=1))
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """Columns of the primary key, in its order; empty if there is none."""
         indexes = self._session.ask(INDEXES, self._oids(shard))
         return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
 
@@ -235,12 +231,6 @@ class PostgresSource(SqlSource):
         return replace(self._published.capture(), broken=broken, keeper=keeper)
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """What it says of itself and of *shards*, loaded or not.
-
-        Raises:
-            UnreachableError: it did not answer all of it.
-            ConfigError: its user may not log in.
-        """
         server = read_server_facts(self._session, self._names, self.settings.heartbeat)
         asked = partial(_is_among, shards)
         found = read_shard_facts(self._session, self.name, self.publication, asked)

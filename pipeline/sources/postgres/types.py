@@ -70,7 +70,6 @@ class PostgresColumn:
 
     @property
     def dialect(self) -> Dialect:
-        """Postgres's."""
         from pipeline.sources.postgres.dialect import POSTGRES  # noqa: PLC0415  - it knows columns
 
         return POSTGRES
