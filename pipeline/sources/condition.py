@@ -1,9 +1,9 @@
-"""Which rows does a plain condition mean?  Columns compared with values, and nothing else.
+"""Parses the conditions that select rows: columns compared with values, and nothing else.
 
-``day >= '2026-03-01' AND (state IN ('open', 'paid') OR total IS NULL)``: no function, no column on
-the right, no query inside, so that a condition can change nothing and hide nothing.  A name stands
-bare, or in double quotes or backticks, which are doubled inside; a text in single quotes.  Each
-source writes it in its own SQL, its values apart.  Pure.
+``day >= '2026-03-01' AND (state IN ('open', 'paid') OR total IS NULL)``.  Functions, subqueries and
+columns on the right are rejected, so a condition cannot change or hide anything.  A name is bare,
+or in double quotes or backticks, which are doubled inside; a text is in single quotes.  Each
+source renders it as its own SQL, with the values as arguments.  Pure.
 """
 
 import re
@@ -15,7 +15,7 @@ from pipeline.errors import ConfigError
 
 Value = int | str | bytes | Decimal | bool
 SqlCondition = tuple[str, tuple[Value, ...]]
-"""SQL in which ``%s`` stands for each value, and these."""
+"""SQL with ``%s`` for each value, and the values."""
 SIGNS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 LONGEST = 10_000  # characters
 _TOKEN = re.compile(
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column beside a value; ``sign`` is one of ``SIGNS``, or LIKE."""
+    """A column compared with a value; ``sign`` is one of ``SIGNS``, or LIKE."""
 
     column: str
     sign: str
@@ -56,14 +56,14 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What is not so."""
+    """A condition that does not hold."""
 
     part: "Condition"
 
 
 @dataclass(frozen=True, slots=True)
 class BoolOp:
-    """All of some parts (AND), or any (OR)."""
+    """All parts hold (``word`` is AND), or any (OR)."""
 
     word: str
     parts: tuple["Condition", ...]
@@ -73,13 +73,13 @@ Condition = Comparison | In | IsNull | Not | BoolOp
 
 
 def parse_condition(text: str) -> Condition:
-    """Read a condition.
+    """Parse a condition.
 
     Raises:
-        ConfigError: it is not plain; says at which place.
+        ConfigError: its syntax is not supported; says at which place.
     """
     if len(text) > LONGEST:
-        raise ConfigError(f"a condition of {len(text)} characters is too long, {LONGEST} may be")
+        raise ConfigError(f"the condition has {len(text)} characters, the limit is {LONGEST}")
     reading = _Parser(text, list(_tokens(text)))
     found = reading.any_of()
     if reading.at < len(reading.tokens):
@@ -88,7 +88,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def list_columns(condition: Condition) -> frozenset[str]:
-    """Names of all columns that are looked at."""
+    """Names of all columns in the condition."""
     match condition:
         case Not(part):
             return list_columns(part)
@@ -99,7 +99,7 @@ def list_columns(condition: Condition) -> frozenset[str]:
 
 
 def list_values(condition: Condition) -> Iterator[tuple[str, Value]]:
-    """Each column that is compared, with each value that it is compared with; not by LIKE."""
+    """Each column with each value that it is compared with, except by LIKE."""
     match condition:
         case Comparison(column, sign, value) if sign != "LIKE":
             yield column, value
@@ -113,10 +113,10 @@ def list_values(condition: Condition) -> Iterator[tuple[str, Value]]:
 
 
 def require_known(condition: Condition, shard: str, columns: Collection[str]) -> None:
-    """Refuse a condition on what is no column of *shard*.
+    """Reject a condition on a column that *shard* does not have.
 
     Raises:
-        ConfigError: names it, and the *columns* that there are.
+        ConfigError: names it, and the known *columns*.
     """
     if strange := sorted(list_columns(condition) - {*columns}):
         known = ", ".join(sorted(columns))
@@ -124,7 +124,7 @@ def require_known(condition: Condition, shard: str, columns: Collection[str]) ->
 
 
 def to_sql(condition: Condition, quoted: Callable[[str], str]) -> SqlCondition:
-    """The SQL of it; *quoted* writes a column's name as the server has it, with ``%`` doubled."""
+    """Render as SQL; *quoted* renders the name of a column, with ``%`` doubled."""
     match condition:
         case Comparison(column, sign, value):
             return f"{quoted(column)} {sign} %s", (value,)
@@ -149,7 +149,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """In capitals, if it is a bare word."""
+        """In capitals; empty if it is not a keyword or sign."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
 
@@ -166,7 +166,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 @dataclass(eq=False)
 class _Parser:
-    """Read from left to right; OR binds less than AND, AND less than NOT."""
+    """Recursive descent; OR binds less than AND, AND less than NOT."""
 
     text: str
     tokens: list[_Token]
@@ -273,6 +273,6 @@ class _Parser:
 def _syntax_error(text: str, at: int) -> str:
     there = repr(text[at : at + 20]) if text[at:].strip() else "its end"
     return (
-        f"the condition is not plain at {there}; write columns compared with values, such as "
+        f"unsupported condition at {there}; compare columns with values, for example "
         "day >= '2026-03-01' AND state IN (1, 2)"
     )

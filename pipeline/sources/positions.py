@@ -1,7 +1,7 @@
-"""How do two positions in a source's log stand to each other?  Its kind knows; nobody else reads.
+"""Compares positions in the logs of sources, by the rules of their kind.
 
-A position names the kind whose words it is in, so one read back from a mark, a store or a
-certificate needs nothing beside it.  Pure, but for the import of the kind.
+A position names its kind, so one that is read from a checkpoint, a store or a certificate can be
+compared without its source.  Only the kind reads its words.  Pure, but for the import of the kind.
 """
 
 from functools import cache
@@ -12,16 +12,16 @@ from pipeline.model import Head, Order, Position
 
 
 class PositionRules(Protocol):
-    """What a kind of source knows about its positions; it stands as ``positions`` in its class."""
+    """How a kind of source compares its positions; a source names them as ``positions``."""
 
     def locate(self, position: Position) -> tuple[int, int]:
         """``log`` and ``pos`` that the `Order` of a change which begins there has."""
         ...
 
     def has_reached(self, passed: Position, wanted: Position) -> bool:
-        """Whether who has passed all before *passed* has passed all before *wanted*.
+        """Whether a reader at *passed* has read everything before *wanted*.
 
-        Both are of one log, as far as anybody knows; false where they show that they are not.
+        Both are assumed to be of one log; false where they show that they are not.
         """
         ...
 
@@ -30,10 +30,10 @@ class PositionRules(Protocol):
         ...
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """Why who shows the head *now* may be without what was landed up to *known*; None if not.
+        """Why the server of *now* may be missing what was landed up to *known*; None if it has it.
 
-        Asked where the one took the place of the other, or its log began again.  *landed* is the
-        highest order landed of that log, which may be above *known*: it came after that was seen.
+        Called when one server replaced the other, or when its log began again.  *landed* is the
+        highest order landed of the old log.  It may be above *known*, which was read earlier.
         """
         ...
 
@@ -42,17 +42,21 @@ class PositionRules(Protocol):
         ...
 
     def names_transactions(self, position: Position) -> bool:
-        """Whether it names its log's transactions: then no other log's is taken for it."""
+        """Whether it names the transactions of its log, so that other logs are told apart."""
         ...
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """Whether *transaction*, by its name in the change log, may stand before it."""
+        """Whether *transaction*, by its name in the change log, may be before it."""
         ...
 
 
 @cache
 def find_position_rules(kind: str) -> PositionRules:
-    """The rules for positions of *kind*; ConfigError if there is no such source."""
+    """The rules for positions of *kind*.
+
+    Raises:
+        ConfigError: there is no such source.
+    """
     return cast("PositionRules", plugins.find(sources, "SOURCE", kind).positions)
 
 
@@ -62,7 +66,7 @@ def locate_position(position: Position) -> tuple[int, int]:
 
 
 def has_reached(passed: Position, wanted: Position) -> bool:
-    """Whether who has passed all before *passed* has passed all before *wanted*."""
+    """Whether a reader at *passed* has read everything before *wanted*."""
     return passed.kind == wanted.kind and find_position_rules(wanted.kind).has_reached(
         passed, wanted
     )
@@ -76,7 +80,7 @@ def explain_reset(known: Position, now: Position) -> str | None:
 
 
 def explain_missing_log(known: Head, now: Head, landed: Order | None = None) -> str | None:
-    """Why who shows the head *now* may be without what was *landed*, up to *known* or above."""
+    """Why the server of *now* may be missing what was landed up to *known*; None if it has it."""
     if known.position.kind != now.position.kind:
         return explain_reset(known.position, now.position)
     return find_position_rules(now.position.kind).explain_missing_log(known, now, landed)
@@ -85,15 +89,15 @@ def explain_missing_log(known: Head, now: Head, landed: Order | None = None) -> 
 def explain_overrun(said: Position, end: Position) -> str | None:
     """Why *said* cannot lie in the log that ends at *end*; None if it can."""
     if said.kind != end.kind:
-        return f"a position of kind {said.kind} is in no log of kind {end.kind}"
+        return f"a position of kind {said.kind} cannot be in a log of kind {end.kind}"
     return find_position_rules(end.kind).explain_overrun(said, end)
 
 
 def names_transactions(position: Position) -> bool:
-    """Whether it names its log's transactions: then no other log's is taken for it."""
+    """Whether it names the transactions of its log, so that other logs are told apart."""
     return find_position_rules(position.kind).names_transactions(position)
 
 
 def may_contain(position: Position, transaction: str) -> bool:
-    """Whether *transaction*, by its name in the change log, may stand before it."""
+    """Whether *transaction*, by its name in the change log, may be before it."""
     return find_position_rules(position.kind).may_contain(position, transaction)

@@ -47,13 +47,14 @@ class FoldedTable:
 
 @dataclass(frozen=True, slots=True)
 class ExaminationScope:
-    """Without a word on ``captured``, every table is collected.
+    """Which tables a doctor examines, and the limits that it checks.
 
-    ``fold`` is asked of a ``database.table``; None for a shard that the rules ignore.  ``named``
-    are those that topics are named for: a server may hide them.  ``own_keys``: the collector may
-    send other keys than those that tables declare.  ``outage`` is how long the pipeline may stand
-    still without losing a change, ``clock_skew`` how far the source's clock may be from ours.
-    ``largest`` is the size in bytes of the largest record that gets through to the topics.
+    ``fold`` maps a ``database.table`` to its table; None for a shard that the config ignores.
+    ``captured`` says which tables the collector sends; all by default.  ``named`` are the tables
+    that topics are named for, which a server may hide.  ``own_keys``: the collector may send other
+    keys than those that tables declare.  ``outage`` is how long the pipeline may stop without
+    losing a change.  ``clock_skew`` is how far the source's clock may be from ours.  ``largest``
+    is the size in bytes of the largest record that gets through to the topics.
     """
 
     fold: Callable[[str], FoldedTable | None]
@@ -70,10 +71,10 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LogBacklog:
-    """What a server keeps of its log, by size, for the one collector called ``name``; in bytes.
+    """The log that a server retains for the collector called ``name``, in bytes.
 
-    ``written`` grows with all that is written.  ``held`` is kept for it now; ``left`` may be
-    written until some of that is lost, None where nothing but the disk sets a limit.
+    ``written`` counts everything that was ever written.  ``held`` is retained now.  ``left`` may
+    be written before some of that is lost; None where only the disk limits it.
     """
 
     name: str
@@ -84,15 +85,15 @@ class LogBacklog:
 
 @dataclass(frozen=True, slots=True)
 class SourceDescription:
-    """A source in its own words; shards are ``database.table``, of those it was asked about.
+    """What a source reports of itself and of some shards, named ``database.table``.
 
-    ``kept`` is for how long it keeps its log: None without end, Missing if it does not tell.
-    ``hidden`` may be there, but its user may not see them.
+    ``kept``: how long it retains its log; None without end, Missing if it does not report that.
+    ``hidden``: shards that may exist, but its user may not see them.
     ``unlogged``: shard -> why its log does not show all of the shard's changes.
-    ``rows``: shard -> about how many rows it has, of those it keeps an estimate of.
-    ``backlog``: of a log that is kept for its collector by size; None if it is kept otherwise.
-    ``filled``: shard -> which columns it may have filled in old rows without a word in its log
-    when they were added, which counts of those that were added after the shard's base.
+    ``rows``: shard -> estimated number of rows, where the server keeps an estimate.
+    ``backlog``: a log that is retained for its collector by size; None if retained otherwise.
+    ``filled``: shard -> columns whose addition may have filled old rows without an event in the
+    log.  This matters for columns that were added after the shard's base.
     """
 
     kept: timedelta | Missing | None
@@ -105,9 +106,9 @@ class SourceDescription:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A heartbeat that is committed: its ``number``, and a ``head`` that was read after that.
+    """A committed heartbeat: its ``number``, and a ``head`` that was read after the commit.
 
-    ``told`` is what the source's own clock said before the commit: aware, and never ours.
+    ``told`` is the time before the commit by the source's own clock, never by ours; aware.
     """
 
     number: int
@@ -116,17 +117,17 @@ class Heartbeat:
 
 
 class TableQueries(Protocol):
-    """What a probe may ask a source about a table, through indexes and within the source's limits.
+    """Queries of probes about one table: through indexes, and within the limits of the source.
 
     Every query may raise ``UnreachableError`` (no answer in time, or the server is loaded) or
-    ``ProofError`` (no such table or column, or the question cannot be decided); both make the
-    verdict UNKNOWN. The message of an ``UnreachableError`` starts with ``source:NAME: ``, so that
-    all tables of a silent source share one alert. A source that inherits a query without
-    answering it raises ``ProofError``.
+    ``ProofError`` (no such table or column, or the result is undecidable). Both make the verdict
+    UNKNOWN. The message of an ``UnreachableError`` starts with ``source:NAME: ``, so that all
+    tables of a silent source share one alert. A query that a source does not override raises
+    ``ProofError``.
     """
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """The shard's columns as the server describes them, in order; empty if it is not there."""
+        """Columns as the server describes them, in order; empty if the shard does not exist."""
         ...
 
     def max_id(self, shard: Shard, column: str) -> int | None:
@@ -156,7 +157,7 @@ class TableQueries(Protocol):
 
         Raises:
             TooManyRowsError: a span is too large to be read without harm.
-            ProofError: a column is not there, or of a kind that is not added up.
+            ProofError: a column does not exist, or has a type that cannot be summed.
         """
         raise _unanswerable(shard)
 
@@ -170,7 +171,7 @@ def _unanswerable(shard: Shard) -> ProofError:
 
 
 class Source(TableQueries, Protocol):
-    """One database server; a class of this kind stands as ``SOURCE`` in its module."""
+    """One database server; its module names the class as ``SOURCE``."""
 
     dialect: ClassVar[Dialect]
     positions: ClassVar[PositionRules]
@@ -185,27 +186,36 @@ class Source(TableQueries, Protocol):
         ...
 
     def prepare_heartbeat(self) -> None:
-        """Make sure the heartbeat's table is there."""
+        """Create the heartbeat's table if it does not exist.
+
+        Raises:
+            ConfigError: the user may not create it.
+        """
         ...
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
-        """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
+        """Commit the next heartbeat number, *at_least* this one, with our time *at*.
 
-        A row of the heartbeat's table that arrives as a change has ``source``, this one's name,
+        A row of the heartbeat's table that arrives as a change has ``source``, the source's name,
         and ``n``, the number.
         """
         ...
 
     def newest_heartbeat(self) -> int:
-        """The highest number of its own that is committed now; -1 before there is one."""
+        """The highest heartbeat number of this source that is committed; -1 without any."""
         ...
 
     def sends(self) -> Capture | None:
-        """Of which tables it lets changes be sent; None if of all.  No catalogue of all is read."""
+        """The tables whose changes the source sends; None for all.  The call must be cheap."""
         ...
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """What it says of itself and of *shards*; no row of a table is read."""
+        """What the source reports of itself and of *shards*, loaded or not; reads no row.
+
+        Raises:
+            UnreachableError: it did not answer all of it.
+            ConfigError: its user may not log in.
+        """
         ...
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
@@ -217,30 +227,30 @@ class Source(TableQueries, Protocol):
         ...
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
-        """What must be put right, or is good to know, before its tables are mirrored."""
+        """Findings that must be fixed, or are good to know, before its tables are mirrored."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         ...
 
 
 RUNNING, LAG, RATE, TIME = "running", "lag", "rate", "time"
-"""Brakes of a re-reading, by the limit that they keep: as in metrics."""
+"""Names of the limits that pause a backfill, as in metrics."""
 _Time = Annotated[timedelta, Field(ge=timedelta(milliseconds=100))]
-"""Servers count milliseconds, and take 0 for no limit."""
+"""Servers count milliseconds, and 0 means no limit to them."""
 _CALL = timedelta(seconds=20)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one source is spared: time per statement and call, rows read, and load.
+    """Limits that protect one source: time per statement and call, rows read, and load.
 
     ``rows`` is compared with the server's own estimate before rows are counted.
-    ``call`` is as long as ``statement`` where only that is given, and longer.
-    ``running`` is the number of statements at work there above which nothing is asked.
-    A re-reading reads at most ``rate`` rows a second (0: as many as come), and none of a replica
-    that is ``lag`` behind.
+    ``call`` is at least as long as ``statement``.
+    Above ``running`` statements on the server no query is sent.
+    A backfill reads at most ``rate`` rows a second (0: no limit), and nothing from a replica that
+    is more than ``lag`` behind.
     """
 
     statement: _Time = timedelta(seconds=5)
@@ -257,36 +267,36 @@ class Limits:
     """A replica that is further behind is not read for a backfill."""
 
     def __post_init__(self) -> None:
-        """Let the default of a call follow its statements."""
+        """Raise the default of a call to that of a statement."""
         if self.call == _CALL:
             object.__setattr__(self, "call", max(_CALL, self.statement))
 
     @property
     def answer(self) -> timedelta:
-        """Time for one answer to come: the server's own limit on the statement comes first."""
+        """How long one answer may take: longer than the server's own limit on the statement."""
         return self.statement + timedelta(seconds=2)
 
     def refuse_load(self, running: int, where: str) -> None:
-        """Raise SparedError, ``loaded``, for a server where so many statements run."""
+        """Raise SparedError, ``loaded``, if too many statements run on the server."""
         if running > self.running:
             msg = f"{where}: loaded: {running} threads run, limits.running is {self.running}"
             raise SparedError(RUNNING, msg)
 
     def refuse_lag(self, behind: timedelta, where: str) -> None:
-        """Raise SparedError for a replica that is so far *behind*."""
+        """Raise SparedError if a replica is too far *behind*."""
         if behind > self.lag:
             far, most = round(behind.total_seconds()), self.lag.total_seconds()
-            msg = f"{where}: what is read is {far} s behind, limits.lag is {most:g} s"
+            msg = f"{where}: the replica is {far} s behind, limits.lag is {most:g} s"
             raise SparedError(LAG, msg)
 
     def refuse_rows(self, estimated: int, table: str) -> None:
-        """Raise TooManyRowsError where one range of *table* holds more than may be counted."""
+        """Raise TooManyRowsError if one range of *table* has more rows than may be counted."""
         if estimated > self.rows:
-            msg = f"about {estimated} rows of {table} in one range, {self.rows} may be counted"
+            msg = f"about {estimated} rows of {table} in one range, limits.rows is {self.rows}"
             raise TooManyRowsError(msg)
 
     def deadline(self) -> float:
-        """When a call that starts now must have ended, on the monotonic clock."""
+        """The end of a call that starts now, on the monotonic clock."""
         return time.monotonic() + self.call.total_seconds()
 
     def check_deadline(self, deadline: float, where: str) -> None:
@@ -296,15 +306,19 @@ class Limits:
 
 
 def read_limits(options: Mapping[str, Any]) -> Limits:
-    """Those that a source's *options* set, which are checked where the source is made."""
+    """Read the limits of a source's *options*.
+
+    Raises:
+        ValueError: a limit is out of range.
+    """
     return with_durations(TypeAdapter[Limits](Limits).validate_python, options.get("limits", {}))
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionArrivals:
-    """What a window brought to one partition of a shard; ``late`` of its ``rows`` came late.
+    """Rows that arrived in one partition of a shard; ``late`` of the ``rows`` were late.
 
-    ``first`` and ``last`` are when it came, by Sluice's clock.
+    ``first`` and ``last`` are arrival times by Sluice's clock.
     """
 
     shard: str
@@ -317,30 +331,30 @@ class PartitionArrivals:
 
 
 class SourceArrivals(Protocol):
-    """What a source tells of its partitions; UnreachableError where it cannot be asked."""
+    """Arrivals in the partitions of a source; members raise UnreachableError."""
 
     def end(self) -> int:
         """The offset that the next row will have."""
         ...
 
     def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
-        """Of each partition what its rows with offsets ``[after, until)`` were, sorted."""
+        """Arrivals of each partition with offsets in ``[after, until)``, sorted."""
         ...
 
     def late(self, since: datetime | None) -> Sequence[PartitionArrivals]:
-        """Of each partition what came late, *since* then."""
+        """Late arrivals of each partition, *since* that time; None for all."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         ...
 
 
 class RetainedLogRules(Protocol):
-    """How a kind of source knows again what keeps its log."""
+    """How a kind of source recognizes what retains its log."""
 
     def explain_replaced(self, known: str, now: str) -> str | None:
-        """Why what has the words *now* may be another than had the words *known*, earlier.
+        """Why *now* may be another than *known* was earlier; both are words of the kind.
 
         None if it is the same, or if nothing shows that it is not.
         """
@@ -354,7 +368,7 @@ def find_retained_log_rules(kind: str) -> RetainedLogRules:
 
 
 def explain_replaced_log(known: RetainedLog, now: RetainedLog) -> str | None:
-    """Why *now* may not keep what *known* kept, when that was looked at; None if it does."""
+    """Why *now* may not retain what *known* retained at its check; None if it does."""
     if known.kind != now.kind:
         return f"the source was of kind {known.kind} and is of kind {now.kind}"
     return find_retained_log_rules(now.kind).explain_replaced(known.words, now.words)
@@ -362,20 +376,22 @@ def explain_replaced_log(known: RetainedLog, now: RetainedLog) -> str | None:
 
 @contextmanager
 def name_heartbeat_lock(table: str) -> Iterator[None]:
-    """Name the *table* where somebody else's lock keeps it from being written."""
+    """Name the *table* in an error that a lock of another session causes."""
     try:
         yield
     except UnreachableError as error:
         if re.search("lock|statement timeout", str(error), re.IGNORECASE):
-            error.args = (f"{error}; another session locks heartbeat table {table}: end it",)
+            error.args = (
+                f"{error}; heartbeat table {table} is locked by another session: end that session",
+            )
         raise
 
 
 @dataclass(eq=False)
 class HeartbeatTable:
-    """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none.
+    """The heartbeats of one source; ``known`` is the highest number seen, -1 for none.
 
-    ``reading`` is what both clocks showed at the last beat.
+    ``reading`` holds the times of both clocks at the last heartbeat.
     """
 
     source: Source

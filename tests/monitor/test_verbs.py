@@ -129,7 +129,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         ),
         pytest.param(
             ["replay", USERS, "--reason", "x", "--where", "now() > 1"],
-            "the condition is not plain at '() > 1'",
+            "unsupported condition at '() > 1'",
             id="replay: a function",
         ),
         pytest.param(

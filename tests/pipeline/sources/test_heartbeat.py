@@ -128,4 +128,4 @@ def test_f198_a_lock_names_the_heartbeat_table(said: str, named: bool) -> None:
         raise UnreachableError(said)
 
     assert str(told.value).startswith(said)
-    assert ("another session locks heartbeat table sluice.heartbeat" in str(told.value)) is named
+    assert ("heartbeat table sluice.heartbeat is locked" in str(told.value)) is named

@@ -18,7 +18,7 @@ def test_what_is_within_the_limits_passes() -> None:
 def test_what_is_beyond_them_is_refused_and_says_by_which() -> None:
     with pytest.raises(UnreachableError, match=r"source:shop: loaded: 4 .*limits\.running is 3"):
         LIMITS.refuse_load(4, "source:shop")
-    with pytest.raises(TooManyRowsError, match=r"about 101 rows of d\.t .* 100 may be counted"):
+    with pytest.raises(TooManyRowsError, match=r"about 101 rows of d\.t .* limits.rows is 100"):
         LIMITS.refuse_rows(101, "d.t")
     with pytest.raises(UnreachableError, match="source:shop: slow"):
         LIMITS.check_deadline(LIMITS.deadline() - 1, "source:shop")

@@ -41,7 +41,7 @@ def test_the_words_are_for_people_and_hold_the_set_without_blanks() -> None:
             id="another server's",
         ),
         pytest.param(at(5, 400, "0-1-99"), at(5, 500, "0-1-5"), None, id="MariaDB's"),
-        pytest.param(at(5, 400), Position("other", "9"), "no log of kind other", id="other kind"),
+        pytest.param(at(5, 400), Position("other", "9"), "in a log of kind other", id="other kind"),
     ],
 )
 def test_f04_what_the_server_cannot_have_written_is_refused(
