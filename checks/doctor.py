@@ -17,7 +17,7 @@ CODE = "weak_order"
 
 
 def check_order(one: SourceOrdering, partitions: int, where: str) -> list[Finding]:
-    """None of places in the log; *partitions* is how many the source's changes come through."""
+    """Findings about weak ordering; *partitions* is the number of the source's partitions."""
     found = list[Finding]()
     if one.ordering is Ordering.LOG:
         return found
@@ -25,11 +25,11 @@ def check_order(one: SourceOrdering, partitions: int, where: str) -> list[Findin
     if one.accepted:
         found.append(Finding(NOTE, CODE, where, what, "nothing: weakest_order asks for it"))
     else:
-        fix = f"say weakest_order: {one.ordering} of the source if that will do"
+        fix = f"set weakest_order: {one.ordering} for the source to accept that"
         found.append(Finding(REFUSE, CODE, where, f"no table will be READY: {what}", fix))
     if one.ordering is Ordering.OFFSET and partitions > 1:
-        what = f"changes come through {partitions} partitions, whose offsets say nothing of another"
-        fix = "let all changes of the source go through one partition, statements too"
+        what = f"changes arrive in {partitions} partitions, and offsets of two are not comparable"
+        fix = "send all changes of the source to one partition, schema changes too"
         found.append(Finding(REFUSE, "many_partitions", where, what, fix))
     return found
 
@@ -37,13 +37,13 @@ def check_order(one: SourceOrdering, partitions: int, where: str) -> list[Findin
 SAFE_COPIES = 2
 FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number
 DELETE = "cleanup.policy=delete"
-UNTYPED = "compaction drops schema changes, so rows could not be typed"
-UNSTARTABLE = "without its history the connector cannot start again"
+UNTYPED = "compaction deletes schema changes, so rows cannot be decoded"
+UNSTARTABLE = "without its history the connector cannot restart"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """What none of *topics* may be, why, and the setting wanted; all guilty ones in one finding."""
+    """A rule about topics: which ones are ``bad``, why, and the setting that is wanted."""
 
     severity: FindingSeverity
     code: str
@@ -71,9 +71,9 @@ def check_topics(
 ) -> list[Finding]:
     """Rule on one source's topics; a finding names all topics that it is about.
 
-    *history* is the connector's topic of schema history, which must be kept for ever; empty if it
-    is kept elsewhere.  *outage* is how long the pipeline may stand still without losing a change.
-    Nothing is ruled on topics that are not told: the caller reports them.
+    *history* is the connector's topic of schema history, which must be retained forever; empty if
+    it is elsewhere.  *outage* is how long the pipeline may stop without losing a change.
+    Topics with unknown settings are ignored: the caller reports them.
     """
     topics = [topic for topic in topics if topic.told]
     ways = [topic for topic in topics if topic.name != history]
@@ -91,7 +91,7 @@ def check_topics(
         TopicRule(REFUSE, "retention", kept, _mortal, UNSTARTABLE, "retention.ms=-1"),
         TopicRule(
             *(NOTE, "retention_bytes", ways, lambda t: _number(t, "retention.bytes") >= 0),
-            *("a burst can push out changes that nobody has read", "retention.bytes=-1"),
+            *("a burst of changes can delete unread ones", "retention.bytes=-1"),
         ),
         TopicRule(
             *(WARN, "unclean_election", topics, lambda t: not t.meets(UNCLEAN)),
@@ -99,11 +99,11 @@ def check_topics(
         ),
         TopicRule(
             *(WARN, "in_sync", topics, _alone),
-            *("acks=all means one broker's disk", "min.insync.replicas=2"),
+            *("acks=all waits for the disk of one broker only", "min.insync.replicas=2"),
         ),
         TopicRule(
             *(NOTE, "copies", topics, lambda t: t.copies < SAFE_COPIES),
-            *("one broker's disk holds all there is", "three copies of each partition"),
+            *("the only copy is on the disk of one broker", "three copies of each partition"),
         ),
     )
     return [finding for rule in rules for finding in rule.findings(where)]

@@ -19,7 +19,7 @@ _FLAGS = re.DOTALL | re.IGNORECASE
 
 
 class FindingSeverity(StrEnum):
-    """REFUSE: rows would be lost or wrong in silence; WARN: less is proven; NOTE: good to know."""
+    """REFUSE: rows would silently be lost or wrong; WARN: less is proven; NOTE: information."""
 
     REFUSE = "refuse"
     WARN = "warn"
@@ -27,7 +27,7 @@ class FindingSeverity(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a setting does to changes; NONE: nothing that the gate has to know.
+    """How a setting affects changes; NONE does not concern the gate.
 
     DROPS and REWRITES leave changes missing or wrong, also after the setting is gone.  REKEYS does
     so where the config names no key of its own.  DELAYS lasts only as long as the setting.
@@ -45,12 +45,12 @@ REFUSE, WARN, NOTE = FindingSeverity.REFUSE, FindingSeverity.WARN, FindingSeveri
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """A problem with a setting or a table.
 
-    ``code`` is a short name that stays; ``fix`` is the statement or setting that solves it.
-    ``effect`` is what it does to changes of tables whose ``database.table`` matches the regular
-    expression ``shards``; empty: of all tables.  ``but_keys``: none of those for which the config
-    names a key of these columns alone.
+    ``code`` is a stable name; ``fix`` is the statement or setting that solves it.
+    ``effect`` is the effect on changes of tables whose ``database.table`` matches the regular
+    expression ``shards``; empty: of all tables.  ``but_keys``: tables for which the
+    config names a key of only these columns are not affected.
     """
 
     severity: FindingSeverity
@@ -88,7 +88,7 @@ def join_alternatives(parts: Collection[str]) -> str:
 
 
 def _matches(shards: str, shard: str) -> bool:
-    """Match without trying thousands of alternatives, one for each table, for every table."""
+    """Match *shard* without trying every alternative: a list may name thousands of tables."""
     parts = split_alternatives(shards)
     if len(parts) > 1 and shard.isascii():
         plain, others = _by_letters(shards)
@@ -118,11 +118,10 @@ def _compiled(part: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One setting must be one of *good*, or none of *bad*; letters' case does not matter.
+    """A required setting: one of *good*, or not one of *bad*; without either, it must be absent.
 
-    Without either it must not be there at all.
-
-    ``default`` is what holds where the setting is absent; None: then there is nothing to say.
+    Case does not matter.  ``default`` applies if the setting is absent; with None there is no
+    finding then.
     """
 
     name: str
@@ -135,7 +134,7 @@ class Demand:
     effect: Effect = Effect.NONE
 
     def met(self, value: str) -> bool:
-        """Whether *value* will do."""
+        """Whether *value* is accepted."""
         small = value.strip().lower()
         good = (one.lower() for one in self.good)
         return small not in self.bad if self.bad else small in good
@@ -147,7 +146,7 @@ def find_unmet(
     """Findings for the demands that *settings* do not meet, in the demands' order.
 
     *remedy* is the fix of demands without one of their own; ``{name}`` and ``{value}`` in it are
-    the setting and the first value that will do.
+    the setting and the first accepted value.
     """
     found = []
     for demand in demands:

@@ -37,11 +37,11 @@ ROWS = pa.schema([("key_values", pa.string()), ("after", pa.string())])
 
 @dataclass(frozen=True, slots=True)
 class ReadFence:
-    """A place in the log: who reads once it is there sees all that was committed before ``head``.
+    """A position in the log: a read after it sees everything that was committed before ``head``.
 
-    ``number`` is the heartbeat that was committed after ``head`` was noted.  Another server than
-    that of ``head`` may be read only once it has executed all of ``needed``.  ``awaited`` is what
-    must have ended by then at the server itself, in words that only the source reads.
+    ``number`` is the heartbeat that was committed after ``head`` was read.  Another server may be
+    read only after it has executed all of ``needed``.  ``awaited`` names the transactions that
+    must have ended on the server itself, in words that only the source reads.
     """
 
     head: Head
@@ -56,8 +56,8 @@ class RowsAsked:
 
     Both may name only the first columns of the key; None is without end.  Of those only rows of
     which *where* is true; and, if there are *keys*, rows under one of these, which are written as
-    the ``key_values`` of ``ROWS``.  *declared* are the shard's columns as its log has told them by
-    then; None if it has not.
+    the ``key_values`` of ``ROWS``.  *declared* are the shard's columns as its log describes them by
+    then; None if it does not.
     """
 
     shard: Shard
@@ -75,8 +75,8 @@ class RowsRead:
     """``ROWS`` in the order of their keys; ``last`` is the key of the last that was looked at.
 
     That is the last of the rows unless they were asked for by a condition; None without any.
-    ``ended`` if none is left up to ``until``.  ``told`` are the columns that these rows have, as
-    those of the log would tell them; None where statements do.
+    ``ended`` if no row is left up to ``until``.  ``told`` are the columns of these rows as rows of
+    the log describe them; None if statements do.
     """
 
     rows: pa.RecordBatch
@@ -86,7 +86,7 @@ class RowsRead:
 
 
 class RowReader(Protocol):
-    """Rows of one server; a source that has them bears the class as its ``ROW_READER``.
+    """Rows of one server; the module of its source names the class as ``ROW_READER``.
 
     ``notations`` are those in which it can write values; a class of several has the one that its
     source's format has as a field ``notation``.
@@ -95,21 +95,21 @@ class RowReader(Protocol):
     notations: ClassVar[frozenset[Notation]]
 
     def shards(self) -> tuple[Shard, ...]:
-        """Every table that there is, sorted; those of which the log tells nothing yet, too."""
+        """Every existing table, sorted, even if the log has no event of it yet."""
         ...
 
     def describe(self, shard: Shard) -> TableDescription | None:
-        """Its columns and key as rows of its log will tell them; None where statements do.
+        """Columns and key as rows of its log will describe them; None if statements do.
 
-        Asked before a fence: what is written from then on is in the log.
+        Called before a fence: rows that are written later are in the log.
 
         Raises:
-            ProofError: it would not be; says why, and what to do.
+            ProofError: new rows would not be in the log; says why, and what to do.
         """
         ...
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
-        """Note where the log ends, then commit a heartbeat, as `Source.beat` does.
+        """Read the log end, then commit a heartbeat as `Source.beat` does.
 
         Raises:
             ConfigError: the server commits in another order than it logs.
@@ -118,21 +118,21 @@ class RowReader(Protocol):
         ...
 
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
-        """Keys, ascending, that cut the shard into at most so many pieces; no row is counted."""
+        """Keys, ascending, that divide the shard into at most *pieces*; no row is counted."""
         ...
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
-        """Rows from behind *fence*.
+        """Read rows behind *fence*.
 
         Raises:
             TooManyRowsError: the server took too long; fewer rows can be asked for.
-            ConfigError: it cannot be asked so: there is no such column, or a key is no key of it.
+            ConfigError: a column does not exist, or a key is invalid.
             ProofError: the server that answers is not the fence's, and not proven to be as far.
         """
         ...
 
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
-        """How ``key_values`` are written of rows whose one key column has these integers."""
+        """The ``key_values`` of rows whose one key column has these integers."""
         ...
 
     def close(self) -> None:
@@ -144,31 +144,33 @@ OpenRows = Callable[[SourceSettings], RowReader]
 
 
 def read_replica(settings: SourceSettings) -> SourceSettings | None:
-    """The server that ``read_from`` among the options names to be read; None if none is named.
+    """The replica that the option ``read_from`` names; None if it is not set.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: it is not ``host:port``.
     """
     there = str(settings.options.get("read_from", ""))
     if not there:
         return None
     host, _, port = there.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ConfigError(f"options.read_from: {there} is no host:port, such as replica-2:3306")
+        raise ConfigError(
+            f"options.read_from: {there!r} is not host:port; write for example replica-2:3306"
+        )
     return replace(settings, host=host, port=int(port))
 
 
 def require_columns(shard: str, key: Sequence[str], columns: Collection[str]) -> None:
-    """Refuse to read *shard* in parts along a *key* that is empty, or none of its *columns*.
+    """Reject a *key* that is empty or not among the *columns* of *shard*.
 
     Raises:
         ConfigError: says which shard, and why.
     """
     if not key:
-        raise ConfigError(f"{shard} declares no key, so it cannot be read in parts; give it one")
+        raise ConfigError(f"{shard} has no key, so it cannot be read in parts; declare a key")
     for name in key:
         if name not in columns:
-            raise ConfigError(f"{shard} has no column {name}, which its key names")
+            raise ConfigError(f"{shard} has no column {name}, which is in its key")
 
 
 def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:
@@ -180,35 +182,35 @@ def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:
     texts: list[str] = json.loads(key)
     if len(texts) != len(names) or None in texts:
         told = ", ".join(names)
-        raise ConfigError(f"{key} is no key of {shard}, which has {len(names)} values: {told}")
+        raise ConfigError(f"{key} is not a key of {shard}, which has {len(names)} values: {told}")
     return texts
 
 
 def invalid_key_value(shard: str, name: str, column: object, text: str) -> ConfigError:
-    """What to raise where *text* is no value of the key column *name*."""
-    return ConfigError(f"{text!r} is no value of {shard}'s key column {name}, a {column}")
+    """The error for a *text* that is not a value of the key column *name*."""
+    return ConfigError(f"{text!r} is not a value of {shard}'s key column {name}, a {column}")
 
 
 def require_spelling(shard: str, name: str, text: str, told: str | None) -> None:
-    """Refuse *text* of the key column *name* where the log writes the same value as *told*.
+    """Reject *text* of the key column *name* if the log writes the same value as *told*.
 
     Raises:
         ConfigError: says how it is written.
     """
     if told != text:
         msg = f"{text!r} of {shard}'s key column {name} is written {told!r} in its log"
-        raise ConfigError(f"{msg}; ask for it by that")
+        raise ConfigError(f"{msg}; use that spelling")
 
 
 BRIEF = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-"""What every writer of JSON escapes alike, in the order in which it may be replaced."""
+"""Escapes that all JSON writers share, in the order of replacement."""
 FIRST_PLAIN = 0x20
 CONTROLS = r"[\x00-\x1f]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WireTexts:
-    """A column's values as texts; ``quoted`` if they stand in quotes in JSON."""
+    """A column's values as texts; ``quoted`` if JSON has them in quotes."""
 
     texts: pa.StringArray
     quoted: bool
@@ -221,7 +223,7 @@ class WireTexts:
 
 
 def encode_rows(names: Sequence[str], told: Sequence[WireTexts]) -> pa.StringArray:
-    """Each row as a JSON object, *told* column by column."""
+    """Each row as a JSON object; *told* are the values by column."""
     parts = list[pa.StringArray | str]()
     for name, one in zip(names, told, strict=True):
         parts += [f"{',' if parts else '{'}{_json(name)}:", one.fragments]
@@ -229,7 +231,7 @@ def encode_rows(names: Sequence[str], told: Sequence[WireTexts]) -> pa.StringArr
 
 
 def encode_keys(texts: Sequence[pa.StringArray]) -> pa.StringArray:
-    """Each row's key as a format tells it (``key_values``), *texts* being its columns."""
+    """Each row's key as a format writes it (``key_values``); *texts* are its columns."""
     parts = list[pa.StringArray | str]()
     for one in texts:
         parts += ["," if parts else "[", pc.fill_null(_quoted(one, quote), "null")]

@@ -1,4 +1,4 @@
-"""Asks SQL servers what all of them are asked alike: ids, counts, sums, and rows along a key.
+"""Queries that all SQL servers share: ids, counts, sums, and rows along a key.
 
 An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
 
@@ -100,7 +100,7 @@ class SqlSession(ABC):
 
     @abstractmethod
     def translate(self, error: Exception) -> SluiceError:
-        """What an error of the driver means."""
+        """Translate an error of the driver."""
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
@@ -121,7 +121,7 @@ class SqlSession(ABC):
 
 
 class SqlSource(ABC):
-    """What the sources of all SQL servers do alike; see `Source`."""
+    """The part of `Source` that all SQL servers share."""
 
     settings: SourceSettings
     limits: Limits
@@ -252,12 +252,12 @@ class SqlKey(Protocol):
 
     @property
     def order(self) -> str:
-        """What stands behind ORDER BY."""
+        """The expressions of ORDER BY."""
         ...
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What is asked for to get a row's key."""
+        """Expressions that return the key of a row."""
         ...
 
     def texts(self, row: Sequence[Any]) -> KeyTexts:
@@ -283,11 +283,10 @@ class SqlKey(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyedTable:
-    """A table as its server is asked for it.
+    """A table that is read along its key.
 
-    ``name`` and what is ``wanted`` of a row are SQL; ``columns`` are those that a condition may
-    speak of, and ``quoted`` writes the name of one.  ``ask`` gives the rows of an answer as the
-    server wrote them.
+    ``name`` and the ``wanted`` expressions are SQL.  A condition may name ``columns``, and
+    ``quoted`` renders the name of one.  ``ask`` returns the rows as the server wrote them.
     """
 
     name: str
@@ -298,13 +297,13 @@ class KeyedTable:
     ask: Callable[..., pa.RecordBatch]
 
     def read_rows(self, asked: RowsAsked) -> Found:
-        """Rows with their key behind what is wanted of each.
+        """Read the wanted expressions of each row, and then its key.
 
-        Under a condition the end of what is looked at is asked for first: a statement then costs
-        no more where few rows meet it.
+        With a condition the key of the last row in the range is read first.  The cost of a
+        statement is then bounded, even if few rows meet the condition.
 
         Raises:
-            ConfigError: the condition cannot be asked.
+            ConfigError: the server rejects the condition.
             TooManyRowsError: the server was too slow for so many.
         """
         key, wanted = self.key, (*self.wanted, *self.key.wanted)
@@ -320,7 +319,9 @@ class KeyedTable:
             conditions.append(key.up_to(last))
         conditions.append(to_sql(asked.where, self.quoted))
         found = self._select(asked, wanted, conditions)
-        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
+        if (
+            len(found) == asked.limit
+        ):  # rows may have been inserted meanwhile, and have displaced others
             return found, self._last(found), False
         return found, last, last is None
 
@@ -357,7 +358,7 @@ class KeyedTable:
         except ProofError as error:
             if asked.where is None:
                 raise
-            raise ConfigError(f"{error}; ask by another condition") from error
+            raise ConfigError(f"{error}; change the condition") from error
 
 
 def _row(rows: pa.RecordBatch, at: int) -> list[Any]:
@@ -365,7 +366,7 @@ def _row(rows: pa.RecordBatch, at: int) -> list[Any]:
 
 
 class SqlRowReader(ABC):
-    """What the row readers of all SQL servers do alike; see `RowReader`.
+    """The part of `RowReader` that all SQL servers share.
 
     Fences are those of ``server``; rows are read from ``read_from``, which is a replica where the
     config names one, else the same.
@@ -446,7 +447,7 @@ class SqlRowReader(ABC):
 
 
 def even_bounds(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...]:
-    """Even steps from *low* to *high* that make so many *pieces*; none of an empty table."""
+    """Keys that divide *low* to *high* into *pieces* even steps; none for an empty table."""
     if low is None or high is None:
         return ()
     found = {low + (high - low) * step // pieces for step in range(1, pieces)}

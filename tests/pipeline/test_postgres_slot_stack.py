@@ -63,7 +63,7 @@ def test_a_slot_that_was_made_anew_between_two_looks_is_a_gap_until_a_base_after
 
     (gap,) = map(load_gap, p.lane.checkpoint.gaps.values())
     assert gap.shards == (f"{p.name}/public.e", f"{p.name}/public.t")
-    assert f"slot {p.name} was made anew: it keeps nothing below" in gap.why
+    assert f"slot {p.name} was created again: it retains nothing below" in gap.why
     assert landed(p) == {1, 31}, "the connector has noticed nothing, or this were no test"
     assert p.pairs() == {1: "b"}, "held, though more has landed"
 

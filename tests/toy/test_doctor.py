@@ -36,7 +36,7 @@ def test_the_doctor_reports_what_a_source_and_a_collector_of_ones_own_find(confi
     assert examination.unasked == []
     assert [(one.code, one.where, one.what) for one in examination.findings] == [
         ("unsent", "collector:toy", "2 changes are not sent yet"),
-        ("copies", "kafka:toy", "toy: one broker's disk holds all there is"),
+        ("copies", "kafka:toy", "toy: the only copy is on the disk of one broker"),
         ("weak_order", "source:toy", f"changes are ordered by {CANNOT[Ordering.OFFSET]}"),
         ("toy", f"table {TABLE}", "one file holds it"),
     ]

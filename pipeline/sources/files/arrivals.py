@@ -29,7 +29,7 @@ class FileArrivals:
         return self._ledger.count().end
 
     def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
-        """Of files whose first row has such an offset: a file is in one window as a whole."""
+        """A file belongs to the window of its first row as a whole."""
         return [_told(one) for one in self._ledger.rows_between(after, until)]
 
     def late(self, since: datetime | None) -> Sequence[PartitionArrivals]:

@@ -66,7 +66,7 @@ Reading = ColumnReading[FileColumn]
 
 @dataclass(frozen=True, slots=True)
 class FileDialect:
-    """Each method as :class:`pipeline.schema.model.Dialect` says."""
+    """The types of the mirror; no statement has an effect."""
 
     def column(self, told: ColumnDescription, statement: str) -> Column:
         return FileColumn(told.name, told.type)
@@ -78,7 +78,7 @@ class FileDialect:
     def follow(
         self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """A log is empty before its first file; rows stay whatever columns come."""
+        """A log is empty before its first file; new columns change no row."""
         schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()
         for one in told:
             for shard, schema in one.tables:
@@ -118,7 +118,7 @@ class FileDialect:
         return replace(schemas[0], columns=tuple(found.values()))
 
     def lake_type(self, column: Column) -> str:
-        """As it is told; a type that there is not is a text."""
+        """The described type; text if it is unknown."""
         return _type(column)
 
     def whole(self, column: Column) -> bool:
@@ -135,7 +135,7 @@ class FileDialect:
         return self.whole(column) or _type(column) in ("string", "date", "boolean")
 
     def sent(self, column: Column) -> SentAs:
-        """Texts and whole numbers as such; all else in whatever way it was written."""
+        """Texts and integers as such; other types in any spelling."""
         return _reading(column).sent
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
@@ -145,17 +145,17 @@ class FileDialect:
         pass
 
     def default(self, column: Column) -> pa.Scalar:
-        """Older files say nothing of it."""
+        """NULL: older files do not have the column."""
         return pa.scalar(None, arrow_type(column))
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """The ledger's own columns are what it has told."""
+        """Columns of the ledger are those that it described."""
         here = {str(column) for column in schema.columns}
         return tuple(sorted(here ^ {str(column) for column in server}))
 
 
 def is_type(text: str) -> bool:
-    """Whether *text* names a type of the mirror: what does not would be a text, without a word."""
+    """Whether *text* names a type of the mirror; an unknown type would silently be a text."""
     plain = text.replace(" ", "").lower()
     if (found := _DECIMAL.fullmatch(plain)) is None:
         return plain in ARROW

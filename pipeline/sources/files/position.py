@@ -15,7 +15,7 @@ _WORDS = re.compile(r"sweep (\d+) at offset (\d+)")
 
 
 def sweep_position(sweep: int, end: int) -> Position:
-    """All that was there when *sweep* began."""
+    """The position of everything that existed when *sweep* began."""
     return Position(KIND, f"sweep {sweep} at offset {end}")
 
 
@@ -33,16 +33,16 @@ class FilePositions:
         (sweep, end), (known_sweep, known_end) = _read(now), _read(known)
         if sweep >= known_sweep and end >= known_end:
             return None
-        return f"the ledger stood at {known}, and stands at {now}"
+        return f"the ledger went back from {known} to {now}"
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """Another ledger knows nothing of what this one has told."""
+        """A new ledger does not have what the old one described."""
         if known.identity == now.identity:
             return self.explain_reset(known.position, now.position)
-        return f"the ledger {known.identity} was lost, and {now.identity} took its place"
+        return f"ledger {now.identity} replaced ledger {known.identity}, which was lost"
 
     def explain_overrun(self, said: Position, end: Position) -> str | None:
-        return None if self.has_reached(end, said) else f"there was no {said} yet"
+        return None if self.has_reached(end, said) else f"{said} has not begun"
 
     def names_transactions(self, position: Position) -> bool:
         return False

@@ -41,7 +41,7 @@ def ledger_path(settings: SourceSettings) -> str:
     if not isinstance(told, str) or not told:
         raise ConfigError("collector.options.ledger: is required; write the path of a file")
     if not told.startswith("/"):
-        raise ConfigError(f"collector.options.ledger: {told!r} must be a whole path")
+        raise ConfigError(f"collector.options.ledger: {told!r} must be an absolute path")
     return told
 
 
@@ -63,8 +63,8 @@ class FilesSource(TableQueries):
         own = self.settings
         self._ledger = Ledger(Path(ledger_path(own)))
         if not Path(own.collector.url).is_absolute():
-            msg = f"{without_login(own.collector.url)!r} is no folder of logs; write its whole path"
-            raise ConfigError(f"collector.url: {msg}")
+            msg = f"collector.url: {without_login(own.collector.url)!r} is not an absolute path"
+            raise ConfigError(f"{msg}; write the path of the folder of logs")
         if not own.transport:
             raise ConfigError("transport: is required; write files, which reads what was taken")
 
@@ -73,15 +73,15 @@ class FilesSource(TableQueries):
         return self.settings.name
 
     def head(self) -> Head:
-        """The next sweep: what lies in the folder now is found by that."""
+        """The next sweep, which finds everything that is in the folder now."""
         count = self._ledger.count()
         return Head(self._ledger.id, sweep_position(count.begun + 1, count.end))
 
     def prepare_heartbeat(self) -> None:
-        """The ledger has a place for it."""
+        """The ledger stores heartbeats."""
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
-        """Ask for the next; the folder's server has no clock that is asked, so ours is told."""
+        """Request the next sweep; the time is ours, because the file server's clock is not read."""
         told = datetime.now(UTC)
         number = self._ledger.beat(at_least, self.settings.heartbeat, self.name)
         return Heartbeat(number, self.head(), told)
@@ -93,16 +93,16 @@ class FilesSource(TableQueries):
         pass
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """Files are kept for as long as they lie there; who deletes them, the ledger shows."""
+        """Files are retained until they are deleted, which the ledger records."""
         return SourceDescription(None)
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Logs of which a row was taken."""
+        """Logs with at least one row in the ledger."""
         names = sorted(self._ledger.columns())
         return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """As the ledger has told them."""
+        """Columns of the ledger."""
         told = self._ledger.columns().get(shard.name)
         return () if told is None else tuple(FileColumn(*one) for one in told.columns)
 
@@ -114,8 +114,8 @@ class FilesSource(TableQueries):
         """Whether the folder and the ledger are there."""
         base, where = Path(self.settings.collector.url), f"source:{self.name}"
         if not base.is_dir():
-            fix = "mount it, or name another as the collector's url"
-            yield Finding(REFUSE, "no_folder", where, f"{base} is no folder", fix)
+            fix = "mount it, or change collector.url"
+            yield Finding(REFUSE, "no_folder", where, f"{base} is not a directory", fix)
         for name in sorted(self._ledger.columns()):
             if scope.fold(name) is None:
                 what = f"log {name} is ignored by a rule"

@@ -5,8 +5,8 @@ which columns exist. Both must agree, or the shard is held until there is a late
 Statements of one order run one after the other, so chains and swaps of names resolve. A doubt
 moves with the rows. Effects of one order all start from the state before it.
 
-A TRUNCATE is not a schema event: it arrives among the rows of its table, at its order. Only one
-of a table that the collector lost track of arrives here.
+A TRUNCATE is not a schema event: it arrives among the rows of its table, at its order. It arrives
+here only if the collector lost track of the table.
 
 * Evolution: a mirror follows a new column that is nullable or has a constant default, and a
   wider type. Any other change is a hold that names its cause and the statement that solves it.
@@ -74,14 +74,14 @@ _TWO_DIGITS, _TURN = 100, 70  # YEAR 0-69 is 2000-2069, 70-99 is 1970-1999
 
 
 def read_constant(column: Column) -> Value:
-    """Value that old rows got in *column*; None for NULL.
+    """The value that old rows got in an added *column*; None for NULL.
 
     Raises:
-        ValueError: if it is not known for certain; says why.
+        ValueError: the value is not certain; says why.
     """
     text, kind = column.default, column.kind
     if column.generated:
-        raise ValueError("it is computed, from other columns or when the statement ran")
+        raise ValueError("its value is computed, from other columns or when the statement ran")
     if text is None:
         if not column.nullable:
             raise ValueError("it is NOT NULL without a default")
@@ -99,7 +99,7 @@ def read_constant(column: Column) -> Value:
         return _bit(column, text)
     word = {"TRUE": "1", "FALSE": "0"}.get(text.upper(), text)
     if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", word):
-        raise ValueError("its default is no constant")
+        raise ValueError("its default is not a constant")
     return word
 
 
@@ -119,7 +119,7 @@ def _moment(kind: str, text: str) -> Value:
         return year if not 0 < year < _TWO_DIGITS else year + short
     found = _TIME.fullmatch(text)
     if found is None:
-        raise ValueError("its default is no plain time")
+        raise ValueError("its default is not a plain time")
     sign, hours, minutes, seconds, fraction = found.groups()
     micros = (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 1_000_000
     micros += int((fraction or "").ljust(6, "0"))
@@ -127,18 +127,18 @@ def _moment(kind: str, text: str) -> Value:
 
 
 def _bit(column: Column, text: str) -> Value:
-    """Only 0 and 1: b'101' and 101 look alike in a schema change."""
+    """Only 0 and 1: a schema event does not distinguish b'101' from 101."""
     if text not in ("0", "1"):
-        raise ValueError("a BIT's default is told without its base")
+        raise ValueError("a schema event reports the default of a BIT without its base")
     if column.width == 1:
         return text == "1"
     return int(text).to_bytes((column.width + 7) // 8, "big")
 
 
 def _bytes(column: Column, text: str) -> bytes:
-    """Plain letters only: hexadecimal and escapes look like letters in a schema change."""
+    """Printable ASCII only: a schema event does not mark hexadecimal and escapes."""
     if not text.isascii() or not text.isprintable() or text.lower().startswith(("0x", "\\")):
-        raise ValueError("a binary default is not told exactly")
+        raise ValueError("a schema event does not report a binary default exactly")
     data = text.encode()
     return data.ljust(column.width, b"\0") if column.kind == "BINARY" else data
 
@@ -247,7 +247,7 @@ def _obstacle(old: Column, new: Column) -> str | None:
 
 
 def _unknown_fill(column: Column) -> str | None:
-    """Why nobody knows what old rows hold in an added column; None if it is known."""
+    """Why the values of old rows in an added column are unknown; None if they are known."""
     try:
         read_constant(column)
     except ValueError as error:
@@ -288,9 +288,9 @@ OTHER_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """What a table holds: the rows *of* a shard as it was before, none, or nobody knows.
+    """The rows that a table holds: those ``of`` a shard before the statements, none, or unknown.
 
-    ``doubt`` is a reason in one word, and why.
+    ``doubt`` is a reason code and its explanation, where they are unknown.
     """
 
     of: ShardId | None
@@ -307,20 +307,20 @@ class RenameTracker:
     touched: dict[ShardId, None] = field(default_factory=dict)
 
     def __post_init__(self, schemas: Mapping[ShardId, TableSchema]) -> None:
-        """Begin with every table as it is."""
+        """Start with every table as it is."""
         self.rows = {shard: HeldRows(shard, schema) for shard, schema in schemas.items()}
 
     def apply(self, told: SchemaEvent) -> None:
-        """Run the statement of *told*; what it names and what is described must agree."""
+        """Run a statement; the tables that it names and those that are described must agree."""
         named = self._run(parse_statement(told.text), told)
         strange = [table for table in told.tables if table[0] not in named]
         for shard, schema in strange:
             self._doubt(shard, ("statement", "a statement that does not name it"), schema)
         for shard in sorted(named) if strange else ():
-            self._doubt(shard, ("statement", f"it is told of as {strange[0][0]}"))
+            self._doubt(shard, ("statement", f"the schema event describes it as {strange[0][0]}"))
 
     def described(self, told: SchemaEvent) -> None:
-        """Take columns that rows tell of themselves, without a statement: rows stay as they are."""
+        """Take columns that rows describe, without a statement: the rows remain as they are."""
         for shard, schema in told.tables:
             there = self.rows.get(shard)
             if schema is not None:
@@ -328,19 +328,19 @@ class RenameTracker:
                 self.touched[shard] = None
 
     def commit(self, schemas: Mapping[ShardId, TableSchema]) -> None:
-        """End an order: every table holds its own rows again, with the columns of *schemas*."""
+        """End an order: give every table its own rows again, with the columns of *schemas*."""
         for shard in self.touched:
             self.restore(shard, schemas)
         self.touched.clear()
 
     def restore(self, shard: ShardId, schemas: Mapping[ShardId, TableSchema]) -> None:
-        """Let *shard* hold its own rows, or be gone if *schemas* lack it."""
+        """Give *shard* its own rows again; remove it if *schemas* do not have it."""
         self.rows.pop(shard, None)
         if shard in schemas:
             self.rows[shard] = HeldRows(shard, schemas[shard])
 
     def _run(self, statement: Statement, told: SchemaEvent) -> set[ShardId]:
-        """Run one statement; returns the tables whose description it accounts for."""
+        """Run one statement; returns the tables that it explains a description of."""
         match statement:
             case Created():
                 named = self._create(statement, told)
@@ -361,7 +361,7 @@ class RenameTracker:
         return named
 
     def _follow(self, told: SchemaEvent) -> set[ShardId]:
-        """A statement that moves no row may still change columns or a key: CREATE INDEX does."""
+        """A statement that moves no rows may change columns or a key, as CREATE INDEX does."""
         known = {shard: schema for shard, schema in told.tables if shard in self.rows}
         for shard, schema in known.items():
             self.rows[shard] = _followed(self.rows[shard], schema)
@@ -369,7 +369,7 @@ class RenameTracker:
         return set(known)
 
     def _drop_database(self, database: str) -> set[ShardId]:
-        """Take its tables away; those of one in other letters may be another one's: in doubt."""
+        """Remove its tables; doubt those of a database whose name differs in case only."""
         inside = [shard for shard in self.rows if shard.database == database]
         if inside:
             return {self._remove(shard) for shard in inside}
@@ -384,14 +384,18 @@ class RenameTracker:
         there, schema = self.rows.get(shard), dict(told.tables).get(shard)
         if schema is None:
             if there is None or not statement.unless_there:
-                self._doubt(shard, ("statement", "CREATE TABLE, which the collector did not read"))
+                self._doubt(shard, ("statement", "CREATE TABLE, which the collector did not parse"))
         elif creates_empty_table(statement, there=there is not None):
             self._empty(shard, schema)
         elif statement.selects:
             why = "CREATE TABLE .. SELECT was logged as a statement, without its rows"
             self._doubt(shard, ("statement", why), schema)
         elif not statement.unless_there:
-            self._doubt(shard, ("created", "CREATE TABLE, and its end before was not told"), schema)
+            self._doubt(
+                shard,
+                ("created", "CREATE TABLE, and no DROP of the earlier table was reported"),
+                schema,
+            )
         elif there is not None and _columns(there.schema) != _columns(schema):
             self._doubt(shard, ("created", OTHER_COLUMNS))
         return {shard}
@@ -407,7 +411,7 @@ class RenameTracker:
         shard = self._shard(statement.table, told)
         there = self.rows.get(shard)
         if there is None and schema is not None:
-            self._doubt(target, ("statement", "ALTER TABLE, and nothing was known of it"), schema)
+            self._doubt(target, ("statement", "ALTER TABLE of an unknown table"), schema)
         if there is None:
             return {target}
         self.touched[shard] = None
@@ -419,7 +423,7 @@ class RenameTracker:
         target = self._shard(new, told)
         schema = dict(told.tables).get(target)
         if _astray(old, new):
-            why = f"a {old.relation} of a database that Debezium does not tell became {target}"
+            why = f"a table {old.relation} of a database that is not reported became {target}"
             it_went = f"{why}, maybe this one (then ignore it under `tables`)"
             self._doubt_all(old, new, told, ("renamed", it_went))
             self._doubt(target, ("renamed", why), schema)
@@ -432,15 +436,15 @@ class RenameTracker:
             self.rows[target] = _followed(there, schema)
         elif schema is not None or target in self.rows:
             self._doubt(
-                target, ("renamed", f"it was {source}, of which too little is known"), schema
+                target, ("renamed", f"it was {source}, whose columns or rows are unknown"), schema
             )
-        return target  # of a view nothing is told or known
+        return target  # a view has no description
 
     def _unread(self, statement: UnknownStatement, told: SchemaEvent) -> set[ShardId]:
         """Doubt every table that it may be about."""
         names = {name.casefold() for name in statement.names}
         places = {*names, (told.database or "").casefold()}
-        doubt = ("statement", f"a statement that cannot be read: {statement.why}")
+        doubt = ("statement", f"a statement that cannot be parsed: {statement.why}")
         for shard in tuple(self.rows):
             if shard.relation.casefold() in names and shard.database.casefold() in places:
                 self._doubt(shard, doubt)
@@ -469,7 +473,7 @@ class RenameTracker:
     def _doubt_all(
         self, name: Name, beside: Name, told: SchemaEvent, doubt: tuple[str, str]
     ) -> None:
-        """Doubt what *name* is; without a database, all that bear it, if *beside* had its own."""
+        """Doubt table *name*; all tables of that name if only *beside* names a database."""
         if not _astray(name, beside):
             self._doubt(self._shard(name, told), doubt)
             return
@@ -478,7 +482,7 @@ class RenameTracker:
                 self._doubt(shard, doubt)
 
     def _shard(self, name: Name, told: SchemaEvent) -> ShardId:
-        """The table that *name* means; in other letters, if the server takes them for the same."""
+        """The table that *name* refers to; in another case, if only one table matches."""
         exact = ShardId(name.database or told.database or "", name.relation)
         described = [shard for shard, _ in told.tables]
         if exact in self.rows or exact in described:
@@ -501,14 +505,14 @@ def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
 
 
 def _altered(there: HeldRows, schema: TableSchema | None, statement: Altered) -> HeldRows:
-    """What a table holds after its ALTER; an older doubt stays."""
+    """The rows of a table after its ALTER; an older doubt remains."""
     after = _followed(there, schema)
     if after.doubt is not None:
         return after
     if statement.doubts:
         return replace(after, doubt=("statement", statement.doubts[0]))
     if statement.described and schema is None:
-        return replace(after, doubt=("statement", "ALTER TABLE, which the collector did not read"))
+        return replace(after, doubt=("statement", "ALTER TABLE, which the collector did not parse"))
     old, new = (_names(there.schema), _names(schema))
     again = [name for name in statement.left if name.casefold() in old & new]
     if again:
@@ -529,7 +533,7 @@ def _followed(there: HeldRows, schema: TableSchema | None) -> HeldRows:
 
 
 def _astray(name: Name, beside: Name) -> bool:
-    """Whether *name* stands in the session's database, while what is told is that of *beside*."""
+    """Whether *name* is of the session's database, while the event reports that of *beside*."""
     return name.database is None and beside.database is not None
 
 
@@ -552,7 +556,7 @@ def follow_statements(
 ) -> tuple[tuple[Effect, ...], KnownTables]:
     """One effect per shard and order that a statement touches; none of what is no table.
 
-    *told* stands in log order, messages of one order as they came; all of an order belong
+    *told* is in log order, messages of one order as they came; all of an order belong
     together, and none may have been given before.  *known* is what was before the first; what is
     known after the last comes back, too.
     """
@@ -601,7 +605,7 @@ def _describe(
     schemas: dict[ShardId, TableSchema],
     based: set[ShardId],
 ) -> None:
-    """Take what a snapshot tells is there, and will be read; it drops before it creates."""
+    """Take the tables that a snapshot describes and will read; it drops before it creates."""
     for shard, schema in message.tables:
         if schema is None:
             schemas.pop(shard, None)
@@ -631,11 +635,11 @@ def _effect(
 
 
 def _unlike(shard: ShardId, rows: HeldRows, known: KnownTables) -> tuple[str, str] | None:
-    """Why the mirror of *shard* cannot take over rows that another shard had; None if it can."""
+    """Why the mirror of *shard* cannot take rows that another shard had; None if it can."""
     if rows.of in (None, shard):
         return None
     if rows.of not in known.based or not known.captured(rows.of):
-        return "renamed", f"its rows are those of {rows.of}, which has no whole mirror"
+        return "renamed", f"its rows are those of {rows.of}, which has no complete mirror"
     step = _went_astray(known.schemas.get(shard), rows)
     if step is not None:
         return "schema", f"its rows are those of {rows.of}, and {step.why}"
@@ -656,13 +660,13 @@ _UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks
 
 
 def find_differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-    """What the server's own description says otherwise; empty if they agree.
+    """Differences between the columns of the log and those of the server; empty if they agree.
 
-    What changes no value is no difference: the case of names, NOT NULL, which of the text types
-    it is (the server picks a larger one by itself, and MariaDB's JSON is one), what a label holds
-    that the server cannot say.
+    Ignored, because no value changes: the case of names, NOT NULL, which of the text types it is
+    (the server may pick a larger one, and MariaDB's JSON is one), and characters of a label that
+    the server cannot report.
 
-    *server*: the table's columns as it describes them, in order.
+    *server*: the table's columns as the server describes them, in order.
     """
     there = {column.name.casefold(): column for column in server}
     placed = sorted(mysql_columns(schema), key=lambda column: column.position)
@@ -691,14 +695,14 @@ def _difference(column: Column, there: Column | None) -> str | None:
 
 
 def _moved(here: Iterable[str], there: Iterable[str]) -> Iterator[str]:
-    """Columns at other places: a row's values stand in the log by place, without names."""
+    """Columns at other positions: the log has a row's values by position, without names."""
     for place, (own, other) in enumerate(zip(here, there, strict=True), start=1):
         if own != other:
             yield f"{own}: column {place} of the log, where the server has {other}"
 
 
 def _told(column: Column) -> tuple[object, ...]:
-    """The column's shape as far as a server's own description can bear it out."""
+    """The part of the column's shape that a server's description can confirm."""
     wide = column.width > WIDEST.get(column.kind, column.width)
     if column.kind in LONG_TEXTS or (wide and column.kind == "VARCHAR"):
         return ("TEXT",)
@@ -710,7 +714,7 @@ def _told(column: Column) -> tuple[object, ...]:
 
 
 def _label_told(label: str) -> str:
-    """Without what a server drops or writes otherwise: blanks at its end, backslashes."""
+    """Without trailing blanks and backslashes, which a server drops or writes otherwise."""
     return _UNSAYABLE.sub("?", label).replace("\\", "").rstrip(" ")
 
 
@@ -718,10 +722,10 @@ WHOLE_DIGITS = 20  # of the highest BIGINT UNSIGNED
 
 
 def default_scalar(column: Column) -> pa.Scalar:
-    """The constant default as a value of the column's Arrow type; null where there is none.
+    """The constant default as a value of the column's Arrow type; null for NULL.
 
     Raises:
-        ValueError: as :func:`.constants.constant`; or the default does not fit.
+        ValueError: as `read_constant`, or the default does not fit the type.
     """
     value, kind = read_constant(column), arrow_type(column)
     if value is None:
@@ -734,7 +738,7 @@ def default_scalar(column: Column) -> pa.Scalar:
 
 
 def _fitted(column: Column, value: Value, kind: pa.DataType) -> object:
-    """What Arrow takes for the type; a number in text becomes one."""
+    """The value that Arrow accepts for the type."""
     if column.kind == "DATETIME":
         return datetime.fromisoformat(str(value))
     if not isinstance(value, str):

@@ -40,7 +40,7 @@ _TEXTS = {  # whether a backslash escapes -> text in single quotes, in double qu
 
 
 class Kind(Enum):
-    """What a word may be: DOUBLE is a name or a text, by the session's ``sql_mode``."""
+    """Kinds of tokens; DOUBLE is a name or a text, depending on the session's ``sql_mode``."""
 
     WORD = "word"
     NAME = "name"
@@ -58,7 +58,7 @@ class Token:
 
     @property
     def upper(self) -> str:
-        """The word in capitals; empty for what stands in quotes, so never a keyword."""
+        """The word in capitals; empty if it is quoted, because then it is not a keyword."""
         return self.text.upper() if self.kind in (Kind.WORD, Kind.SIGN) else ""
 
     @property
@@ -124,7 +124,7 @@ class ParseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A table as a statement names it; ``database`` is None where it leaves it out."""
+    """A table as a statement names it; ``database`` is None if it is not written."""
 
     database: str | None
     relation: str
@@ -165,10 +165,10 @@ class TokenReader:
         return found
 
     def skip(self) -> Token:
-        """The next word, whatever it is.
+        """Take the next token.
 
         Raises:
-            Misread: there is none.
+            ParseError: there is none.
         """
         if self.done:
             raise ParseError("it ends too early")
@@ -179,7 +179,7 @@ class TokenReader:
         """The next word, which must be a name.
 
         Raises:
-            Misread: it is none.
+            ParseError: it is none.
         """
         word = self.skip()
         if not word.named:
@@ -216,7 +216,7 @@ class TokenReader:
         """Go on over *keyword*.
 
         Raises:
-            Misread: it does not come.
+            ParseError: it does not come.
         """
         if not self.accept(keyword):
             msg = f"{keyword} is missing"
@@ -232,7 +232,7 @@ class TokenReader:
         """Expect nothing more.
 
         Raises:
-            Misread: something is left.
+            ParseError: something is left.
         """
         if not self.done:
             msg = f"it goes on with {self.next.text!r}"
@@ -241,7 +241,7 @@ class TokenReader:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """What the clauses of one ALTER TABLE say.
+    """The clauses of one ALTER TABLE.
 
     ``to`` is the new name.  ``described`` if it is about columns or keys, so that the collector
     must tell the table's columns.  ``left`` are names that columns lose, dropped or renamed.
@@ -333,7 +333,7 @@ def _try(read: Callable[[TokenReader, _Draft], None], clause: TokenReader, draft
 
 
 def _pass_order(reader: TokenReader) -> None:
-    """The columns of an ORDER BY stand between commas, as clauses do."""
+    """Skip the columns of an ORDER BY: commas separate them, as they separate clauses."""
     while len(reader.rest) > 1:
         ahead = TokenReader(reader.rest[1:])
         column = ahead.clause()
@@ -472,7 +472,7 @@ def _redefined(column: str, definition: Words, draft: _Draft) -> None:
 
 
 def _recoded(what: str, words: Words) -> list[str]:
-    """Why text may be lost, if a character set is named that lacks letters of others."""
+    """Why text may be lost by a character set that does not have all characters."""
     reader = TokenReader(words)
     while not reader.done:
         if reader.phrase("CHARACTER", "SET") or reader.accept("CHARSET", "COLLATE"):
@@ -634,7 +634,7 @@ _RISKS = {
 
 
 def parse_statement(text: str) -> Statement:
-    """What *text* does, if every way to read it says the same."""
+    """Parse *text*; a result only if every way to read its quotes gives the same."""
     ways = tokenize_statement(text)
     found = {
         _read_statement(words) if words is not None else UnknownStatement("a quote is not closed")
@@ -746,7 +746,7 @@ def _alter(reader: TokenReader) -> Statement:
 
 
 def _other(reader: TokenReader) -> Statement:
-    """Views and what else is no table, whatever stands between the verb and the word for it."""
+    """Whether a statement is about a view or another object that is not a table."""
     while not reader.done:
         if reader.accept("DEFINER"):
             _definer(reader)

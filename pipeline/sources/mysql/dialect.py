@@ -38,7 +38,7 @@ class MySqlDialect:
     merge = staticmethod(ddl_effects.merge_schemas)
 
     def column(self, told: ColumnDescription, statement: str) -> Column:
-        """Ask the statement too: a message does not say what is computed."""
+        """Uses the statement too: the event does not say which columns are computed."""
         name, length, scale = told.name, told.length, told.scale
         nullable = told.nullable
         if told.notation is Notation.PLAIN and statement:
@@ -64,14 +64,14 @@ class MySqlDialect:
         return ddl_effects.creates_empty_table(parse_statement(statement), there=there)
 
     def database_dropped(self, statement: str) -> str | None:
-        """By its very letters: in others it may be another one, and its tables are in doubt."""
+        """Case matters: a name in another case may be another database."""
         if "drop" not in statement.casefold():
             return None
         said = parse_statement(statement)
         return said.database if isinstance(said, DatabaseDropped) else None
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """What only the statement that made them tells: which are computed, and some sizes."""
+        """Adds what only a statement says: which columns are computed, and some sizes."""
         new = _sized(mysql_columns(known), new)
         computed = {(c.name, c.shape) for c in mysql_columns(known) if c.generated}
         kept = (
@@ -87,7 +87,7 @@ class MySqlDialect:
         return _own(column).kind in _INTEGERS
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
-        """Its digits; a BIGINT UNSIGNED comes as base64 first of all (mode ``precise``)."""
+        """Digits; a BIGINT UNSIGNED may also arrive as base64 (mode ``precise``)."""
         own = _own(column)
         plain = own.notation is not Notation.CONNECT
         if plain or number < 0 or not (own.kind == "BIGINT" and own.unsigned):
@@ -95,13 +95,13 @@ class MySqlDialect:
         return (str(to_wire_text(own, str(number))), str(number))
 
     def reads(self, column: Column, text: str) -> bool:
-        """In any notation: which one is used the server does not tell."""
+        """In any notation: the server does not say which one the collector uses."""
         wire = pa.array([text], pa.string())
         notations = (replace(_own(column), notation=one) for one in Notation)
         return any(values.decode_values(one, wire).null_count == 0 for one in notations)
 
     def spelled_alike(self, column: Column) -> bool:
-        """Neither JSON, nor a FLOAT, of which a snapshot has six digits; see also `labels`."""
+        """False for JSON, for FLOAT (a snapshot has six digits), and for ambiguous labels."""
         own = _own(column)
         return own.kind not in ("JSON", "FLOAT") and types.has_one_spelling(own)
 
@@ -115,7 +115,7 @@ class MySqlDialect:
         return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
-        """The constant; null for a computed column, too, whose old values nobody was told."""
+        """Null also for a computed column, whose old values are not reported."""
         own = _own(column)
         if own.generated or own.default is None:
             return pa.scalar(None, arrow_type(own))

@@ -56,12 +56,12 @@ def check_grants(
     user = _user(facts.grants)
     found = []
     if not any(is_granted(grants, privilege, "", "*") for privilege in WATCH):
-        what = f"{user} may not ask where the log ends"
+        what = f"{user} may not read the position of the log"
         fix = f"GRANT REPLICATION CLIENT ON *.* TO {user}"
         found.append(Finding(REFUSE, "grant_log", where, what, fix))
     listed = facts.mariadb or facts.version < (8, 0)  # there, everybody may list them
     if not listed and not is_granted(grants, "XA_RECOVER_ADMIN", "", "*"):
-        what = f"{user} may not list prepared XA transactions, so no table can be read again"
+        what = f"{user} may not list prepared XA transactions, so no table can be backfilled"
         what += " (bootstrap, repair, replay)"
         fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO {user}"
         found.append(Finding(REFUSE, "grant_xa", where, what, fix))
@@ -115,44 +115,44 @@ STEPS = (
 DEMANDS = (
     Demand(
         "log_bin",
-        "without a binary log there are no changes to read",
+        "without a binary log no changes can be read",
         good=("on",),
         fix="log_bin=binlog in the server's option file, and a restart",
     ),
     Demand(
         "binlog_format",
-        "statements do not say which rows they changed",
+        "a logged statement does not say which rows it changed",
         good=("row",),
         effect=Effect.DROPS,
     ),
     Demand(
         "binlog_row_image",
-        "columns are missing from the images of rows",
+        "columns are missing in row images",
         good=("full",),
         effect=Effect.REWRITES,
     ),
     Demand(
         "binlog_row_value_options",
-        "an update of JSON is logged as a difference only",
+        "an update of JSON is logged only as a difference",
         bad=("partial_json",),
         fix="SET GLOBAL binlog_row_value_options = '', and the same in the server's option file",
         effect=Effect.REWRITES,
     ),
     Demand(
         "binlog_transaction_compression",
-        "all rows of a transaction get one position, so their order is lost",
+        "all rows of a transaction have one position, so their order is lost",
         good=("off",),
         effect=Effect.REWRITES,
     ),
     Demand(
         "binlog_order_commits",
-        "transactions become visible in another order than that of the log",
+        "transactions become visible in another order than in the log",
         good=("on",),
         effect=Effect.DELAYS,
     ),
     Demand(
         "binlog_error_action",
-        "after an error of its log the server goes on without one",
+        "after a log error the server continues without a log",
         good=("abort_server",),
         effect=Effect.DROPS,
     ),
@@ -164,14 +164,14 @@ DEMANDS = (
     ),
     Demand(
         "gtid_mode",
-        "completeness can be proven by position only, and not across a fail-over",
+        "completeness can be proven only by position, and not across a failover",
         good=("on",),
         severity=WARN,
         fix=STEPS,
     ),
     Demand(
         "binlog_row_metadata",
-        "the log does not say names, signs and labels of columns",
+        "the log does not have names, signs and labels of columns",
         good=("full",),
         severity=WARN,
     ),
@@ -195,7 +195,7 @@ ASKED = (*(one.name for one in DEMANDS if one.effect is not Effect.NONE), *RELAY
 
 
 def collect_hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
-    """What in the settings drops, rewrites or delays changes, whatever tables are captured."""
+    """Settings that drop, rewrite or delay changes, regardless of the captured tables."""
     found = (
         *find_unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
         *(_unlogged_from(line, where) for line in facts.unlogged),
@@ -233,7 +233,7 @@ def _unlogged(unlogged: Sequence[str], where: str, databases: Sequence[str]) -> 
 
 
 def _unlogged_from(line: str, where: str) -> Finding:
-    """Of all tables of databases that are left out."""
+    """The finding for all tables of the databases that the log leaves out."""
     name, _, value = line.partition("=")
     listed = "|".join(re.escape(database.strip()) for database in value.split(","))
     shards = rf"(?!(?:{listed})\.).+" if name == "binlog_do_db" else rf"(?:{listed})\..+"
@@ -245,7 +245,7 @@ def _unlogged_from(line: str, where: str) -> Finding:
 
 
 def _replicating(facts: ServerFacts, where: str) -> list[Finding]:
-    """The heartbeat that is written here says nothing of what has not been replicated yet."""
+    """A heartbeat that is written here does not cover what is not replicated yet."""
     if not facts.replica:
         return []
     what = (
@@ -254,7 +254,7 @@ def _replicating(facts: ServerFacts, where: str) -> list[Finding]:
     )
     fix = (
         "name the primary under sources and let the connector read it; on a server that was"
-        " promoted: STOP REPLICA; RESET REPLICA ALL; or waive what the gate then names"
+        " promoted: STOP REPLICA; RESET REPLICA ALL; or waive the blocks that the gate names"
     )
     return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS)]
 
@@ -263,8 +263,8 @@ def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
     name = next((n for n in RELAYING if n in facts.variables), None)
     if name is None or facts.variables[name].upper() == "ON" or facts.replica is False:
         return []
-    certain = "it is a replica" if facts.replica else "if it is a replica (it does not tell)"
-    what = f"{name}=OFF: {certain}, changes that it replicates are not in its log"
+    certain = "it is a replica" if facts.replica else "if it is a replica (its user may not ask)"
+    what = f"{name}=OFF: {certain}, replicated changes are not in its log"
     fix = f"{name}=ON in the server's option file, and a restart"
     effect = Effect.DROPS if facts.replica else Effect.NONE
     return [Finding(REFUSE if facts.replica else WARN, name, where, what, fix, effect)]
@@ -277,7 +277,7 @@ def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
     seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
     name = "binlog_expire_logs_seconds" if seconds else "expire_logs_days"
     wanted = int(outage.total_seconds()) if seconds else -(-outage // timedelta(days=1))
-    what = f"{name}: the log is kept for {kept}, an outage of {outage} would lose changes"
+    what = f"{name}: the log is retained for {kept}, an outage of {outage} would lose changes"
     fix = f"SET GLOBAL {name} = {wanted}, and the same in the server's option file"
     return [Finding(WARN, "log_retention", where, what, fix)]
 
@@ -329,7 +329,7 @@ def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Tabl
 
 
 def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[TableFinding]:
-    """What a collector sends as a row's key is the primary key, unless it is told otherwise."""
+    """The connector sends the primary key as a row's key, unless configured otherwise."""
     sent = shard.unique[0] if shard.primary else ()
     if set(sent) == set(key):
         return []
@@ -342,9 +342,9 @@ def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[TableF
     if not shard.cascades or not has_unlogged_cascades(server):
         return []
     fix = (
-        "let the application change these rows, and drop the rule of the foreign key; or MySQL"
-        f" 9.6 with innodb_native_foreign_keys=OFF; or waive what sluice explain {quote(table)}"
-        " then names"
+        "change these rows in the application, and drop the rule of the foreign key; or use MySQL"
+        f" 9.6 with innodb_native_foreign_keys=OFF; or waive the blocks that sluice explain"
+        f" {quote(table)} names"
     )
     return [(WARN, "unproven", describe_cascades(shard), fix)]
 
@@ -352,7 +352,7 @@ def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[TableF
 def _engine(shard: ShardFacts) -> list[TableFinding]:
     if shard.engine.lower() in TRANSACTIONAL:
         return []
-    what = f"engine {shard.engine} knows no transactions: its snapshot stands at no position"
+    what = f"engine {shard.engine} has no transactions: its snapshot has no position in the log"
     return [(WARN, "engine", what, f"ALTER TABLE {SHARD} ENGINE=InnoDB")]
 
 
@@ -369,7 +369,7 @@ def _columns(shard: ShardFacts, server: ServerFacts) -> list[TableFinding]:
 
 
 def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[TableFinding]:
-    """One row that is too large stops the connector, and with it the whole source."""
+    """One row that is too large stops the connector, and so the whole source."""
     if largest is None:
         return []
     packet = server.variables.get("max_allowed_packet", "")
@@ -394,10 +394,10 @@ def _rounded(shard: ShardFacts) -> list[TableFinding]:
     if not names:
         return []
     what = (
-        f"FLOAT in {', '.join(names)}: a snapshot rounds it to six digits, so a row that no change"
-        " has brought differs in the mirror, and no check sees it"
+        f"FLOAT in {', '.join(names)}: a snapshot rounds it to six digits, so a row that was not"
+        " changed since differs in the mirror, and no check detects it"
     )
-    fix = (  # no statement: it would take away what this knows nothing of
+    fix = (  # no statement: it would drop attributes that are unknown here
         f"where more digits matter: make {', '.join(names)} of {SHARD} DOUBLE by ALTER TABLE ..."
         " MODIFY with all else of their definitions (NOT NULL, DEFAULT: MODIFY takes away what is"
         " left out), then a new base; else nothing"

@@ -26,7 +26,7 @@ class ServerFacts:
 
     ``variables`` have small names; one that the server does not know is absent.  ``grants`` are
     the lines of SHOW GRANTS, roles spelled out.  ``unlogged`` names the databases that its log
-    leaves out or is confined to.  What the user may not ask is empty, ``replica`` is None.
+    leaves out or is confined to.  Facts that the user may not read are empty; ``replica`` is None.
     ``ahead``: how far its clock is before ours, as far as asking took no time; else nothing.
     """
 
@@ -59,7 +59,7 @@ def read_server_facts(session: Session) -> ServerFacts:
 
 
 def read_log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
-    """Only the variables of these *names*, and what says of its log what is not in it: quick."""
+    """Read only the variables *names*, the log filters and the replica status; cheap."""
     asked = ", ".join(["%s"] * len(names))
     found = session.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({asked})", *names)
     return ServerFacts(
@@ -72,7 +72,7 @@ def read_log_facts(session: Session, names: Sequence[str]) -> ServerFacts:
 
 
 def table_exists(session: Session, table: str) -> bool:
-    """Whether ``database.table`` is there, for the user who asks."""
+    """Whether ``database.table`` exists and the user may see it."""
     database, _, name = table.partition(".")
     statement = "SELECT 1 FROM information_schema.tables WHERE table_schema=%s AND table_name=%s"
     return bool(session.ask(statement, database, name))
@@ -110,7 +110,7 @@ def _replica(session: Session) -> bool | None:
 
 
 def _ahead(session: Session) -> timedelta:
-    """What is left when the time that asking took is given the benefit of the doubt."""
+    """The difference that the duration of the query cannot explain."""
     asked = datetime.now(UTC)
     (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS told")
     told: datetime = row["told"].replace(tzinfo=UTC)
@@ -119,7 +119,7 @@ def _ahead(session: Session) -> timedelta:
 
 
 def _allowed(session: Session, statement: str) -> list[Row] | None:
-    """The rows, or None where the user may not ask: which rights are missing is told apart."""
+    """The rows; None if the user may not ask. Missing rights are reported elsewhere."""
     try:
         return session.ask(statement)
     except ConfigError:
@@ -225,7 +225,7 @@ def _by_table(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
 
 
 def _unique(indexes: Iterable[Row]) -> list[tuple[str, ...]]:
-    """Column sets of indexes that tell any two rows apart: whole columns, none of them NULL."""
+    """Column sets of the indexes that identify rows: whole columns that are NOT NULL."""
     sets: dict[str, list[Row]] = defaultdict(list)
     for row in indexes:
         sets[row["index_name"]].append(row)
@@ -299,10 +299,10 @@ LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs
 def describe_source(
     server: ServerFacts, shards: Sequence[ShardFacts], asked: Collection[str]
 ) -> SourceDescription:
-    """Sum up what was found of *asked*.
+    """Describe the shards *asked*.
 
-    A server hides what its user may not see, so an absent shard may still be there; one that the
-    user would see was dropped.
+    A server hides tables that its user may not see, so an absent shard may exist.  A shard that
+    the user would see was dropped.
     """
     grants = [grant for line in server.grants if (grant := parse_grant(line))]
     shown = {facts.shard.name for facts in shards}
@@ -324,19 +324,19 @@ def _readable(grants: Sequence[Grant], name: str) -> bool:
 
 
 def describe_cascades(shard: ShardFacts) -> str:
-    """Say which; whether the parent is captured makes no odds to what the log leaves out."""
+    """Name the foreign keys; the log omits their changes even if the parent is captured."""
     rules = sorted(f"{one.parent} {one.rule} ({one.name})" for one in shard.cascades)
-    return f"rows changed by foreign keys are in no log: {'; '.join(rules)}"
+    return f"rows changed by foreign keys are not in the log: {'; '.join(rules)}"
 
 
 def has_unlogged_cascades(server: ServerFacts) -> bool:
-    """Whether rows that foreign keys change are in no log."""
+    """Whether rows that foreign keys change are missing in the log."""
     native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() == "ON"
     return server.mariadb or server.version < LOGGED or native
 
 
 def read_log_retention(variables: Mapping[str, str]) -> timedelta | None:
-    """For how long a MySQL or MariaDB keeps its binary log by its variables; None without end."""
+    """How long a server retains its binary log, by its variables; None without end."""
     if variables.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
         return None
     seconds = int(variables.get("binlog_expire_logs_seconds", 0))

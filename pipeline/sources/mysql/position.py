@@ -158,12 +158,12 @@ class MySqlPositions:
         return at >= there and _holds(done, needed)
 
     def explain_reset(self, known: Position, now: Position) -> str | None:
-        """An earlier place, or transactions it once had and has no longer."""
+        """An earlier place, or transactions that it no longer has."""
         (at, had), (there, has) = _read(known.words), _read(now.words)
         if there < at:
             return f"log went back from {_place(at)} to {_place(there)}"
         if had and not contains_gtids(has, had):
-            return "the server has forgotten transactions: its log was reset"
+            return "the server no longer has transactions that it had: its log was reset"
         return None
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
@@ -204,7 +204,7 @@ class MySqlPositions:
             return False
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """Whether its GTIDs hold it; where either has none, nobody can say no."""
+        """By GTIDs; true if either has none."""
         executed = _read(position.words)[1]
         try:
             return not executed or contains_gtids(executed, transaction)
@@ -253,7 +253,7 @@ def find_open_xa(fence: ReadFence, prepared: Set[str]) -> tuple[str, ...]:
 
 
 def describe_open_xa(names: tuple[str, ...], patience: timedelta) -> str:
-    """What keeps a read waiting, and how to end it."""
+    """Which XA transactions a read waits for, and how to end them."""
     several = f"{len(names)} XA transaction{'s' if len(names) > 1 else ''}"
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return (
@@ -263,7 +263,7 @@ def describe_open_xa(names: tuple[str, ...], patience: timedelta) -> str:
 
 
 def explain_behind_fence(fence: ReadFence, server: Head) -> str | None:
-    """What *server* lacks of what the fence needs; None if nothing."""
+    """What the fence needs and *server* has not executed; None if nothing."""
     if server.identity == fence.head.identity:
         return None
     needed, has = executed_gtids(fence.needed), executed_gtids(server.position)
@@ -274,7 +274,6 @@ def explain_behind_fence(fence: ReadFence, server: Head) -> str | None:
     if shown:
         return None
     if not needed:
-        return (
-            f"it is {server.identity}, not {fence.head.identity}, and nothing tells how far it is"
-        )
-    return f"of {needed} it has executed {has or 'nothing'}"
+        other = f"it is {server.identity}, not {fence.head.identity}"
+        return f"{other}, and without GTIDs its progress is unknown"
+    return f"it executed {has or 'nothing'}, needs {needed}"

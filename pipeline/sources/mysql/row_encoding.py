@@ -56,10 +56,10 @@ OTHERS = "its rows would be written otherwise than its collector writes them"
 def encode_plain_rows(
     shard: str, told: Sequence[Column], there: Sequence[Column], values: Sequence[pa.Array]
 ) -> pa.StringArray:
-    """Rows as events of *told* columns hold them; *values* are those of the columns *there* are.
+    """Rows as events of the described columns have them; *values* are of the existing columns.
 
     Raises:
-        ConfigError: nobody knows how the sender writes one of them.
+        ConfigError: how the collector writes one of them is unknown.
     """
     if not any(one.kind == BESIDE and one.name not in {c.name for c in there} for one in told):
         raise ConfigError(f"{shard}: {OTHERS}")

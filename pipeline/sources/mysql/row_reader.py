@@ -72,21 +72,19 @@ class MySqlKey:
         """Those of *key* among the shard's.
 
         Raises:
-            ConfigError: there is no key to read by; says of which shard, and why.
+            ConfigError: rows cannot be read along the key; says of which shard, and why.
         """
         by_name = {column.name: column for column in columns}
         require_columns(shard, key, by_name)
         for name in key:
             if by_name[name].kind in UNORDERED:
-                msg = (
-                    f"{shard}: key column {name} is a {by_name[name]}, by which nobody can read on"
-                )
+                msg = f"{shard}: key column {name} is a {by_name[name]}, which has no stable order"
                 raise ConfigError(msg)
         return cls(tuple(by_name[name] for name in key))
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What the server orders by, and is asked for, one for each column."""
+        """Expressions that the server orders by and returns, one for each column."""
         return tuple(_asked(column) for column in self.columns)
 
     @property
@@ -169,9 +167,9 @@ class MySqlRowReader(SqlRowReader):
         return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableDescription | None:
-        """Who sends the server's own texts tells columns with its rows; else statements do.
+        """Columns come with the rows if values are the server's texts, else by statements.
 
-        The key's columns are named in the order of the table's, as with the rows of such.
+        The columns of the key are in the order of the table.
         """
         return self._table(shard, self.server) if self.notation is Notation.TEXTS else None
 
@@ -182,15 +180,15 @@ class MySqlRowReader(SqlRowReader):
         logged, and not counted yet.
         """
         if not self.server.commits_in_order:
-            msg = f"{self.where}: it commits in another order than it logs"
-            raise ConfigError(f"{msg}, so no read can be fenced; set binlog_order_commits=ON")
+            msg = f"{self.where}: the server commits in another order than it logs"
+            raise ConfigError(f"{msg}, so reads cannot be fenced; set binlog_order_commits=ON")
         head = self.server.head()
         beat = self.server.beat(at_least, at)
         if beat.head.identity != head.identity:
             raise ProofError(f"{self.where}: another server answered meanwhile")
         if self.read_from is not self.server and not executed_gtids(beat.head.position):
-            msg = f"{self.where}: it writes no GTIDs, so nothing tells how far"
-            raise ConfigError(f"{msg} a replica is; set gtid_mode=ON, or remove read_from")
+            msg = f"{self.where}: it writes no GTIDs, so the progress of a"
+            raise ConfigError(f"{msg} replica is unknown; set gtid_mode=ON, or remove read_from")
         return ReadFence(head, beat.number, beat.head.position, encode_xa_names(self._prepared()))
 
     def integer_key(self, shard: Shard, key: Sequence[str]) -> str | None:
@@ -224,7 +222,7 @@ class MySqlRowReader(SqlRowReader):
     def _table(self, shard: Shard, server: MySqlSource) -> TableDescription:
         types, key = server.column_types(shard), server.key_columns(shard)
         if not types:
-            raise ProofError(f"{self.where}: there is no table {shard.name}")
+            raise ProofError(f"{self.where}: table {shard.name} does not exist")
         columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
         own = tuple(one.name for one in columns if one.name in key)
         return TableDescription(ShardId.parse(shard.name), "alter", columns, own)
@@ -268,7 +266,7 @@ class MySqlRowReader(SqlRowReader):
     def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
         found = self.read_from.columns(shard)
         if not found:
-            raise ProofError(f"{self.where}: there is no table {shard.name}")
+            raise ProofError(f"{self.where}: table {shard.name} does not exist")
         return cast("tuple[MySqlColumn, ...]", found)
 
     def _key(self, shard: Shard, key: Sequence[str]) -> MySqlKey:
@@ -276,7 +274,7 @@ class MySqlRowReader(SqlRowReader):
 
 
 def _expression(column: MySqlColumn) -> str:
-    """What is asked for to get all of a value: the server prints a FLOAT in six digits."""
+    """An expression that returns the whole value: the server prints a FLOAT in six digits."""
     name = _escaped(column.name)
     return f"{name} + 0e0" if column.kind == "FLOAT" else name
 
@@ -297,9 +295,9 @@ def _told(columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch) 
 def _told_plainly(
     asked: RowsAsked, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Rows in the columns that events have told: nothing else says how they are written."""
+    """Rows in the columns that events describe: only these say how they are written."""
     if asked.declared is None:
-        raise ProofError(f"no event of {asked.shard} has landed yet, to tell its columns")
+        raise ProofError(f"the columns of {asked.shard} are unknown: no event of it has landed yet")
     values = found.columns[: len(columns)]
     own = dict(zip((one.name for one in columns), values, strict=True))
     texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
@@ -311,7 +309,7 @@ def _told_plainly(
 def _told_as_texts(
     table: TableDescription, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Rows as the server's texts; *table* tells labels as they will be read again."""
+    """Rows as the server's texts; *table* describes labels as they will be decoded."""
     values, names = found.columns[: len(columns)], [one.name for one in columns]
     if names != [one.name for one in table.columns]:
         raise ProofError(f"the columns of {table.shard} changed while it was read")

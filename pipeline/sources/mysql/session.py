@@ -46,7 +46,7 @@ _length = Struct("<I").unpack_from
 class TextRows:
     """All packets of an answer's rows, as they come.
 
-    ``ended`` once the last packet was there; ``error`` is its payload where that tells of one.
+    ``ended`` is true after the last packet; ``error`` is its payload if it reports an error.
     """
 
     ended: bool = False
@@ -117,7 +117,7 @@ class TextRows:
 def _values(
     data: npt.NDArray[np.uint8], at: Places
 ) -> tuple[Places, Places, npt.NDArray[np.bool_]]:
-    """Where the values stand whose lengths stand *at*, how long they are, and which are NULL."""
+    """Starts and lengths of the values whose length prefix is *at*, and which are NULL."""
     first = data[at]
     lengths, starts, null = first.astype(np.int64), at + 1, first == NULL
     lengths[null] = 0
@@ -152,7 +152,7 @@ MEANINGLESS = {1292, 1367, 1525}  # a text that is no day, time or number where 
 
 
 class DeniedListError(ConfigError):
-    """The user may not list prepared XA transactions; the server's own words name no right."""
+    """The user may not list prepared XA transactions; the server's error names no right."""
 
 
 @dataclass(eq=False)
@@ -166,7 +166,7 @@ class Session(SqlSession):
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:
-        """Names of columns are in small letters."""
+        """Column names are in lower case."""
         with self.opened() as connection:
             cursor = connection.cursor()
             cursor.execute(statement, arguments or None)
@@ -207,10 +207,10 @@ class Session(SqlSession):
 
     @contextmanager
     def bounded(self) -> Iterator[Ask]:
-        """Like ``together``; the server hangs up, and lets go of all, if it hears nothing of us.
+        """Like ``exclusive``; the server disconnects and releases all locks if we are silent.
 
-        A process that stands still, or whose network is gone, would lock rows for hours, and keep
-        off every ALTER of a table that it has read.
+        A process that hangs, or has lost its network, would otherwise lock rows for hours and
+        block every ALTER of a table that it has read.
         """
         with self.exclusive() as ask:
             ask(f"SET SESSION wait_timeout = {max(1, int(self.limits.call.total_seconds()))}")
@@ -300,7 +300,7 @@ class RefusedPlugin:
     def authenticate(self, packet: Any) -> Any:
         """Send nothing.  Raises OperationalError."""
         said = (
-            "the server asks for the password in clear text; set tls: true, or use another plugin"
+            "the server requests the password in clear text; set tls: true, or use another plugin"
         )
         raise pymysql.OperationalError(CR_AUTH_PLUGIN, said)
 
@@ -318,7 +318,7 @@ def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
     """Create the table *heartbeat*, ``database.table``, unless it is there.
 
     Raises:
-        ConfigError: if that is forbidden; it names the statements somebody else must run.
+        ConfigError: the user may not create it; names the statements to run as another user.
     """
     database, _, table = heartbeat.partition(".")
     if ask(
@@ -331,8 +331,8 @@ def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
         for statement in statements:
             ask(statement)
     except ConfigError as error:
-        msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
-        raise ConfigError(msg) from error
+        msg = f"source:{source}: table {heartbeat} does not exist; run as an administrator"
+        raise ConfigError(f"{msg}: {'; '.join(statements)}") from error
 
 
 def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:

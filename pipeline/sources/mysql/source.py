@@ -108,7 +108,7 @@ class MySqlSource(SqlSource):
     positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
-    """What the server is spared."""
+    """Limits that protect the server."""
     read_from: str = ""
     _session: Session = field(init=False, repr=False)
 
@@ -148,13 +148,13 @@ class MySqlSource(SqlSource):
         """Identity and end of the log of the server that answers.
 
         Raises:
-            ConfigError: if it writes no binary log, or may not be asked about it.
+            ConfigError: it writes no binary log, or the user may not read its position.
         """
         with self._session.exclusive() as ask:
             renamed = not self._session.mariadb and self._session.version >= (8, 4)
             found = ask(f"SHOW {'BINARY LOG' if renamed else 'MASTER'} STATUS")
             if not found:
-                msg = f"source:{self.name}: it writes no binary log; start it with log_bin"
+                msg = f"source:{self.name}: the server writes no binary log; start it with log_bin"
                 raise ConfigError(msg)
             identity = self._identity()
         log = int(found[0]["file"].rpartition(".")[2])
@@ -167,8 +167,8 @@ class MySqlSource(SqlSource):
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
-        The number is the row's plus one, so an answer that was lost leaves no hole.  The server's
-        time goes with it: UTC, whatever its time zone, and of the start of that statement.
+        The number is that of the row plus one, so a lost answer leaves no hole.  The server's time
+        is returned with it: in UTC, of the start of that statement.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
         with name_heartbeat_lock(self.settings.heartbeat), self._session.bounded() as ask:
@@ -221,19 +221,14 @@ class MySqlSource(SqlSource):
         return tuple(str(row["c"]) for row in found)
 
     def sends(self) -> Capture:
-        """All tables; its settings may keep changes out of the log, or its replication late."""
+        """All tables; settings may keep changes out of the log, or delay replication."""
         facts = read_log_facts(self._session, ASKED)
         return Capture(lambda _: True, hazards=collect_hazards(facts, f"source:{self.name}"))
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """What it says of itself and of *shards*, loaded or not.
+        """The load limit does not apply: on a busy server no table would ever become ready.
 
-        A few statements on its dictionary, rarely, each ended at its limit: a server that is always
-        busy would never have described its tables, and none of them would ever be ready.
-
-        Raises:
-            UnreachableError: it did not answer all of it.
-            ConfigError: its user may not log in.
+        The statements are few, rare, on the data dictionary, and each has a time limit.
         """
         server = read_server_facts(self._session)
         found = read_shard_facts(self._session, self.name, shards.__contains__)
@@ -271,7 +266,7 @@ class MySqlSource(SqlSource):
             found = self._session.ask(f"XA RECOVER {words}")
         except DeniedListError as error:
             fix = f"GRANT XA_RECOVER_ADMIN ON *.* TO '{self.settings.user}'@'...'"
-            msg = f"source:{self.name}: its user may not list prepared XA transactions (XA RECOVER)"
+            msg = f"source:{self.name}: the user may not list prepared XA transactions (XA RECOVER)"
             raise ConfigError(f"{msg}; {fix}") from error
         return frozenset(_xid(row, sql=self._session.mariadb) for row in found)
 

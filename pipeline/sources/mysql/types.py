@@ -46,7 +46,7 @@ DIGITS = 10  # of a DECIMAL that names none
 
 @dataclass(frozen=True, slots=True)
 class MySqlColumn:
-    """A column as a schema change tells it.
+    """A column as a schema event describes it.
 
     ``type`` is MySQL's name in capitals (``BIGINT UNSIGNED``); ``length`` is the precision of a
     DECIMAL, the fraction's digits of a DATETIME, TIMESTAMP or TIME, the display width of an
@@ -132,10 +132,10 @@ def mysql_columns(schema: TableSchema) -> tuple[MySqlColumn, ...]:
 
 
 def read_column(row: Mapping[str, Any]) -> MySqlColumn:
-    """The column that *row* of information_schema.columns tells; its keys in small letters.
+    """Read a *row* of information_schema.columns; its keys are in lower case.
 
-    A type may end in a comment (``datetime /* mariadb-5.3 */``).  Text that the server cannot say
-    in utf8mb3 (labels, defaults) stands there with ``?`` in it.
+    A type may end in a comment (``datetime /* mariadb-5.3 */``).  Text that cannot be written
+    in utf8mb3 (labels, defaults) has ``?`` in it.
     """
     kind = re.sub(r"\(.*\)|/\*.*\*/", "", row["column_type"], flags=re.DOTALL).upper()
     sizes = ("numeric_precision", "character_maximum_length", "datetime_precision")
@@ -236,7 +236,7 @@ def _meant(found: re.Match[str]) -> str:
 
 
 def decode_labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
-    """The labels that *texts* mean; null where it cannot be told which.
+    """The labels that *texts* mean; null if ambiguous.
 
     A text that is no label but holds no escape stays: the empty text of a value that was none,
     labels the server itself cannot write.

@@ -81,7 +81,7 @@ def to_wire_text(column: Column, raw: Raw) -> str | None:
 
 
 def told_of_none(column: Column) -> str | None:
-    """What is sent for a day, or a moment, that does not exist; None for NULL."""
+    """What is sent for a date or time that does not exist; None for NULL."""
     if column.nullable:
         return None
     return "1970-01-01T00:00:00Z" if column.kind == "TIMESTAMP" else "0"
@@ -101,7 +101,7 @@ def _plain(_: Column, raw: pa.Array) -> pa.StringArray:
 
 
 def _each(tell: Callable[[str | bytes], str | None]) -> Tell:
-    """Value by value: for what is rare, or costs more than that."""
+    """Value by value: for rare types, and for those that cost more than the loop."""
     return lambda _, raw: pa.array(
         [None if value is None else tell(value) for value in raw.to_pylist()], pa.string()
     )
@@ -126,7 +126,7 @@ def _natural(value: str | bytes) -> str:
 
 
 def _naturals(column: Column, raw: pa.Array) -> pa.StringArray:
-    """The same of all side by side: of 64 bits, and one in front for the sign."""
+    """As `_natural`, for all values at once: 64 bits, and a byte in front for the sign."""
     try:
         numbers = pc.fill_null(_plain(column, raw).cast(pa.uint64()), 0).to_numpy()
     except pa.ArrowInvalid:
@@ -145,7 +145,7 @@ def _naturals(column: Column, raw: pa.Array) -> pa.StringArray:
 
 
 def _base64_of(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.bytes_]:
-    """Of each row of *octets*."""
+    """Base64 of each row of *octets*."""
     count, width = octets.shape
     filler = -width % 3
     padded = np.zeros((count, width + filler), np.uint32)
@@ -185,7 +185,7 @@ def _datetimes(column: Column, raw: pa.Array) -> pa.StringArray:
 
 
 def _counted(column: Column, raw: pa.Array, kind: pa.DataType) -> pa.StringArray:
-    """Days, milliseconds or microseconds since 1970; a day that is none is sent as if it were 0."""
+    """Days, milliseconds or microseconds since 1970; 0 for a date that does not exist."""
     texts = _plain(column, raw)
     days = _days(texts)
     number = pa.int32() if pa.types.is_date(kind) else pa.int64()
@@ -194,7 +194,7 @@ def _counted(column: Column, raw: pa.Array, kind: pa.DataType) -> pa.StringArray
 
 
 def _filled(column: Column, told: pa.StringArray, texts: pa.StringArray) -> pa.StringArray:
-    """With what stands for a day that does not exist where there is a text of one."""
+    """Replace dates that do not exist with what is sent for them."""
     if (none := told_of_none(column)) is None:
         return told
     return pc.if_else(pc.and_(told.is_null(), texts.is_valid()), none, told)
@@ -321,7 +321,7 @@ def _told(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
 
 
 def _of_texts(column: Column, text: str) -> Raw:
-    """What the server returns for a value whose text stands in its log."""
+    """The server's text of a value whose text is in its log."""
     kind = column.kind
     if kind == "BIT":
         return _bits(column, text)

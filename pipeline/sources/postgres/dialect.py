@@ -48,17 +48,19 @@ from pipeline.sources.postgres.types import (
 
 
 def find_differences(schema: TableSchema, server: Sequence[PostgresColumn]) -> tuple[str, ...]:
-    """What the server's own description says otherwise; empty if they agree.
+    """Differences between the columns of the rows and those of the server; empty if they agree.
 
-    What changes no value is no difference: NOT NULL, the order of columns (rows tell names), what
-    a type that Sluice does not know is made of.
+    Ignored, because no value changes: NOT NULL, the order of columns (rows have names), and the
+    base of a type that is unknown to Sluice.
 
-    *server*: the table's columns as it describes them.
+    *server*: the table's columns as the server describes them.
     """
     there = {column.name: column for column in server}
     here = {column.name: column for column in postgres_columns(schema)}
     missing = [
-        f"{name}: the server has it, no row has told it yet" for name in there if name not in here
+        f"{name}: the server has it, no row has described it yet"
+        for name in there
+        if name not in here
     ]
     found = [
         f"{name}: {why}"
@@ -123,16 +125,16 @@ def is_wider(old: PostgresColumn, new: PostgresColumn) -> bool:
 def _lost(gone: PostgresColumn, added: Sequence[PostgresColumn]) -> str:
     twin = next((c for c in added if c.position == gone.position and c.shape == gone.shape), None)
     if twin is not None:
-        return f"column {gone.name} is gone, and {twin.name} stands in its place"
+        return f"column {gone.name} is gone, and {twin.name} is at its position"
     return f"column {gone.name} is gone"
 
 
 def _unknown_fill(column: PostgresColumn) -> str | None:
-    """Why nobody knows what old rows hold in an added column; None if it is known."""
+    """Why the values of old rows in an added column are unknown; None if they are known."""
     if column.nullable and not column.has_default:
         return None
     held = "has a default" if column.has_default else "may not be NULL"
-    return f"column {column.name} was added and {held}: rows do not tell what the older ones hold"
+    return f"column {column.name} was added and {held}: the values in older rows are unknown"
 
 
 def _quoted(shard: str) -> str:
@@ -166,7 +168,7 @@ class PostgresDialect:
     merge = staticmethod(merge_schemas)
 
     def column(self, told: ColumnDescription, statement: str) -> Column:
-        """The type is told as ``NAME as WAY``: what the server calls it, and how it is sent."""
+        """The type is described as ``NAME as WAY``: the server's name, and how it is sent."""
         kind, _, way = told.type.rpartition(" as ")
         length, scale = normalize_size(kind, told.length, told.scale)
         return PostgresColumn(
@@ -187,7 +189,7 @@ class PostgresDialect:
     def follow(
         self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """Rows stay: that columns are told says nothing of older rows, which stand as they did."""
+        """Rows remain: a description of columns changes no older row."""
         schemas, found = dict(known.schemas), dict[tuple[object, ShardId], Effect]()
         for one in told:
             for shard, schema in one.tables:
@@ -215,7 +217,7 @@ class PostgresDialect:
         return (str(number),)
 
     def reads(self, column: Column, text: str) -> bool:
-        """A text that is kept as it was sent may be anything, but for a UUID."""
+        """Any text is valid where it is kept as sent, except for a UUID."""
         if _own(column).kind == "UUID":
             return UUID.fullmatch(text) is not None
         return bool(values.decode_values(_own(column), pa.array([text], pa.string()))[0].is_valid)
@@ -233,7 +235,7 @@ class PostgresDialect:
         return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
-        """NULL: no column is followed that may have held anything else."""
+        """NULL: only columns without another value in old rows are followed."""
         return pa.scalar(None, arrow_type(_own(column)))
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ DEMANDS = (
     ),
     Demand(
         "full_page_writes",
-        "after a power cut the server may hold torn pages",
+        "after a power cut the server may have damaged pages",
         good=("on",),
         severity=NOTE,
     ),
@@ -90,7 +90,7 @@ def check_grants(
         what = f"{user} may not read {name_few(hidden)}"
         found.append(Finding(REFUSE, "grant_select", where, what, fix))
     if not facts.monitor:
-        what = f"{user} may not see whether the server is loaded, so it is asked whatever it does"
+        what = f"{user} may not see the load of the server, so limits.running has no effect"
         found.append(Finding(WARN, "grant_monitor", where, what, f"GRANT pg_monitor TO {user}"))
     return found
 
@@ -102,7 +102,7 @@ def _standby(facts: PostgresFacts, where: str) -> list[Finding]:
 
 
 def _room(facts: PostgresFacts, where: str) -> list[Finding]:
-    """Who has a slot already needs a sender at most; who has none needs both."""
+    """A connector with a slot needs at most a sender; one without needs both."""
     found = []
     taken = {"max_wal_senders": facts.senders, "max_replication_slots": facts.slots}
     for name, used in taken.items():
@@ -127,12 +127,12 @@ def _idle(facts: PostgresFacts, where: str, outage: timedelta) -> list[Finding]:
 def _publication(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
     name = quote_for_display(names.publication)
     if facts.publication is None:
-        what = f"there is no publication {names.publication} in database {names.database}"
+        what = f"publication {names.publication} does not exist in database {names.database}"
         fix = f"CREATE PUBLICATION {name} FOR ALL TABLES, as a superuser; or FOR TABLE a, b, ..."
         return [Finding(REFUSE, "publication", where, what, fix)]
     if not (missing := facts.publication.missing_operations):
         return []
-    what = f"publication {names.publication} leaves out each {', '.join(missing)}"
+    what = f"publication {names.publication} leaves out every {', '.join(missing)}"
     fix = f"ALTER PUBLICATION {name} SET (publish = '{', '.join(OPERATIONS)}')"
     return [Finding(REFUSE, "publication", where, what, fix)]
 
@@ -150,7 +150,7 @@ def _heartbeat(facts: PostgresFacts, where: str, heartbeat: str, user: str) -> l
         steps.append(f"GRANT USAGE ON SCHEMA {schema} TO {user}")
     if not steps:
         return []
-    absent = f" {heartbeat} is not there, nor may it be created" if not beat.present else ""
+    absent = f" {heartbeat} does not exist and may not be created" if not beat.present else ""
     rights = f" {', '.join(beat.lacking)} is not granted" if beat.lacking else ""
     what = f"the heartbeat cannot be written:{';'.join(one for one in (absent, rights) if one)}"
     return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]
@@ -171,7 +171,9 @@ def check_slot(facts: PostgresFacts, where: str, names: Replication) -> list[Fin
 def _slot_rules(facts: PostgresFacts, names: Replication) -> Iterator[TableFinding]:
     slot = facts.slot
     if slot is None:
-        what = f"there is no slot {names.slot}: until the connector has made it, nothing is kept"
+        what = (
+            f"slot {names.slot} does not exist: no log is retained until the connector creates it"
+        )
         yield NOTE, "slot", what, "register the connector (sluice connector)"
         return
     yield from _wrong(slot, names)
@@ -181,7 +183,7 @@ def _slot_rules(facts: PostgresFacts, names: Replication) -> Iterator[TableFindi
         what = f"slot {slot.name} has no reader and retains {kept} of the log"
         yield WARN, "slot_idle", what, "start the connector; the disk fills until it reads on"
     if facts.settings.get(KEPT) == UNLIMITED:
-        what = f"{KEPT}=-1: while the connector stands still, the log grows until the disk is full"
+        what = f"{KEPT}=-1: while the connector is stopped, the log grows until the disk is full"
         fix = f"ALTER SYSTEM SET {KEPT} = '...GB', less than the disk has; SELECT pg_reload_conf()"
         yield NOTE, KEPT, what, fix
 
@@ -193,7 +195,7 @@ def _wrong(slot: SlotFacts, names: Replication) -> Iterator[TableFinding]:
         yield REFUSE, "slot", what, drop
     elif slot.database != names.database:
         what = f"slot {slot.name} is of database {slot.database}, not {names.database}"
-        yield REFUSE, "slot", what, "name a slot of its own under sources: options"
+        yield REFUSE, "slot", what, "name another slot in options of the source"
 
 
 def _losing(slot: SlotFacts) -> Iterator[TableFinding]:
@@ -202,7 +204,7 @@ def _losing(slot: SlotFacts) -> Iterator[TableFinding]:
         fix = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
         yield REFUSE, "slot_lost", what, fix
     elif slot.status == "unreserved":
-        what = f"slot {slot.name} keeps its log no more: the next checkpoint may remove it"
+        what = f"slot {slot.name} no longer retains its log: the next checkpoint may remove it"
         fix = (
             f"ALTER SYSTEM SET {KEPT} = -1; SELECT pg_reload_conf(); and let the connector catch up"
         )
@@ -210,7 +212,7 @@ def _losing(slot: SlotFacts) -> Iterator[TableFinding]:
 
 
 def format_bytes(number: int) -> str:
-    """Bytes for people."""
+    """A number of bytes, as messages show it."""
     for unit, step in (("GB", 2**30), ("MB", 2**20)):
         if number >= step:
             return f"{number / step:.1f} {unit}"
@@ -230,7 +232,7 @@ COLUMNS = Demand(
 )
 OTHER_INDEX = Demand(
     "REPLICA IDENTITY USING INDEX without the key",
-    "a deleted row is sent without its key, and stays in the mirror",
+    "a deleted row is sent without its key, and remains in the mirror",
     effect=Effect.DROPS,
 )
 NO_IDENTITY = Demand(
@@ -247,9 +249,9 @@ Harm = tuple[Demand, TableFinding]
 def collect_publication_hazards(
     shards: Iterable[PostgresShardFacts], publication: str, where: str
 ) -> tuple[Finding, ...]:
-    """What drops or rewrites changes of published *shards*; each table in one of its own.
+    """Settings that drop or rewrite changes of published *shards*, one finding per table.
 
-    Which keys the config names is not known here: a finding says which ones are well.
+    The keys of the config are unknown here, so a finding lists the keys that are safe.
     """
     found = {
         Finding(
@@ -298,7 +300,7 @@ def check_tables(
 def _sent(
     shard: PostgresShardFacts, publication: PublicationFacts | None, names: Replication
 ) -> list[TableFinding]:
-    """What all tables share, no publication or one that leaves out operations, is told once."""
+    """A missing publication, or one that leaves out operations, is reported once elsewhere."""
     if publication is None:
         return []
     name = quote_for_display(names.publication)
@@ -324,12 +326,12 @@ def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
         yield ROWS, (ROWS.severity, "unpublished", describe_filter(sent, publication), again)
     if sent is not None and sent.left_out:
         what = f"publication {publication} leaves out {', '.join(sent.left_out)}"
-        what += ": the mirror lacks these columns"
+        what += ": the mirror does not have these columns"
         yield COLUMNS, (COLUMNS.severity, "columns_unpublished", what, again)
 
 
 def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:
-    """An old row is sent as far as its replica identity goes, and its key must be in that."""
+    """The replica identity says which columns of an old row are sent; the key must be in it."""
     if shard.identity == WHOLE or shard.published is None:
         return []
     key = into.key or next(iter(shard.unique), ())
@@ -347,7 +349,7 @@ def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator
 
 
 def _refusing() -> TableFinding:
-    what = "it has no replica identity: the server refuses each UPDATE and DELETE of it"
+    what = "it has no replica identity: the server rejects every UPDATE and DELETE of it"
     return NO_IDENTITY.severity, "replica_identity", what, FULL
 
 
@@ -355,7 +357,7 @@ def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[TableFinding
     absent = find_unidentified(shard, key)
     if not absent:
         return []
-    what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
+    what = f"a deleted row is sent without {', '.join(absent)} of its key: it would remain"
     return [(OTHER_INDEX.severity, "replica_identity", what, FULL)]
 
 
@@ -374,7 +376,7 @@ def collect_findings(
     """
 
     def fold(shard: str) -> FoldedTable | None:
-        """The heartbeat's table is sent as any other, or nothing is proven."""
+        """The heartbeat's table must be sent like any other."""
         return FoldedTable(shard) if shard == settings.heartbeat else scope.fold(shard)
 
     where = f"source:{settings.name}"
@@ -390,8 +392,8 @@ def collect_findings(
 
 
 def _elsewhere(told: Mapping[str, str], scope: ExaminationScope) -> Iterator[Finding]:
-    fix = "leave it out of the connector's table.include.list, or ignore it under tables"
+    fix = "remove it from the connector's table.include.list, or ignore it under tables"
     for shard, why in sorted(told.items()):
         if (into := scope.fold(shard)) is not None:
-            what = f"{shard}: {why}: its mirror stands still after the snapshot"
+            what = f"{shard}: {why}: its mirror does not change after the snapshot"
             yield Finding(WARN, "sent_elsewhere", f"table {into.table}", what, fix)

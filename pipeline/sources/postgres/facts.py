@@ -69,10 +69,10 @@ class HeartbeatFacts:
 
 @dataclass(frozen=True, slots=True)
 class PostgresFacts:
-    """A server's settings as it spells them, and what stands in one of its databases.
+    """A server's settings in its own spelling, and the state of one of its databases.
 
     ``slots`` and ``senders`` count what is taken of either; ``slot`` and ``publication`` are those
-    that the config names, None where there is none.  ``ahead``: how far its clock is before ours,
+    that the config names, None if absent.  ``ahead``: how far its clock is ahead of ours,
     as far as asking took no time; else nothing.
     """
 
@@ -121,7 +121,7 @@ def read_server_facts(
 
 
 def read_slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
-    """The slot of that *name*; None if there is none."""
+    """The slot of that *name*; None if it does not exist."""
     found = session.ask(
         "SELECT plugin::text AS plugin, database::text AS database, active, wal_status AS status,"
         " pg_wal_lsn_diff(now_at, restart_lsn)::bigint AS retained, safe_wal_size AS safe,"
@@ -135,7 +135,7 @@ def read_slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
 
 
 def read_publication_facts(session: PostgresSession, name: str) -> PublicationFacts | None:
-    """The publication of that *name* in the database; None if there is none."""
+    """The publication of that *name*; None if it does not exist."""
     found = session.ask(
         "SELECT puballtables AS every, pubviaroot AS root, pubinsert AS insert,"
         " pubupdate AS update, pubdelete AS delete, pubtruncate AS truncate"
@@ -188,7 +188,7 @@ def _heartbeat(session: PostgresSession, heartbeat: str) -> HeartbeatFacts:
 
 
 def _ahead(session: PostgresSession) -> timedelta:
-    """What is left when the time that asking took is given the benefit of the doubt."""
+    """The difference that the duration of the query cannot explain."""
     asked = datetime.now(UTC)
     (row,) = session.ask("SELECT clock_timestamp() AS told")
     told: datetime = row["told"]
@@ -253,7 +253,7 @@ DETAILED = 150_000  # from here on a publication may leave out rows and columns 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFacts:
-    """What a publication sends of a table: rows for which ``rows`` holds, all where it is empty.
+    """What a publication sends of a table: rows that meet ``rows``; all if it is empty.
 
     ``left_out`` are columns that it does not send.
     """
@@ -269,8 +269,8 @@ class PostgresShardFacts:
     ``identity`` is of what an old row is sent: d its primary key, i a unique index, f all of it,
     n nothing; ``identified`` names these columns.  ``unique`` are the sets of columns that name one
     row, the primary key first; ``primary`` says whether there is one.  ``published`` is None where
-    the publication does not hold it; ``rows`` None where nobody has counted yet.  ``filled`` are
-    columns whose addition may have given old rows values that no row tells of.  ``typed`` are all
+    the publication does not have it; ``rows`` is None before the first estimate.  ``filled`` are
+    columns whose addition may have given old rows values that are in no event.  ``typed`` are all
     columns with their types.
     """
 
@@ -329,7 +329,7 @@ def read_shard_facts(
 
 
 def is_default_in_rows(kind: str, default: str | None, missing: str | None) -> bool:
-    """Whether rows tell what old rows got in a column of the type *kind*: it is not followed then.
+    """Whether rows report the default of an added column of type *kind*: then it is a hold.
 
     *missing* is what the server has for them, as an array's text, None where all is in the rows.
     """
@@ -344,9 +344,9 @@ def is_default_in_rows(kind: str, default: str | None, missing: str | None) -> b
 def find_sent_elsewhere(
     session: PostgresSession, publication: str, wanted: Callable[[ShardId], bool]
 ) -> Mapping[str, str]:
-    """Which *wanted* tables' changes are sent under other names, and in what words to say so.
+    """The *wanted* tables whose changes are sent under another name, each with the reason.
 
-    A snapshot reads such a table all the same, so it has rows, and then stands still.
+    A snapshot reads such a table, so its mirror has rows, but no change follows.
     """
     sent = _sent_as_themselves(session, publication)
     return {
@@ -431,9 +431,9 @@ def describe_source(
     names: Replication,
     elsewhere: Mapping[str, str] | None = None,
 ) -> SourceDescription:
-    """Sum up what was found; *elsewhere*: shard -> whose names its changes are sent under.
+    """Describe the source; *elsewhere*: shard -> under which names its changes are sent.
 
-    The catalogue hides no table from anybody, so an absent shard is not there.
+    The catalogue hides no table from any user, so an absent shard does not exist.
     """
     unlogged = {
         facts.shard.name: why
@@ -449,9 +449,9 @@ def describe_source(
 
 
 def describe_filled(shard: PostgresShardFacts) -> str:
-    """Say which columns of *shard* old rows may have got values in."""
+    """Name the columns of *shard* in which old rows may have got a default."""
     few = ", ".join(shard.filled)
-    return f"old rows may have got values of {few} by a default, of which its log tells nothing"
+    return f"old rows may have got a default in {few}, which is not in the log"
 
 
 def _backlog(slot: SlotFacts) -> LogBacklog:
@@ -460,19 +460,19 @@ def _backlog(slot: SlotFacts) -> LogBacklog:
 
 
 def check_retention(slot: SlotFacts | None, name: str) -> Missing | None:
-    """Whether the *slot* of that *name* keeps the log without an end of time.
+    """Whether the *slot* of that *name* retains the log without a time limit.
 
-    What its size limits, if anything does, its backlog tells.
+    A limit by size is in the backlog.
     """
     if slot is None:
-        return Missing(f"there is no slot {name}: nothing keeps the log")
+        return Missing(f"slot {name} does not exist: the log is not retained")
     if slot.status in ENDED:
         return Missing(f"slot {name} is {slot.status}: {ENDED[slot.status]}")
     return None
 
 
 def why_keyless(shard: PostgresShardFacts) -> str:
-    """Why deletes of *shard*, or changes of its key, do not tell which row; empty if they do.
+    """Why deletes of *shard*, or changes of its key, do not identify the row; empty if they do.
 
     Without a primary key, and the identity left as it is, the server refuses UPDATE and DELETE:
     nothing of them can be missed.  Nothing is said of a table without any key: it has no mirror.
@@ -483,7 +483,8 @@ def why_keyless(shard: PostgresShardFacts) -> str:
         return "REPLICA IDENTITY NOTHING: its log does not say which row was deleted"
     absent = find_unidentified(shard, shard.unique[0])
     if shard.identity == INDEX and absent:
-        return f"its replica identity lacks {', '.join(absent)} of its key: a deleted row stays"
+        missing = ", ".join(absent)
+        return f"{missing} of its key is not in its replica identity: a deleted row remains"
     return ""
 
 
@@ -497,24 +498,24 @@ def why_unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, 
     if not shard.logged:
         return "an UNLOGGED table writes nothing to the log"
     if publication is None:
-        return f"there is no publication {name}"
+        return f"publication {name} does not exist"
     if shard.published is None:
-        return f"publication {name} does not hold it"
+        return f"publication {name} does not contain it"
     return _left_out(shard.published, publication)
 
 
 def describe_filter(sent: PublishedFacts, publication: str) -> str:
-    """What the row filter of a *publication* lets through."""
+    """Describe the row filter of a *publication*."""
     return f"publication {publication} sends only rows where {sent.rows}"
 
 
 def _left_out(sent: PublishedFacts, publication: PublicationFacts) -> str:
-    """What of the table does not come, though it is published."""
+    """What of a published table is not sent."""
     name = publication.name
     if sent.rows:
         return describe_filter(sent, name)
     if publication.missing_operations:
-        return f"publication {name} leaves out each {', '.join(publication.missing_operations)}"
+        return f"publication {name} leaves out every {', '.join(publication.missing_operations)}"
     if sent.left_out:
         return f"publication {name} leaves out its columns {', '.join(sent.left_out)}"
     return ""

@@ -34,7 +34,7 @@ def parse_lsn(text: str) -> int:
     """The number of an LSN in Postgres's own words: a byte's place in the whole log.
 
     Raises:
-        FormatError: it is none.
+        FormatError: it is not an LSN.
     """
     found = _LSN.fullmatch(text)
     if found is None:
@@ -58,31 +58,31 @@ class PostgresPositions:
         return _read(passed.words) >= _read(wanted.words)
 
     def explain_reset(self, known: Position, now: Position) -> str | None:
-        """A lower place: the server was restored from a backup, or lost what it had not synced."""
+        """A lower LSN: the server was restored from a backup, or lost unsynced log."""
         if _read(now.words) < _read(known.words):
             return f"log went back from {known} to {now}"
         return None
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """It never had what a promoted server's predecessor wrote after they parted.
+        """A promoted server never had what its predecessor wrote after their logs parted.
 
-        Where that was it tells until it is started again.  Of another system, or another database
-        of it, nothing is known.  What is above the last head that was seen was landed after that:
-        the newest of its rows tell, each by the commit before it and by its own place.
+        It reports the end of the shared log until it is restarted.  Another system or database is
+        unknown.  Changes above the last known head were landed later: *landed* has the commit
+        before the newest one, and its own place.
         """
         if known.identity == now.identity:
             return self.explain_reset(known.position, now.position)
         if _database(known.identity) != _database(now.identity):
             return f"{now.identity} is another database than {known.identity}"
         if now.parted is None:
-            return "the promoted server does not tell where it left the log of the one before it"
+            return "the promoted server does not report where it left the log of its predecessor"
         come = _read(known.position.words)
         if landed is not None:
             come = max(come, landed.log, landed.pos)
         if _read(now.parted.words) < come:
             return (
-                f"the promoted server left the log of the one before it at {now.parted}, and that"
-                f" had come to {log_position(come)}: what was written between, it never had"
+                f"the promoted server left the log of its predecessor at {now.parted}, which had"
+                f" reached {log_position(come)}: the promoted server never had the changes between"
             )
         return None
 
@@ -92,11 +92,11 @@ class PostgresPositions:
         return None
 
     def names_transactions(self, position: Position) -> bool:
-        """Never: a promoted replica goes on counting where the old server was."""
+        """Never: a promoted replica continues the LSNs of the old server."""
         return False
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """Always: a transaction's number says nothing of where it ends."""
+        """Always: the number of a transaction does not say where it ends."""
         return True
 
 
@@ -139,11 +139,11 @@ def find_end_of_transactions(ask: Ask, number: int) -> str | None:
 
 
 def fence_timeout(where: str, patience: object, writers: Sequence[Row]) -> ProofError:
-    """What to tell of a fence that was waited for in vain: who is still at it."""
+    """The error of a fence that was not reached: names the open transactions."""
     found = "; ".join(map(_told, writers)) or "one that has just ended"
     return ProofError(
         f"{where}: transactions that began before the read are open after {patience}: {found};"
-        " it goes on once they have ended"
+        " end them, or wait"
     )
 
 

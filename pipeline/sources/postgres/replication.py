@@ -32,7 +32,7 @@ def read_replication(settings: SourceSettings) -> Replication:
     """The names that the *settings* of a source give in its options, or leave to us.
 
     Raises:
-        ConfigError: no database is named, or the slot's name is none that Postgres takes.
+        ConfigError: no database is named, or Postgres does not accept the slot's name.
     """
     told = {name: str(settings.options.get(name) or "") for name in ("database", "slot")}
     if not told["database"]:
@@ -45,11 +45,13 @@ def name_replication(source: str, database: str, publication: str, slot: str) ->
     """The names of the *source* of that name; without a *slot* the usual one.
 
     Raises:
-        ConfigError: the slot's name is none that Postgres takes.
+        ConfigError: Postgres does not accept the slot's name.
     """
     slot = slot or default_slot(source)
     if not re.fullmatch(rf"[a-z0-9_]{{1,{LONGEST}}}", slot):
-        msg = f"options.slot: {slot!r} is no slot's name; write small letters, digits and _"
+        msg = (
+            f"options.slot: {slot!r} is not a valid slot name; use lower-case letters, digits and _"
+        )
         raise ConfigError(msg)
     return Replication(database, publication, slot)
 

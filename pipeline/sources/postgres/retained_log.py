@@ -1,4 +1,4 @@
-"""Tells a replication slot from one of the same name that was created between two checks.
+"""Recognizes a replication slot that was replaced by one of the same name between two checks.
 
 The catalog identifies a slot by name only. A slot is the same if it retains log from below the
 log end of the previous check. A new slot retains nothing below its start. It is also the same
@@ -69,19 +69,19 @@ def _was_there(before: SlotSnapshot, later: SlotSnapshot) -> bool:
 def _made(before: SlotSnapshot, later: SlotSnapshot) -> str | None:
     """Why it was made since, by its counts; None if they do not show it."""
     begins = (
-        f"it keeps nothing below {later.restart}; when it was seen last, {before.end} was the"
-        " end of the log"
+        f"it retains nothing below {later.restart}, and at the previous check the log ended at"
+        f" {before.end}"
     )
-    lost = "what was committed between may be sent by nobody"
+    lost = "changes between may never be sent"
     if before.server != later.server:
-        why = f"slot {later.name} may have been made by the server that took another's place"
+        why = f"slot {later.name} may have been created by the server that took over"
         return f"{why}: {begins}, and {lost}"
     more = later.decoded > later.begun - before.begun
     if before.counted != later.counted or (later.decoded >= before.decoded and more):
         return None
     counts = f"it has decoded {later.decoded} transactions, {before.decoded} by then"
     how = "was" if later.decoded < before.decoded else "may have been"
-    return f"slot {later.name} {how} made anew: {begins}; {counts}; {lost}"
+    return f"slot {later.name} {how} created again: {begins}; {counts}; {lost}"
 
 
 RETAINED_LOG: type[RetainedLogRules] = SlotRules

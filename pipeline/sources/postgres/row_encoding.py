@@ -85,7 +85,7 @@ LEFT_OUT = ("INTERVAL",)  # and of these no row of the log has a column
 
 @dataclass(frozen=True, slots=True)
 class ReadColumn:
-    """A column with the name of its type as rows tell it; ``element`` of those of an array.
+    """A column with its type as rows name it; ``element`` is the type of an array's elements.
 
     ``ordered`` if its type's own order can be asked for.
     """
@@ -101,7 +101,7 @@ class ReadColumn:
 
     @property
     def told(self) -> ColumnDescription:
-        """As a row of the log would tell it."""
+        """The column as a row of the log describes it."""
         one = self.column
         kind = one.type if one.kind in KNOWN and one.kind != "ENUM" else self.own
         return ColumnDescription(
@@ -119,9 +119,10 @@ def read_columns(
     declared: TableSchema | None = None,
     published: Collection[str] | None = None,
 ) -> tuple[ReadColumn, ...]:
-    """Those that *rows* of ``TYPED`` tell; in which unit a time is sent rows of the log have told.
+    """Read columns from *rows* of ``TYPED``.
 
-    *declared* are the columns as they did, *published* the names of those that are sent; None: all.
+    *declared* are the columns as rows of the log describe them, with the unit of times.
+    *published* are the names of those that are sent; None for all.
     """
     known = {one.name: one for one in postgres_columns(declared)} if declared is not None else {}
     among = (row for row in rows if published is None or row["name"] in published)
@@ -132,7 +133,7 @@ def read_columns(
 def describe_table(
     shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]
 ) -> TableDescription:
-    """What rows of these columns tell of their table."""
+    """The table as rows with these columns describe it."""
     columns = tuple(one.told for one in found)
     return TableDescription(ShardId.parse(shard.name), "alter", columns, tuple(key))
 
@@ -224,7 +225,7 @@ def _telling(column: PostgresColumn) -> tuple[bool, Tell]:
 
 
 def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """Of more than one dimension only how many there are in the first is sent, and no bits."""
+    """Of several dimensions only the length of the first is sent; bits are not sent."""
     if element.kind in UNSENT:
         return _each(lambda _: "null")(element, raw)
     found = [None if text is None else parse_array(text) for text in raw.to_pylist()]
@@ -235,7 +236,7 @@ def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
 
 
 def _each(tell: Callable[[str], str]) -> Tell:
-    """Value by value: for what is rare, or costs more than that."""
+    """Value by value: for rare types, and for those that cost more than the loop."""
     return lambda _, raw: pa.array(
         [None if value is None else tell(value) for value in raw.to_pylist()], pa.string()
     )
@@ -250,7 +251,7 @@ def _truths(one: str) -> Tell:
 
 
 def _unless_odd(tell: Callable[[str], str]) -> Tell:
-    """As they are, but for what is no number."""
+    """Unchanged, except for NaN and infinity."""
     odd = pa.array(ODD_NUMBERS, pa.string())
     return lambda _, raw: _each(tell)(_, raw) if pc.any(pc.is_in(raw, odd)).as_py() else raw
 
@@ -326,7 +327,7 @@ def _clock(text: str) -> int:
 
 
 def _clocks(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """Microseconds; milliseconds where rows of the log have told them so."""
+    """Microseconds; milliseconds if rows of the log have them."""
     unit = 1_000 if column.sent == "time.Time" else 1
     return _each(lambda text: str(_clock(text) // unit))(column, raw)
 

@@ -97,7 +97,7 @@ class PostgresKey:
         """Those of *key* among the shard's.
 
         Raises:
-            ConfigError: there is no key to read by; says of which shard, and why.
+            ConfigError: rows cannot be read along the key; says of which shard, and why.
         """
         by_name = {one.name: one for one in columns}
         require_columns(shard, key, by_name)
@@ -105,10 +105,10 @@ class PostgresKey:
             if by_name[name].column.kind in UNORDERED:
                 told = by_name[name].column
                 raise ConfigError(
-                    f"{shard}: key column {name} is a {told}, by which nobody reads on"
+                    f"{shard}: key column {name} is a {told}, which has no stable order"
                 )
             if by_name[name].column.nullable:
-                msg = f"{shard}: key column {name} may be NULL, and such rows follow no key"
+                msg = f"{shard}: key column {name} may be NULL, and such rows have no key"
                 raise ConfigError(f"{msg}; ALTER TABLE ... ALTER COLUMN ... SET NOT NULL")
         return cls(tuple(by_name[name] for name in key))
 
@@ -118,7 +118,7 @@ class PostgresKey:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What is asked for to get a row's key: the values as they are."""
+        """Expressions that return the key of a row: the values as they are."""
         return tuple(quote_name(one.name) for one in self.columns)
 
     def texts(self, row: Sequence[str | None]) -> KeyTexts:
@@ -157,7 +157,7 @@ def explain_unsent(source: PostgresSource, shard: Shard) -> str | None:
         return elsewhere[shard.name]
     found = read_shard_facts(session, source.name, name, asked)
     if not found:
-        return "there is no such table"
+        return "the table does not exist"
     publication = read_publication_facts(session, name)
     return why_unsent(found[0], publication, name) or why_keyless(found[0]) or None
 
@@ -198,25 +198,25 @@ class PostgresRowReader(SqlRowReader):
         self.read_from = self.server if replica is None else self._source(replica)
 
     def shards(self) -> tuple[Shard, ...]:
-        """Every table whose rows may be sent under its own name."""
+        """Tables whose rows are sent under their own names."""
         return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableDescription:
-        """Its columns and primary key, once the publication sends what is written to it.
+        """Columns and primary key; the publication must send new writes.
 
         Raises:
             ProofError: it does not, or there is no such table.
         """
         if (why := explain_unsent(self.server, shard)) is not None:
-            raise ProofError(f"{self.where}: {shard.name} gets no base: {why}")
+            raise ProofError(f"{self.where}: {shard.name} cannot get a base: {why}")
         relation = self._relation(shard, None)
         return describe_table(shard, relation.columns, self.server.key_columns(shard))
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note the log's end, then commit a heartbeat, then take a transaction's number.
 
-        A change's order begins with the commit before it that was sent: the heartbeat's stands
-        above the fence, so what is committed after that does, too.
+        A change's order begins with the commit before it.  The commit of the heartbeat is above
+        the fence, so everything that is committed after it is above the fence too.
         """
         head = self.server.head()
         beat = self.server.beat(at_least, at)
@@ -234,7 +234,7 @@ class PostgresRowReader(SqlRowReader):
         return to_wire_texts(self._key(shard, key).columns[0], ids).texts
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
-        """Rows along the key, once all that had begun to write by the fence has ended.
+        """Rows along the key, after all transactions that wrote before the fence have ended.
 
         The server is the fence's before and after, or has replayed as much.
         """
@@ -254,7 +254,7 @@ class PostgresRowReader(SqlRowReader):
         )
 
     def _await(self, fence: ReadFence) -> Position:
-        """Wait until every read sees what the fence promises; the place in the log by then."""
+        """Wait until every read sees what the fence promises; returns the log end by then."""
         until = time.monotonic() + self.patience.total_seconds()
         needed = self._ended(fence, until)
         self.wait_for_fence(lambda head: _lacking(fence, needed, head), until, POLL)
@@ -292,7 +292,7 @@ class PostgresRowReader(SqlRowReader):
         with session.within_limits():
             there = session.ask(RELATION, name.database, name.relation)
             if not there:
-                raise ProofError(f"{self.where}: there is no table {shard.name}")
+                raise ProofError(f"{self.where}: table {shard.name} does not exist")
             rows = session.ask(TYPED, there[0]["oid"])
             publication = self.server.publication
             published = session.ask(PUBLISHED, publication, name.database, name.relation)
@@ -303,20 +303,20 @@ class PostgresRowReader(SqlRowReader):
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """``only`` stands before its name where rows of tables that inherit it are not its own."""
+    """``only`` is written before the name if rows of inheriting tables are not its own."""
 
     only: str
     columns: tuple[ReadColumn, ...]
 
 
 def _expression(one: ReadColumn) -> str:
-    """What is asked for to get a value as it is: money is printed as the server's country does."""
+    """An expression that returns the whole value: money is printed by the server's locale."""
     name = quote_name(one.name)
     return f"{name}::numeric" if one.column.kind == "MONEY" else name
 
 
 def _lacking(fence: ReadFence, needed: Position, server: Head) -> str | None:
-    """What *server* lacks to be read; None if nothing."""
+    """What *server* is missing to be read; None if nothing."""
     if server.identity != fence.head.identity:
         return f"it is {server.identity}, not {fence.head.identity}"
     if not POSITIONS.has_reached(server.position, needed):

@@ -70,9 +70,9 @@ class WatchedSlot:
     _broken: Break | None = None
 
     def look(self, head: Head) -> tuple[Break | None, RetainedLog | None]:
-        """When it last kept nothing, None if it did at each look; and it, if it keeps now.
+        """The last break in retention, None without any; and what is retained now.
 
-        *head* is the server's, asked just before: a slot that is made later begins there or above.
+        *head* is the server's, read just before: a slot that is created later begins there.
 
         Raises:
             UnreachableError: the server does not answer.
@@ -100,8 +100,8 @@ class WatchedSlot:
         ).keeper
 
     def _why(self, there: bool) -> str:
-        how = "kept nothing (lost, or still being made)" if there else "was not there"
-        return f"slot {self.name} {how}: what was written until it was made anew is sent by nobody"
+        how = "retained nothing (lost, or being created)" if there else "did not exist"
+        return f"slot {self.name} {how}: changes before it was created again are never sent"
 
 
 log = structlog.get_logger(__name__)
@@ -193,7 +193,7 @@ class StoredTable:
 
 @dataclass(eq=False)
 class PublishedTables:
-    """What the publication called *name* sends, and what was behind each name at the last look."""
+    """The tables that publication *name* sends, and what their names referred to before."""
 
     session: PostgresSession
     name: str
@@ -245,7 +245,7 @@ class PublishedTables:
     def _odd(
         self, facts: PublicationFacts, schemas: Collection[str]
     ) -> Iterator[PostgresShardFacts]:
-        """Tables that it sends in part, or of which no primary key says which row is deleted."""
+        """Tables that it sends in part, or whose deletes are not identified by a primary key."""
         rows = [
             row
             for row in self.session.ask(ODD, facts.via_root, self.name)
@@ -347,9 +347,9 @@ class PublishedTables:
 
 
 def find_replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
-    """Names under which something stands no more, or now stands what had another name.
+    """Names that refer to nothing now, or to something that had another name.
 
-    What is new to all is empty, for as far as anybody knows.
+    A table that is new is assumed to be empty.
     """
     known = {store: name for name, stores in before.items() for store in stores}
     lost = {name for name, stores in before.items() if not stores <= now.get(name, frozenset())}

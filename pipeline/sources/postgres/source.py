@@ -78,7 +78,7 @@ def aggregate_sql(
             md5 = f"md5(convert_to({value}::text, 'UTF8'))"
             value = f"('x' || left({md5}, {DIGITS}))::bit({4 * DIGITS})::bigint"
         elif known[one.name].kind == "OID":
-            value = f"{value}::bigint"  # nobody adds up an OID
+            value = f"{value}::bigint"  # an OID has no sum
         sums += f", sum({value}) AS s{number}"
     own, time = ShardId.parse(shard.name), _quoted(column)
     table = f"{_quoted(own.database)}.{_quoted(own.relation)}"
@@ -139,7 +139,7 @@ class PostgresSource(SqlSource):
     slot: str = ""
     """The replication slot; `sluice_` and the source's name if it is empty."""
     limits: Limits = field(default_factory=Limits)
-    """What the server is spared."""
+    """Limits that protect the server."""
     read_from: str = ""
     _names: Replication = field(init=False, repr=False)
     _session: PostgresSession = field(init=False, repr=False)
@@ -150,7 +150,7 @@ class PostgresSource(SqlSource):
         """Name the server; it is dialled when it is first asked.
 
         Raises:
-            ConfigError: the slot's name is none that Postgres takes, or there is no such replica.
+            ConfigError: Postgres does not accept the slot's name, or ``read_from`` is invalid.
         """
         read_replica(self.settings)
         self._names = named(self.name, self.database, self.publication, self.slot)
@@ -194,7 +194,7 @@ class PostgresSource(SqlSource):
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
-        The number is the row's plus one, so an answer that was lost leaves no hole.
+        The number is that of the row plus one, so a lost answer leaves no hole.
 
         Raises:
             ConfigError: the server is a standby, or takes no writes.
@@ -226,7 +226,7 @@ class PostgresSource(SqlSource):
         return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
 
     def sends(self) -> Capture:
-        """Those that its publication holds whole, under their own names, and its slot keeps."""
+        """Tables that the publication sends whole under their own names, and the retained log."""
         broken, keeper = self._slot.look(self.head())
         return replace(self._published.capture(), broken=broken, keeper=keeper)
 
@@ -258,7 +258,7 @@ class PostgresSource(SqlSource):
 
 
 def _identity(row: Row) -> str:
-    """``system/timeline/database``: a database that was made anew under its name is another."""
+    """``system/timeline/database``: a database that was created again is another one."""
     timeline = int(str(row["file"])[:8], 16) if row["file"] else int(row["timeline"])
     return f"{row['system']}/{timeline}/{row['database']}"
 

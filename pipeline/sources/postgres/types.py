@@ -51,11 +51,11 @@ MODIFIER = 4  # is added to every size in the catalogue's modifier
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column as its rows or the catalogue tell it.
+    """A column as its rows or the catalogue describe it.
 
-    ``sent`` is what its values are sent as, None where the catalogue tells; ``length`` the digits
+    ``sent`` is the type on the wire, None from the catalogue; ``length`` is the number of digits
     of a NUMERIC, the characters of a text, the bits; None for any.  ``has_default`` as well where
-    it is no constant, if that is told.
+    it is not a constant, if that is reported.
     """
 
     name: str
@@ -86,7 +86,7 @@ class PostgresColumn:
 
     @property
     def digits(self) -> int | None:
-        """Of a NUMERIC; None if it holds any number of them."""
+        """Digits of a NUMERIC; None for any number."""
         return self.length
 
     @property
@@ -122,7 +122,7 @@ def postgres_columns(schema: TableSchema) -> tuple[PostgresColumn, ...]:
 def normalize_size(
     kind: str, length: int | None, scale: int | None
 ) -> tuple[int | None, int | None]:
-    """Length and scale of a type, None where it has none, whatever is told."""
+    """Length and scale of a type; None if the type has none, even if they are reported."""
     one = ONE_NAME.get(kind.upper(), kind.upper())
     if one not in ("NUMERIC", "BPCHAR", "VARCHAR", "BIT", "VARBIT") or length in ANY_SIZE:
         return None, None
@@ -130,9 +130,9 @@ def normalize_size(
 
 
 def read_column(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
-    """The column that a *row* of ``CATALOGUE`` tells.
+    """Read the column of a *row* of ``CATALOGUE``.
 
-    Of a domain of texts or numbers rows tell texts of any size: so does this.
+    Rows report a domain of texts or numbers as text of any size, so this does too.
     """
     kind = str(row["type"]).upper()
     if row["made"] == "e":

@@ -63,9 +63,9 @@ def decode_values(column: PostgresColumn, wire: pa.Array) -> pa.Array:
 
 
 def find_altered_by_snapshot(column: PostgresColumn, typed: pa.Array) -> pa.BooleanArray | None:
-    """Those days that a collector's snapshot sends for the ones ten days earlier, too.
+    """Days that a collector's snapshot also sends for those ten days earlier.
 
-    Of timestamps that early none is compared (``unverifiable``).
+    Timestamps that early are not compared (`why_unverifiable`).
     """
     if column.kind != "DATE" or not pa.types.is_date(typed.type):
         return None
@@ -84,7 +84,7 @@ def _reading(column: PostgresColumn) -> Reading:
 
 
 def _none(column: PostgresColumn, wire: pa.StringArray) -> pa.Array:
-    """Finer than the lake's microseconds: nothing is cut."""
+    """Null: the value is finer than the lake's microseconds, and is not truncated."""
     return pa.nulls(len(wire), arrow_type(column))
 
 
@@ -105,7 +105,7 @@ def _bytes(_: PostgresColumn, wire: pa.StringArray) -> pa.BinaryArray:
 
 
 def _bits(column: PostgresColumn, wire: pa.StringArray) -> pa.StringArray:
-    """As Postgres writes them, all of them told."""
+    """Bits as Postgres writes them, with leading zeros."""
     return pa.array([_bit_text(text, column.length or 1) for text in wire.to_pylist()], pa.string())
 
 
@@ -139,7 +139,7 @@ def _timestamptz(column: PostgresColumn, wire: pa.StringArray) -> pa.TimestampAr
 
 
 def _ends(wire: pa.Int64Array, *pairs: tuple[int, int]) -> pa.Int64Array:
-    """With what stands for infinity as what the lake has for it."""
+    """Replace the wire values of infinity with those of the lake."""
     for told, kept in pairs:
         wire = pc.if_else(pc.equal(wire, told), pa.scalar(kept, pa.int64()), wire)
     return wire

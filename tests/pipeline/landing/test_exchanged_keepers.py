@@ -143,7 +143,7 @@ def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) ->
     (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
 
     assert gap.above == Order(1, 700, 0)
-    assert gap.why.startswith("slot s was made anew: it keeps nothing below 0/2BC;")
+    assert gap.why.startswith("slot s was created again: it retains nothing below 0/2BC,")
     assert gap.why.endswith("take a new base of each of its tables")
 
 

@@ -38,9 +38,9 @@ def along(request: pytest.FixtureRequest) -> Callable[[Sequence[str]], Any]:
     ("key", "why"),
     [
         pytest.param('["7","8"]', "which has 1 values: k", id="too many"),
-        pytest.param("[null]", "is no key of d.t", id="null"),
-        pytest.param('["x"]', "'x' is no value of d.t's key column k, a ", id="no number"),
-        pytest.param('["07"]', "is written '7' in its log; ask for it by that", id="spelling"),
+        pytest.param("[null]", "is not a key of d.t", id="null"),
+        pytest.param('["x"]', "'x' is not a value of d.t's key column k, a ", id="no number"),
+        pytest.param('["07"]', "is written '7' in its log; use that spelling", id="spelling"),
     ],
 )
 def test_what_is_no_key_of_the_log_is_refused(rows: Rows, key: str, why: str) -> None:
@@ -55,8 +55,8 @@ def test_what_is_no_key_of_the_log_is_refused(rows: Rows, key: str, why: str) ->
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        pytest.param((), "d.t declares no key, so it cannot be read in parts", id="none"),
-        pytest.param(("k", "x"), "d.t has no column x, which its key names", id="no column"),
+        pytest.param((), "d.t has no key, so it cannot be read in parts", id="none"),
+        pytest.param(("k", "x"), "d.t has no column x, which is in its key", id="no column"),
     ],
 )
 def test_what_a_table_cannot_be_read_along_is_refused(

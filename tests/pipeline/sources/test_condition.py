@@ -43,7 +43,7 @@ def test_what_is_no_plain_condition_is_refused_in_words(text: str) -> None:
 
 
 def test_the_refusal_names_the_place() -> None:
-    with pytest.raises(ConfigError, match=r"at 'now\(\)'; write columns"):
+    with pytest.raises(ConfigError, match=r"at 'now\(\)'; compare columns"):
         parse_condition("day >= now()")
 
 

@@ -110,7 +110,9 @@ def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:
             raise ConfigError("denied")
         return []
 
-    with pytest.raises(ConfigError, match=r"have these run: CREATE DATABASE .*; CREATE TABLE"):
+    with pytest.raises(
+        ConfigError, match=r"run as an administrator: CREATE DATABASE .*; CREATE TABLE"
+    ):
         create_heartbeat_table(ask, "sluice.heartbeat", "shop")
 
 

@@ -17,5 +17,5 @@ def test_a_source_without_a_ledger_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_is_another_one_for_each_process_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ledger: 'ledger\.db' must be a whole path"):
+    with pytest.raises(ConfigError, match=r"ledger: 'ledger\.db' must be an absolute path"):
         ledger_path(settings(tmp_path, "ledger.db"))

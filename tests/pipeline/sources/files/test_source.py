@@ -98,5 +98,5 @@ def test_a_source_whose_rows_nothing_would_read_is_refused(tmp_path: Path) -> No
 
     with pytest.raises(ConfigError, match="transport: is required; write files"):
         FilesSource(replace(good, transport=""))
-    with pytest.raises(ConfigError, match=r"collector\.url: 'logs' is no folder of logs"):
+    with pytest.raises(ConfigError, match=r"collector\.url: 'logs' is not an absolute path"):
         FilesSource(replace(good, collector=replace(good.collector, url="logs")))

@@ -108,9 +108,14 @@ def test_a_log_of_another_kind_is_another_log() -> None:
             at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{OLD}:1,{NEW}:1-9"), None, id="with others' too"
         ),
         pytest.param(
-            at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{NEW}:1-8"), "forgotten", id="one forgotten"
+            at(5, 500, f"{NEW}:1-9"),
+            at(6, 4, f"{NEW}:1-8"),
+            "no longer has transactions",
+            id="one forgotten",
         ),
-        pytest.param(at(5, 500, f"{NEW}:1-9"), at(6, 4), "forgotten", id="all forgotten"),
+        pytest.param(
+            at(5, 500, f"{NEW}:1-9"), at(6, 4), "no longer has transactions", id="all forgotten"
+        ),
         pytest.param(at(5, 500), at(6, 4, f"{NEW}:1-9"), None, id="none known before"),
     ],
 )

@@ -100,7 +100,7 @@ def test_cascades_are_unproven_where_the_engine_acts_on_them(
     assert ("unproven" in ruled(cascading, server=server)) is found
     assert describe_source(server, [cascading], {"shop.users"}).unlogged == (
         {
-            "shop.users": "rows changed by foreign keys are in no log:"
+            "shop.users": "rows changed by foreign keys are not in the log:"
             " shop.teams ON DELETE CASCADE (fk)"
         }
         if found

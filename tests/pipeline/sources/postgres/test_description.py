@@ -39,10 +39,13 @@ def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
             SERVER, PostgresShardFacts(T, logged=False), "UNLOGGED", id="an unlogged table"
         ),
         pytest.param(
-            PostgresFacts(), PostgresShardFacts(T), "no publication sluice", id="no publication"
+            PostgresFacts(),
+            PostgresShardFacts(T),
+            "publication sluice does not exist",
+            id="no publication",
         ),
         pytest.param(
-            SERVER, PostgresShardFacts(T, published=None), "does not hold it", id="not in it"
+            SERVER, PostgresShardFacts(T, published=None), "does not contain it", id="not in it"
         ),
         pytest.param(
             SERVER,
@@ -53,19 +56,19 @@ def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
         pytest.param(
             PostgresFacts(publication=PublicationFacts("sluice", operations=("insert", "update"))),
             PostgresShardFacts(T),
-            "leaves out each delete, truncate",
+            "leaves out every delete, truncate",
             id="some operations",
         ),
         pytest.param(
             SERVER,
             replace(KEYED, identity="i", identified=("a",)),
-            "lacks id of its key",
+            "id of its key is not in its replica identity",
             id="old rows by another index",
         ),
         pytest.param(
             SERVER,
             replace(KEYED, identity="i", identified=()),
-            "lacks id of its key",
+            "id of its key is not in its replica identity",
             id="old rows by an index that was dropped",
         ),
         pytest.param(
@@ -124,7 +127,7 @@ def test_a_table_that_is_sent_under_other_names_is_unlogged() -> None:
 @pytest.mark.parametrize(
     ("slot", "why"),
     [
-        pytest.param(None, "no slot sluice_shop", id="no slot"),
+        pytest.param(None, "sluice_shop does not exist", id="no slot"),
         pytest.param(replace(SLOT, status="lost", retained=None), "is lost", id="lost"),
         pytest.param(replace(SLOT, status="unreserved"), "next checkpoint", id="about to be"),
         pytest.param(SLOT, None, id="reserved"),
@@ -139,7 +142,7 @@ def test_a_slot_that_is_gone_keeps_nothing(slot: SlotFacts | None, why: str | No
 def test_columns_that_old_rows_may_have_got_values_in_are_named() -> None:
     found = describe_source(SERVER, (replace(KEYED, filled=("at", "who")), KEYED), NAMES)
 
-    assert "values of at, who by a default" in found.filled["public.t"]
+    assert "a default in at, who" in found.filled["public.t"]
     assert found.unlogged == {}
 
 

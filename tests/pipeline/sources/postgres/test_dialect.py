@@ -212,7 +212,7 @@ ID = column("INT4 as int32", 10, 0, "id")
         pytest.param([ID], ("b: rows have it, the server does not",), id="gone"),
         pytest.param(
             [ID, column("TEXT as string", name="b"), column("TEXT as string", name="x")],
-            ("x: the server has it, no row has told it yet",),
+            ("x: the server has it, no row has described it yet",),
             id="new",
         ),
         pytest.param(
@@ -275,7 +275,7 @@ def test_a_column_that_old_rows_are_without_is_followed_and_no_other() -> None:
         pytest.param(schema(ID), "column n is gone", id="dropped"),
         pytest.param(
             schema(ID, column("TEXT as string", name="m")),
-            "column n is gone, and m stands in its place",
+            "column n is gone, and m is at its position",
             id="renamed",
         ),
         pytest.param(

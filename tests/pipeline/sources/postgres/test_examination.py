@@ -143,7 +143,9 @@ def beat(**changed: Any) -> PostgresFacts:
         pytest.param(
             slot(plugin="wal2json"), REFUSE, "slot", "pg_drop_replication_slot", id="its plugin"
         ),
-        pytest.param(slot(database="crm"), REFUSE, "slot", "of its own", id="of another database"),
+        pytest.param(
+            slot(database="crm"), REFUSE, "slot", "another slot", id="of another database"
+        ),
         pytest.param(
             slot(status="lost", retained=None), REFUSE, "slot_lost", "a new base", id="a lost slot"
         ),

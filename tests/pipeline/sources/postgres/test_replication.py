@@ -42,8 +42,12 @@ def test_no_usual_name_is_too_long_to_be_one() -> None:
     ("options", "said"),
     [
         pytest.param({}, r"options\.database: is required", id="no database"),
-        pytest.param({"database": "d", "slot": "Mine"}, "'Mine' is no slot's name", id="capitals"),
-        pytest.param({"database": "d", "slot": "s" * 64}, "is no slot's name", id="too long"),
+        pytest.param(
+            {"database": "d", "slot": "Mine"}, "'Mine' is not a valid slot name", id="capitals"
+        ),
+        pytest.param(
+            {"database": "d", "slot": "s" * 64}, "is not a valid slot name", id="too long"
+        ),
     ],
 )
 def test_what_cannot_be_a_name_is_said(options: dict[str, str], said: str) -> None:

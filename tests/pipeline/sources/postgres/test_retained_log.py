@@ -19,9 +19,12 @@ KNOWN = SlotSnapshot(
     begun=1000,
 )
 LATER = replace(KNOWN, end="0/400", restart="0/300", reader="43 later", decoded=38, begun=1010)
-ANEW = "slot s was made anew: it keeps nothing below 0/300; when it was seen last, 0/200 was"
-AS_MANY = ANEW.replace("was made", "may have been made", 1)
-MAYBE = "slot s may have been made by the server that took another's place"
+ANEW = (
+    "slot s was created again: it retains nothing below 0/300, and at the previous check the log"
+    " ended at 0/200"
+)
+AS_MANY = ANEW.replace("was created", "may have been created", 1)
+MAYBE = "slot s may have been created by the server that took over"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,9 @@ MAYBE = "slot s may have been made by the server that took another's place"
         pytest.param(replace(LATER, reader=KNOWN.reader, decoded=0), None, id="read all the while"),
         pytest.param(LATER, None, id="its reader was started again, and it has counted on"),
         pytest.param(replace(LATER, decoded=29), ANEW, id="counts less than before"),
-        pytest.param(replace(LATER, restart="0/200", decoded=0), "keeps nothing", id="at that end"),
+        pytest.param(
+            replace(LATER, restart="0/200", decoded=0), "retains nothing", id="at that end"
+        ),
         pytest.param(replace(LATER, begun=1038), AS_MANY, id="a new one may have counted as many"),
         pytest.param(replace(LATER, decoded=0, counted="crash"), None, id="counts were lost"),
         pytest.param(replace(LATER, reader="", decoded=0), ANEW, id="nobody reads it yet"),

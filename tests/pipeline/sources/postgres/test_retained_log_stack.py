@@ -78,7 +78,7 @@ def test_one_that_was_made_anew_is_told(
 
     watched.do(DROP, *between, MAKE, *after)
 
-    assert "made anew: it keeps nothing below" in (
+    assert "created again: it retains nothing below" in (
         explain_replaced_log(known, watched.look()) or ""
     )
 

@@ -24,8 +24,8 @@ KEPT: list[Row] = [{"kept": True, **SEEN}]
 HEAD = Head("7/1/5", log_position(0x20))
 UNREAD: list[Row] = [{"kept": False}]
 NONE: list[Row] = []
-WHY = "slot s {}: what was written until it was made anew is sent by nobody"
-GONE, LOST = WHY.format("was not there"), WHY.format("kept nothing (lost, or still being made)")
+WHY = "slot s {}: changes before it was created again are never sent"
+GONE, LOST = WHY.format("did not exist"), WHY.format("retained nothing (lost, or being created)")
 
 
 @dataclass(eq=False)
