@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -181,8 +181,10 @@ def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:
     """
     texts: list[str] = json.loads(key)
     if len(texts) != len(names) or None in texts:
-        told = ", ".join(names)
-        raise ConfigError(f"{key} is not a key of {shard}, which has {len(names)} values: {told}")
+        spelled = ", ".join(names)
+        raise ConfigError(
+            f"{key} is not a key of {shard}, which has {len(names)} values: {spelled}"
+        )
     return texts
 
 
@@ -191,14 +193,14 @@ def invalid_key_value(shard: str, name: str, column: object, text: str) -> Confi
     return ConfigError(f"{text!r} is not a value of {shard}'s key column {name}, a {column}")
 
 
-def require_spelling(shard: str, name: str, text: str, told: str | None) -> None:
+def require_spelling(shard: str, name: str, text: str, spelled: str | None) -> None:
     """Reject *text* of the key column *name* if the log writes the same value as *told*.
 
     Raises:
         ConfigError: says how it is written.
     """
-    if told != text:
-        msg = f"{text!r} of {shard}'s key column {name} is written {told!r} in its log"
+    if spelled != text:
+        msg = f"{text!r} of {shard}'s key column {name} is written {spelled!r} in its log"
         raise ConfigError(f"{msg}; use that spelling")
 
 
@@ -222,12 +224,44 @@ class WireTexts:
         return pc.fill_null(written, "null")
 
 
-def encode_rows(names: Sequence[str], told: Sequence[WireTexts]) -> pa.StringArray:
+def encode_rows(names: Sequence[str], spelled: Sequence[WireTexts]) -> pa.StringArray:
     """Each row as a JSON object; *told* are the values by column."""
     parts = list[pa.StringArray | str]()
-    for name, one in zip(names, told, strict=True):
+    for name, one in zip(names, spelled, strict=True):
         parts += [f"{',' if parts else '{'}{_json(name)}:", one.fragments]
     return pc.binary_join_element_wise(*parts, "}", "")
+
+
+class NamedColumn(Protocol):
+    """What every engine's column has."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+
+Encoded = TypeVar("Encoded", bound=NamedColumn)
+
+
+def encode_batch(
+    columns: Sequence[Encoded],
+    key: Sequence[Encoded],
+    found: pa.RecordBatch,
+    encode: Callable[[Encoded, pa.Array], WireTexts],
+    rows: pa.StringArray | None = None,
+) -> pa.RecordBatch:
+    """Rows in the schema ``ROWS``; *found* begins with the values of *columns*, in their order.
+
+    *rows* are the rows as JSON, where they are not the columns as *encode* writes them.
+    """
+    values = dict(zip((one.name for one in columns), found.columns, strict=False))
+    needed = columns if rows is None else key
+    texts = {one.name: encode(one, values[one.name]) for one in needed}
+    if rows is None:
+        rows = encode_rows([*texts], [*texts.values()])
+    keys = encode_keys([texts[one.name].texts for one in key])
+    return pa.RecordBatch.from_arrays([keys, rows], schema=ROWS)
 
 
 def encode_keys(texts: Sequence[pa.StringArray]) -> pa.StringArray:

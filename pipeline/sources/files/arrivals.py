@@ -30,18 +30,18 @@ class FileArrivals:
 
     def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
         """A file belongs to the window of its first row as a whole."""
-        return [_told(one) for one in self._ledger.rows_between(after, until)]
+        return [_to_arrivals(one) for one in self._ledger.rows_between(after, until)]
 
     def late(self, since: datetime | None) -> Sequence[PartitionArrivals]:
         """Files that were taken so long after the end of their hour as the collector's `grace`."""
         least = float("-inf") if since is None else since.timestamp()
-        return [_told(one) for one in self._ledger.late_rows(least)]
+        return [_to_arrivals(one) for one in self._ledger.late_rows(least)]
 
     def close(self) -> None:
         self._ledger.close()
 
 
-def _told(one: TakenRows) -> PartitionArrivals:
+def _to_arrivals(one: TakenRows) -> PartitionArrivals:
     first, last = (datetime.fromtimestamp(at, UTC) for at in (one.began, one.ended))
     return PartitionArrivals(one.shard, one.part, one.files, one.rows, one.late, first, last)
 

@@ -68,19 +68,19 @@ Reading = ColumnReading[FileColumn]
 class FileDialect:
     """The types of the mirror; no statement has an effect."""
 
-    def column(self, told: ColumnDescription, statement: str) -> Column:
-        return FileColumn(told.name, told.type)
+    def column(self, description: ColumnDescription, statement: str) -> Column:
+        return FileColumn(description.name, description.type)
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         """A log of another name is another log."""
         return None
 
     def follow(
-        self, told: Sequence[SchemaEvent], known: KnownTables
+        self, events: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """A log is empty before its first file; new columns change no row."""
         schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()
-        for one in told:
+        for one in events:
             for shard, schema in one.tables:
                 if schema is not None:
                     found.append((Keep if shard in schemas else Empty)(shard, one.order, schema))
@@ -163,8 +163,8 @@ def is_type(text: str) -> bool:
 
 
 def _type(column: Column) -> str:
-    told = cast("FileColumn", column).type.replace(" ", "").lower()
-    return told if told in ARROW or told.startswith("decimal(") else "string"
+    description = cast("FileColumn", column).type.replace(" ", "").lower()
+    return description if description in ARROW or description.startswith("decimal(") else "string"
 
 
 def _reading(column: Column) -> Reading:

@@ -159,7 +159,7 @@ def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompat
     gone = [column for column in mysql_columns(old) if column.name not in names]
     added = tuple(column for column in mysql_columns(new) if column.name not in here)
     if gone:
-        return _lost(gone[0], added, table, again)
+        return _report_lost(gone[0], added, table, again)
     if old.key != new.key:
         why = f"the key changed from {_list(old.key)} to {_list(new.key)}"
         back = f"ALTER TABLE {table} DROP PRIMARY KEY, ADD PRIMARY KEY ({_list(old.key)})"
@@ -230,7 +230,7 @@ _RULES: dict[str, Callable[[Column, Column], bool]] = {
 }
 
 
-def _lost(gone: Column, added: Sequence[Column], table: str, again: str) -> Incompatible:
+def _report_lost(gone: Column, added: Sequence[Column], table: str, again: str) -> Incompatible:
     twin = next((c for c in added if c.position == gone.position and c.shape == gone.shape), None)
     if twin is not None:
         back = f"ALTER TABLE {table} RENAME COLUMN `{twin.name}` TO `{gone.name}`"
@@ -310,21 +310,21 @@ class RenameTracker:
         """Start with every table as it is."""
         self.rows = {shard: HeldRows(shard, schema) for shard, schema in schemas.items()}
 
-    def apply(self, told: SchemaEvent) -> None:
+    def apply(self, event: SchemaEvent) -> None:
         """Run a statement; the tables that it names and those that are described must agree."""
-        named = self._run(parse_statement(told.text), told)
-        strange = [table for table in told.tables if table[0] not in named]
+        named = self._run(parse_statement(event.text), event)
+        strange = [table for table in event.tables if table[0] not in named]
         for shard, schema in strange:
             self._doubt(shard, ("statement", "a statement that does not name it"), schema)
         for shard in sorted(named) if strange else ():
             self._doubt(shard, ("statement", f"the schema event describes it as {strange[0][0]}"))
 
-    def described(self, told: SchemaEvent) -> None:
+    def described(self, event: SchemaEvent) -> None:
         """Take columns that rows describe, without a statement: the rows remain as they are."""
-        for shard, schema in told.tables:
+        for shard, schema in event.tables:
             there = self.rows.get(shard)
             if schema is not None:
-                self.rows[shard] = _followed(there, schema) if there else HeldRows(shard, schema)
+                self.rows[shard] = _with_schema(there, schema) if there else HeldRows(shard, schema)
                 self.touched[shard] = None
 
     def commit(self, schemas: Mapping[ShardId, TableSchema]) -> None:
@@ -339,32 +339,32 @@ class RenameTracker:
         if shard in schemas:
             self.rows[shard] = HeldRows(shard, schemas[shard])
 
-    def _run(self, statement: Statement, told: SchemaEvent) -> set[ShardId]:
+    def _run(self, statement: Statement, event: SchemaEvent) -> set[ShardId]:
         """Run one statement; returns the tables that it explains a description of."""
         match statement:
             case Created():
-                named = self._create(statement, told)
+                named = self._create(statement, event)
             case Dropped(tables):
-                named = {self._remove(self._shard(name, told)) for name in tables}
+                named = {self._remove(self._shard(name, event)) for name in tables}
             case DatabaseDropped(database):
                 named = self._drop_database(database)
             case Truncated(table):
-                named = {self._empty(self._shard(table, told), None)}
+                named = {self._empty(self._shard(table, event), None)}
             case Renamed(pairs):
-                named = {self._move(old, new, told) for old, new in pairs}
+                named = {self._move(old, new, event) for old, new in pairs}
             case Altered():
-                named = self._alter(statement, told)
+                named = self._alter(statement, event)
             case UnknownStatement():
-                named = self._unread(statement, told)
+                named = self._unread(statement, event)
             case Harmless():
-                named = self._follow(told)
+                named = self._follow(event)
         return named
 
-    def _follow(self, told: SchemaEvent) -> set[ShardId]:
+    def _follow(self, event: SchemaEvent) -> set[ShardId]:
         """A statement that moves no rows may change columns or a key, as CREATE INDEX does."""
-        known = {shard: schema for shard, schema in told.tables if shard in self.rows}
+        known = {shard: schema for shard, schema in event.tables if shard in self.rows}
         for shard, schema in known.items():
-            self.rows[shard] = _followed(self.rows[shard], schema)
+            self.rows[shard] = _with_schema(self.rows[shard], schema)
             self.touched[shard] = None
         return set(known)
 
@@ -379,9 +379,9 @@ class RenameTracker:
             self._doubt(shard, ("statement", f"DROP DATABASE {database}, which may be another one"))
         return alike
 
-    def _create(self, statement: Created, told: SchemaEvent) -> set[ShardId]:
-        shard = self._shard(statement.table, told)
-        there, schema = self.rows.get(shard), dict(told.tables).get(shard)
+    def _create(self, statement: Created, event: SchemaEvent) -> set[ShardId]:
+        shard = self._shard(statement.table, event)
+        there, schema = self.rows.get(shard), dict(event.tables).get(shard)
         if schema is None:
             if there is None or not statement.unless_there:
                 self._doubt(shard, ("statement", "CREATE TABLE, which the collector did not parse"))
@@ -400,57 +400,57 @@ class RenameTracker:
             self._doubt(shard, ("created", OTHER_COLUMNS))
         return {shard}
 
-    def _alter(self, statement: Altered, told: SchemaEvent) -> set[ShardId]:
+    def _alter(self, statement: Altered, event: SchemaEvent) -> set[ShardId]:
         for other in statement.others:
             why = f"{statement.table.relation} exchanges rows with it"
-            self._doubt_all(other, statement.table, told, ("statement", why))
-        target = self._shard(statement.to or statement.table, told)
-        schema = dict(told.tables).get(target)
-        if statement.to is not None and _astray(statement.table, statement.to):
-            return {self._move(statement.table, statement.to, told)}
-        shard = self._shard(statement.table, told)
+            self._doubt_all(other, statement.table, event, ("statement", why))
+        target = self._shard(statement.to or statement.table, event)
+        schema = dict(event.tables).get(target)
+        if statement.to is not None and _is_ambiguous(statement.table, statement.to):
+            return {self._move(statement.table, statement.to, event)}
+        shard = self._shard(statement.table, event)
         there = self.rows.get(shard)
         if there is None and schema is not None:
             self._doubt(target, ("statement", "ALTER TABLE of an unknown table"), schema)
         if there is None:
             return {target}
         self.touched[shard] = None
-        self.rows[shard] = _altered(there, schema, statement)
-        return {self._move(statement.table, statement.to, told) if statement.to else shard}
+        self.rows[shard] = _rows_after_alter(there, schema, statement)
+        return {self._move(statement.table, statement.to, event) if statement.to else shard}
 
-    def _move(self, old: Name, new: Name, told: SchemaEvent) -> ShardId:
+    def _move(self, old: Name, new: Name, event: SchemaEvent) -> ShardId:
         """Give the rows of *old* to *new*; returns what *new* is."""
-        target = self._shard(new, told)
-        schema = dict(told.tables).get(target)
-        if _astray(old, new):
+        target = self._shard(new, event)
+        schema = dict(event.tables).get(target)
+        if _is_ambiguous(old, new):
             why = f"a table {old.relation} of a database that is not reported became {target}"
             it_went = f"{why}, maybe this one (then ignore it under `tables`)"
-            self._doubt_all(old, new, told, ("renamed", it_went))
+            self._doubt_all(old, new, event, ("renamed", it_went))
             self._doubt(target, ("renamed", why), schema)
             return target
-        source = self._shard(old, told)
+        source = self._shard(old, event)
         there = self.rows.pop(source, None)
         self.touched[source] = None
         if there is not None and target not in self.rows:
             self.touched[target] = None
-            self.rows[target] = _followed(there, schema)
+            self.rows[target] = _with_schema(there, schema)
         elif schema is not None or target in self.rows:
             self._doubt(
                 target, ("renamed", f"it was {source}, whose columns or rows are unknown"), schema
             )
         return target  # a view has no description
 
-    def _unread(self, statement: UnknownStatement, told: SchemaEvent) -> set[ShardId]:
+    def _unread(self, statement: UnknownStatement, event: SchemaEvent) -> set[ShardId]:
         """Doubt every table that it may be about."""
         names = {name.casefold() for name in statement.names}
-        places = {*names, (told.database or "").casefold()}
+        places = {*names, (event.database or "").casefold()}
         doubt = ("statement", f"a statement that cannot be parsed: {statement.why}")
         for shard in tuple(self.rows):
             if shard.relation.casefold() in names and shard.database.casefold() in places:
                 self._doubt(shard, doubt)
-        for shard, schema in told.tables:
+        for shard, schema in event.tables:
             self._doubt(shard, doubt, schema)
-        return {shard for shard, _ in told.tables}
+        return {shard for shard, _ in event.tables}
 
     def _remove(self, shard: ShardId) -> ShardId:
         self.rows.pop(shard, None)
@@ -471,20 +471,20 @@ class RenameTracker:
         self.touched[shard] = None
 
     def _doubt_all(
-        self, name: Name, beside: Name, told: SchemaEvent, doubt: tuple[str, str]
+        self, name: Name, beside: Name, event: SchemaEvent, doubt: tuple[str, str]
     ) -> None:
         """Doubt table *name*; all tables of that name if only *beside* names a database."""
-        if not _astray(name, beside):
-            self._doubt(self._shard(name, told), doubt)
+        if not _is_ambiguous(name, beside):
+            self._doubt(self._shard(name, event), doubt)
             return
         for shard in tuple(self.rows):
             if shard.relation.casefold() == name.relation.casefold():
                 self._doubt(shard, doubt)
 
-    def _shard(self, name: Name, told: SchemaEvent) -> ShardId:
+    def _shard(self, name: Name, event: SchemaEvent) -> ShardId:
         """The table that *name* refers to; in another case, if only one table matches."""
-        exact = ShardId(name.database or told.database or "", name.relation)
-        described = [shard for shard, _ in told.tables]
+        exact = ShardId(name.database or event.database or "", name.relation)
+        described = [shard for shard, _ in event.tables]
         if exact in self.rows or exact in described:
             return exact
         alike = {shard for shard in (*described, *self.rows) if _folded(shard) == _folded(exact)}
@@ -504,9 +504,9 @@ def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
     return statement.replaces or not may_exist
 
 
-def _altered(there: HeldRows, schema: TableSchema | None, statement: Altered) -> HeldRows:
+def _rows_after_alter(there: HeldRows, schema: TableSchema | None, statement: Altered) -> HeldRows:
     """The rows of a table after its ALTER; an older doubt remains."""
-    after = _followed(there, schema)
+    after = _with_schema(there, schema)
     if after.doubt is not None:
         return after
     if statement.doubts:
@@ -521,7 +521,7 @@ def _altered(there: HeldRows, schema: TableSchema | None, statement: Altered) ->
     return replace(after, of=None) if statement.emptied else after
 
 
-def _followed(there: HeldRows, schema: TableSchema | None) -> HeldRows:
+def _with_schema(there: HeldRows, schema: TableSchema | None) -> HeldRows:
     """The same rows under other columns, if all of them mean the same there."""
     if schema is None or there.schema is None:
         return replace(there, schema=schema or there.schema)
@@ -532,7 +532,7 @@ def _followed(there: HeldRows, schema: TableSchema | None) -> HeldRows:
     return replace(there, schema=schema, doubt=doubt)
 
 
-def _astray(name: Name, beside: Name) -> bool:
+def _is_ambiguous(name: Name, beside: Name) -> bool:
     """Whether *name* is of the session's database, while the event reports that of *beside*."""
     return name.database is None and beside.database is not None
 
@@ -552,21 +552,21 @@ def _folded(shard: ShardId) -> tuple[str, str]:
 
 
 def follow_statements(
-    told: Sequence[SchemaEvent], known: KnownTables
+    events: Sequence[SchemaEvent], known: KnownTables
 ) -> tuple[tuple[Effect, ...], KnownTables]:
     """One effect per shard and order that a statement touches; none of what is no table.
 
-    *told* is in log order, messages of one order as they came; all of an order belong
+    *events* are in log order, messages of one order as they came; all of an order belong
     together, and none may have been given before.  *known* is what was before the first; what is
     known after the last comes back, too.
     """
     found: list[Effect] = []
     schemas, based = dict(known.schemas), set(known.based)
     now, moves = replace(known, schemas=schemas, based=based), RenameTracker(schemas)
-    for order, group in groupby(told, key=lambda message: message.order):
+    for order, group in groupby(events, key=lambda message: message.order):
         for message in dict.fromkeys(group):  # a collector that starts again sends some twice
             if message.snapshot:
-                _describe(message, now, schemas, based)
+                _take_snapshot(message, now, schemas, based)
                 for shard, _ in message.tables:
                     moves.restore(shard, schemas)
             elif message.text or None in dict(message.tables).values():
@@ -574,13 +574,13 @@ def follow_statements(
             else:
                 moves.described(message)
         made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
-        _take(made, schemas, based, known.captured)
+        _take_effects(made, schemas, based, known.captured)
         moves.commit(schemas)
         found += made
     return tuple(found), now
 
 
-def _take(
+def _take_effects(
     made: Iterable[Effect],
     schemas: dict[ShardId, TableSchema],
     based: set[ShardId],
@@ -599,7 +599,7 @@ def _take(
             based.add(shard)
 
 
-def _describe(
+def _take_snapshot(
     message: SchemaEvent,
     known: KnownTables,
     schemas: dict[ShardId, TableSchema],
@@ -622,10 +622,12 @@ def _effect(
     rows = moves.rows.get(shard)
     if rows is None:
         return Drop(shard, order) if shard in known.schemas else None
-    reason, why = rows.doubt or _unlike(shard, rows, known) or ("", "")
+    reason, why = rows.doubt or _mismatch(shard, rows, known) or ("", "")
     if why:
         again = f"take a new base of {shard}"
-        more = ", then rebuild its mirror" if _went_astray(known.schemas.get(shard), rows) else ""
+        more = (
+            ", then rebuild its mirror" if _incompatibility(known.schemas.get(shard), rows) else ""
+        )
         return BaseNeeded(shard, order, reason, f"{why}; {again}{more}", rows.schema)
     if rows.of is None:
         return Empty(shard, order, rows.schema)
@@ -634,19 +636,19 @@ def _effect(
     return Replace(shard, order, rows.of, rows.schema)
 
 
-def _unlike(shard: ShardId, rows: HeldRows, known: KnownTables) -> tuple[str, str] | None:
+def _mismatch(shard: ShardId, rows: HeldRows, known: KnownTables) -> tuple[str, str] | None:
     """Why the mirror of *shard* cannot take rows that another shard had; None if it can."""
     if rows.of in (None, shard):
         return None
     if rows.of not in known.based or not known.captured(rows.of):
         return "renamed", f"its rows are those of {rows.of}, which has no complete mirror"
-    step = _went_astray(known.schemas.get(shard), rows)
+    step = _incompatibility(known.schemas.get(shard), rows)
     if step is not None:
         return "schema", f"its rows are those of {rows.of}, and {step.why}"
     return None
 
 
-def _went_astray(own: TableSchema | None, rows: HeldRows) -> Incompatible | None:
+def _incompatibility(own: TableSchema | None, rows: HeldRows) -> Incompatible | None:
     """Why a mirror with *own* columns cannot follow to those of *rows*; None if it can."""
     step = (
         compare_schemas(own, rows.schema) if own is not None and rows.schema is not None else None
@@ -682,26 +684,26 @@ def find_differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str
         if (why := _difference(column, there.get(name)))
     ]
     if not (found or missing) and list(here) != list(there):
-        return tuple(_moved(here, there))
+        return tuple(_find_moved(here, there))
     return (*found, *missing)
 
 
 def _difference(column: Column, there: Column | None) -> str | None:
     if there is None:
         return "the log has it, the server does not"
-    if _told(column) != _told(there):
+    if _comparable_shape(column) != _comparable_shape(there):
         return f"the log says {column}, the server {there}"
     return None
 
 
-def _moved(here: Iterable[str], there: Iterable[str]) -> Iterator[str]:
+def _find_moved(here: Iterable[str], there: Iterable[str]) -> Iterator[str]:
     """Columns at other positions: the log has a row's values by position, without names."""
     for place, (own, other) in enumerate(zip(here, there, strict=True), start=1):
         if own != other:
             yield f"{own}: column {place} of the log, where the server has {other}"
 
 
-def _told(column: Column) -> tuple[object, ...]:
+def _comparable_shape(column: Column) -> tuple[object, ...]:
     """The part of the column's shape that a server's description can confirm."""
     wide = column.width > WIDEST.get(column.kind, column.width)
     if column.kind in LONG_TEXTS or (wide and column.kind == "VARCHAR"):
@@ -709,11 +711,11 @@ def _told(column: Column) -> tuple[object, ...]:
     if column.kind.endswith("BLOB") or wide:
         return ("BLOB",)
     if column.kind in ("ENUM", "SET"):
-        return (column.kind, tuple(_label_told(value) for value in column.values))
+        return (column.kind, tuple(_comparable_label(value) for value in column.values))
     return column.shape
 
 
-def _label_told(label: str) -> str:
+def _comparable_label(label: str) -> str:
     """Without trailing blanks and backslashes, which a server drops or writes otherwise."""
     return _UNSAYABLE.sub("?", label).replace("\\", "").rstrip(" ")
 

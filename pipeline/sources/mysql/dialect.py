@@ -37,27 +37,27 @@ class MySqlDialect:
     compare = staticmethod(ddl_effects.compare_schemas)
     merge = staticmethod(ddl_effects.merge_schemas)
 
-    def column(self, told: ColumnDescription, statement: str) -> Column:
+    def column(self, description: ColumnDescription, statement: str) -> Column:
         """Uses the statement too: the event does not say which columns are computed."""
-        name, length, scale = told.name, told.length, told.scale
-        nullable = told.nullable
-        if told.notation is Notation.PLAIN and statement:
+        name, length, scale = description.name, description.length, description.scale
+        nullable = description.nullable
+        if description.notation is Notation.PLAIN and statement:
             nullable = nullable or ddl_parser.may_be_null(statement, name)
             if length is None:
                 length, scale = ddl_parser.read_sizes(statement, name)
         return MySqlColumn(
             name=name,
-            type=told.type,
+            type=description.type,
             length=length,
             scale=scale,
             nullable=nullable,
-            default=told.default,
-            has_default=told.default is not None or nullable,
+            default=description.default,
+            has_default=description.default is not None or nullable,
             generated=ddl_parser.is_generated(statement, name)
             or ddl_parser.has_computed_default(statement, name),
-            position=told.position,
-            values=told.values,
-            notation=told.notation,
+            position=description.position,
+            values=description.values,
+            notation=description.notation,
         )
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
@@ -132,8 +132,8 @@ def _sized(known: Sequence[MySqlColumn], new: TableSchema) -> TableSchema:
     for column in mysql_columns(new):
         old = before.get(column.name)
         if column.notation is Notation.PLAIN and old is not None and old.kind == column.kind:
-            told = column if column.length is not None else old
-            kept = replace(column, length=told.length, scale=told.scale)
+            description = column if column.length is not None else old
+            kept = replace(column, length=description.length, scale=description.scale)
             made.append(replace(kept, nullable=column.nullable or old.nullable))
         else:
             made.append(column)

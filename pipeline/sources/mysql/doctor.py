@@ -198,9 +198,9 @@ def collect_hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
     """Settings that drop, rewrite or delay changes, regardless of the captured tables."""
     found = (
         *find_unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
-        *(_unlogged_from(line, where) for line in facts.unlogged),
-        *_relayed(facts, where),
-        *_replicating(facts, where),
+        *(_filter_finding(line, where) for line in facts.unlogged),
+        *_check_relaying(facts, where),
+        *_check_replica(facts, where),
     )
     return tuple(one for one in found if one.effect is not Effect.NONE)
 
@@ -211,15 +211,15 @@ def check_settings(
     """Rule on the settings of a server whose *databases* are captured."""
     return [
         *find_unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
-        *_unlogged(facts.unlogged, where, sorted(set(databases))),
-        *_relayed(facts, where),
-        *_replicating(facts, where),
-        *_short(facts, where, scope.outage),
+        *_check_filters(facts.unlogged, where, sorted(set(databases))),
+        *_check_relaying(facts, where),
+        *_check_replica(facts, where),
+        *_check_retention(facts, where, scope.outage),
         *check_clock(facts.ahead, where, scope.clock_skew),
     ]
 
 
-def _unlogged(unlogged: Sequence[str], where: str, databases: Sequence[str]) -> list[Finding]:
+def _check_filters(unlogged: Sequence[str], where: str, databases: Sequence[str]) -> list[Finding]:
     found = []
     for line in unlogged:
         name, _, value = line.partition("=")
@@ -228,11 +228,11 @@ def _unlogged(unlogged: Sequence[str], where: str, databases: Sequence[str]) -> 
         lost = [database for database in databases if (database in listed) != only]
         if lost:
             what = f"{line}: changes of {', '.join(lost)} are not in the log"
-            found.append(replace(_unlogged_from(line, where), what=what))
+            found.append(replace(_filter_finding(line, where), what=what))
     return found
 
 
-def _unlogged_from(line: str, where: str) -> Finding:
+def _filter_finding(line: str, where: str) -> Finding:
     """The finding for all tables of the databases that the log leaves out."""
     name, _, value = line.partition("=")
     listed = "|".join(re.escape(database.strip()) for database in value.split(","))
@@ -244,7 +244,7 @@ def _unlogged_from(line: str, where: str) -> Finding:
     return Finding(REFUSE, name, where, what, fix, Effect.DROPS, shards)
 
 
-def _replicating(facts: ServerFacts, where: str) -> list[Finding]:
+def _check_replica(facts: ServerFacts, where: str) -> list[Finding]:
     """A heartbeat that is written here does not cover what is not replicated yet."""
     if not facts.replica:
         return []
@@ -259,7 +259,7 @@ def _replicating(facts: ServerFacts, where: str) -> list[Finding]:
     return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS)]
 
 
-def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
+def _check_relaying(facts: ServerFacts, where: str) -> list[Finding]:
     name = next((n for n in RELAYING if n in facts.variables), None)
     if name is None or facts.variables[name].upper() == "ON" or facts.replica is False:
         return []
@@ -270,7 +270,7 @@ def _relayed(facts: ServerFacts, where: str) -> list[Finding]:
     return [Finding(REFUSE if facts.replica else WARN, name, where, what, fix, effect)]
 
 
-def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
+def _check_retention(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
     kept = read_log_retention(facts.variables)
     if kept is None or kept >= outage:
         return []

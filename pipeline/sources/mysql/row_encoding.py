@@ -28,9 +28,9 @@ from pipeline.sources.mysql.values import (
     MILLIS,
     YEAR_ZERO,
     Raw,
+    encode_missing_date,
     to_wire_text,
     to_wire_texts,
-    told_of_none,
 )
 from pipeline.sources.row_reader import (
     WireTexts,
@@ -54,33 +54,33 @@ OTHERS = "its rows would be written otherwise than its collector writes them"
 
 
 def encode_plain_rows(
-    shard: str, told: Sequence[Column], there: Sequence[Column], values: Sequence[pa.Array]
+    shard: str, described: Sequence[Column], there: Sequence[Column], values: Sequence[pa.Array]
 ) -> pa.StringArray:
     """Rows as events of the described columns have them; *values* are of the existing columns.
 
     Raises:
         ConfigError: how the collector writes one of them is unknown.
     """
-    if not any(one.kind == BESIDE and one.name not in {c.name for c in there} for one in told):
+    if not any(one.kind == BESIDE and one.name not in {c.name for c in there} for one in described):
         raise ConfigError(f"{shard}: {OTHERS}")
     own = {one.name: (one, raw) for one, raw in zip(there, values, strict=True)}
     count = len(values[0]) if values else 0
-    written = [_written(shard, one, own.get(one.name), count) for one in told]
-    return encode_rows([one.name for one in told], written)
+    written = [_written(shard, one, own.get(one.name), count) for one in described]
+    return encode_rows([one.name for one in described], written)
 
 
 def _written(
-    shard: str, told: Column, found: tuple[Column, pa.Array] | None, count: int
+    shard: str, described: Column, found: tuple[Column, pa.Array] | None, count: int
 ) -> WireTexts:
-    if found is None and told.kind == BESIDE:
+    if found is None and described.kind == BESIDE:
         return WireTexts(pa.nulls(count, pa.string()), quoted=False)
     if found is None:
-        raise ConfigError(f"{shard} has no column {told.name}, which its events have")
+        raise ConfigError(f"{shard} has no column {described.name}, which its events have")
     column, raw = found
     wide = column.unsigned and column.kind == "BIGINT"
-    if wide or column.kind not in ALIKE.get(told.kind, ()):
-        pair = f"{column.type} in {shard}, and {told.kind} in its events"
-        msg = f"column {told.name} is {pair}: how its sender writes that is not known"
+    if wide or column.kind not in ALIKE.get(described.kind, ()):
+        pair = f"{column.type} in {shard}, and {described.kind} in its events"
+        msg = f"column {described.name} is {pair}: how its sender writes that is not known"
         raise ConfigError(f"{msg}, so the table is not read again")
     return to_wire_texts(column, raw)
 
@@ -90,8 +90,8 @@ def to_server_texts(column: Column, raw: pa.Array) -> WireTexts:
     tell = _TELLING.get(column.kind)
     if tell is None:
         return WireTexts(raw.cast(pa.string()), quoted=True)
-    told = [None if value is None else tell(column, value) for value in raw.to_pylist()]
-    return WireTexts(pa.array(told, pa.string()), quoted=True)
+    described = [None if value is None else tell(column, value) for value in raw.to_pylist()]
+    return WireTexts(pa.array(described, pa.string()), quoted=True)
 
 
 def _bits(_: Column, value: Raw) -> str:
@@ -155,11 +155,11 @@ def _row(shard: str, columns: Sequence[Column], key: str) -> tuple[Value, ...]:
 def _value(shard: str, column: Column, text: str) -> Value:
     try:
         value, raw = _meant(column, text)
-        told = to_wire_text(column, raw)
+        described = to_wire_text(column, raw)
     except UNREADABLE as error:
         raise invalid_key_value(shard, column.name, column, text) from error
-    require_spelling(shard, column.name, text, told)
-    if column.kind in NO_DAYS and text == told_of_none(column):
+    require_spelling(shard, column.name, text, described)
+    if column.kind in NO_DAYS and text == encode_missing_date(column):
         msg = f"{text!r} of {shard}'s key column {column.name} stands for 1970 and for each day"
         advice = "which of them is meant nobody tells; take a new base: sluice bootstrap"
         raise ConfigError(f"{msg} that does not exist, such as 0000-00-00: {advice}")

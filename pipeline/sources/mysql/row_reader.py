@@ -38,17 +38,15 @@ from pipeline.sources.mysql.position import (
 from pipeline.sources.mysql.row_encoding import encode_plain_rows, match_keys, to_server_texts
 from pipeline.sources.mysql.session import quote_name
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.mysql.types import BYTES, GEOMETRIES, WHOLE, MySqlColumn
-from pipeline.sources.mysql.values import Raw, encode_images, to_wire_texts
+from pipeline.sources.mysql.types import BYTES, GEOMETRIES, WHOLE, MySqlColumn, mysql_columns
+from pipeline.sources.mysql.values import Raw, to_wire_texts
 from pipeline.sources.row_reader import (
-    ROWS,
     KeyTexts,
     ReadFence,
     RowReader,
     RowsAsked,
     RowsRead,
-    encode_keys,
-    encode_rows,
+    encode_batch,
     read_replica,
     require_columns,
 )
@@ -85,7 +83,7 @@ class MySqlKey:
     @property
     def wanted(self) -> tuple[str, ...]:
         """Expressions that the server orders by and returns, one for each column."""
-        return tuple(_asked(column) for column in self.columns)
+        return tuple(_key_expression(column) for column in self.columns)
 
     @property
     def order(self) -> str:
@@ -122,7 +120,7 @@ class MySqlKey:
         return [_value(column, text) for column, text in zip(self.columns, key, strict=False)]
 
 
-def _asked(column: MySqlColumn) -> str:
+def _key_expression(column: MySqlColumn) -> str:
     name = f"`{column.name.replace('`', '``').replace('%', '%%')}`"
     return f"{name} + 0" if column.kind in COUNTED else name
 
@@ -212,12 +210,26 @@ class MySqlRowReader(SqlRowReader):
         found, last, ended = self._found(columns, key, asked)
         if (missing := explain_behind_fence(fence, self.read_from.head())) is not None:
             raise ProofError(f"{self.where}: the server has changed: {missing}")
-        if self.notation is Notation.CONNECT:
-            return RowsRead(_told(columns, key, found), last, ended)
-        if self.notation is Notation.PLAIN:
-            return RowsRead(_told_plainly(asked, columns, key, found), last, ended)
-        told = self._table(asked.shard, self.read_from)
-        return RowsRead(_told_as_texts(told, columns, key, found), last, ended, told)
+        if self.notation is Notation.TEXTS:
+            told = self._table(asked.shard, self.read_from)
+            if [one.name for one in told.columns] != [one.name for one in columns]:
+                raise ProofError(f"the columns of {told.shard} changed while it was read")
+            batch = encode_batch(columns, key.columns, found, to_server_texts)
+            return RowsRead(batch, last, ended, told)
+        rows = self._plain_rows(asked, columns, found) if self.notation is Notation.PLAIN else None
+        batch = encode_batch(columns, key.columns, found, to_wire_texts, rows)
+        return RowsRead(batch, last, ended)
+
+    def _plain_rows(
+        self, asked: RowsAsked, columns: Sequence[MySqlColumn], found: pa.RecordBatch
+    ) -> pa.StringArray:
+        """Rows in the columns that events describe: only these say how they are written."""
+        if asked.declared is None:
+            msg = f"the columns of {asked.shard} are unknown: no event of it has landed yet"
+            raise ProofError(msg)
+        described = mysql_columns(asked.declared)
+        values = found.columns[: len(columns)]
+        return encode_plain_rows(str(asked.shard), described, columns, values)
 
     def _table(self, shard: Shard, server: MySqlSource) -> TableDescription:
         types, key = server.column_types(shard), server.key_columns(shard)
@@ -281,42 +293,6 @@ def _expression(column: MySqlColumn) -> str:
 
 def _escaped(column: str) -> str:
     return quote_name(column).replace("%", "%%")
-
-
-def _told(columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch) -> pa.RecordBatch:
-    values = found.columns[: len(columns)]
-    own = dict(zip((one.name for one in columns), values, strict=True))
-    texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
-    return pa.RecordBatch.from_arrays(
-        [encode_keys(texts), encode_images(columns, values)], schema=ROWS
-    )
-
-
-def _told_plainly(
-    asked: RowsAsked, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
-) -> pa.RecordBatch:
-    """Rows in the columns that events describe: only these say how they are written."""
-    if asked.declared is None:
-        raise ProofError(f"the columns of {asked.shard} are unknown: no event of it has landed yet")
-    values = found.columns[: len(columns)]
-    own = dict(zip((one.name for one in columns), values, strict=True))
-    texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
-    told = cast("tuple[MySqlColumn, ...]", asked.declared.columns)
-    rows = encode_plain_rows(str(asked.shard), told, columns, values)
-    return pa.RecordBatch.from_arrays([encode_keys(texts), rows], schema=ROWS)
-
-
-def _told_as_texts(
-    table: TableDescription, columns: Sequence[MySqlColumn], key: MySqlKey, found: pa.RecordBatch
-) -> pa.RecordBatch:
-    """Rows as the server's texts; *table* describes labels as they will be decoded."""
-    values, names = found.columns[: len(columns)], [one.name for one in columns]
-    if names != [one.name for one in table.columns]:
-        raise ProofError(f"the columns of {table.shard} changed while it was read")
-    texts = [to_server_texts(one, raw) for one, raw in zip(columns, values, strict=True)]
-    own = dict(zip(names, texts, strict=True))
-    keys = encode_keys([own[one.name].texts for one in key.columns])
-    return pa.RecordBatch.from_arrays([keys, encode_rows(names, texts)], schema=ROWS)
 
 
 ROW_READER: type[RowReader] = MySqlRowReader

@@ -221,15 +221,15 @@ KEPT = ("%", "_")
 
 def unquote_text(text: str) -> str:
     """The text itself, of one with escapes and doubled quotes."""
-    return re.sub(r"''|\\(.)", _meant, text, flags=re.DOTALL)
+    return re.sub(r"''|\\(.)", _unescape_match, text, flags=re.DOTALL)
 
 
 def unescape_text(text: str) -> str:
     """The text itself, of one with escapes whose doubled quotes are undone already."""
-    return re.sub(r"\\(.)", _meant, text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", _unescape_match, text, flags=re.DOTALL)
 
 
-def _meant(found: re.Match[str]) -> str:
+def _unescape_match(found: re.Match[str]) -> str:
     if found[1] is None:
         return "'"
     return found[0] if found[1] in KEPT else ESCAPES.get(found[1], found[1])

@@ -48,7 +48,7 @@ from pipeline.schema.model import Notation, arrow_type
 from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, decode_label, decode_labels
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.row_reader import WireTexts, encode_rows
+from pipeline.sources.row_reader import WireTexts
 
 Raw = str | bytes | None
 MICROS = 1_000_000
@@ -60,7 +60,7 @@ LETTERS = np.frombuffer(f"{ascii_uppercase}{ascii_lowercase}{digits}+/".encode()
 SECONDS = len("2026-01-01 00:00:00")
 
 
-Tell = Callable[[Column, pa.Array], pa.StringArray]
+Encoder = Callable[[Column, pa.Array], pa.StringArray]
 
 
 def to_wire_texts(column: Column, raw: pa.Array) -> WireTexts:
@@ -70,27 +70,21 @@ def to_wire_texts(column: Column, raw: pa.Array) -> WireTexts:
         return WireTexts(_naturals(column, raw), quoted=True)
     if kind == "BIT" and column.width == 1:
         return WireTexts(_truths(column, raw), quoted=False)
-    quoted, tell = TELLING.get(kind, (True, _plain))
-    return WireTexts(tell(column, raw), quoted)
+    quoted, encode = ENCODERS.get(kind, (True, _plain))
+    return WireTexts(encode(column, raw), quoted)
 
 
 def to_wire_text(column: Column, raw: Raw) -> str | None:
     """How one value is sent."""
-    told: str | None = to_wire_texts(column, pa.array([raw])).texts[0].as_py()
-    return told
+    encoded: str | None = to_wire_texts(column, pa.array([raw])).texts[0].as_py()
+    return encoded
 
 
-def told_of_none(column: Column) -> str | None:
+def encode_missing_date(column: Column) -> str | None:
     """What is sent for a date or time that does not exist; None for NULL."""
     if column.nullable:
         return None
     return "1970-01-01T00:00:00Z" if column.kind == "TIMESTAMP" else "0"
-
-
-def encode_images(columns: Sequence[Column], raw: Sequence[pa.Array]) -> pa.StringArray:
-    """Each row as a JSON object; *raw* are the columns' values."""
-    told = [to_wire_texts(c, values) for c, values in zip(columns, raw, strict=True)]
-    return encode_rows([column.name for column in columns], told)
 
 
 def _plain(_: Column, raw: pa.Array) -> pa.StringArray:
@@ -100,10 +94,10 @@ def _plain(_: Column, raw: pa.Array) -> pa.StringArray:
         return _each(lambda value: _octets(value).decode("utf-8", "replace"))(_, raw)
 
 
-def _each(tell: Callable[[str | bytes], str | None]) -> Tell:
+def _each(encode: Callable[[str | bytes], str | None]) -> Encoder:
     """Value by value: for rare types, and for those that cost more than the loop."""
     return lambda _, raw: pa.array(
-        [None if value is None else tell(value) for value in raw.to_pylist()], pa.string()
+        [None if value is None else encode(value) for value in raw.to_pylist()], pa.string()
     )
 
 
@@ -189,15 +183,15 @@ def _counted(column: Column, raw: pa.Array, kind: pa.DataType) -> pa.StringArray
     texts = _plain(column, raw)
     days = _days(texts)
     number = pa.int32() if pa.types.is_date(kind) else pa.int64()
-    told = days.cast(kind).cast(number).cast(pa.string())
-    return _filled(column, told, texts)
+    encoded = days.cast(kind).cast(number).cast(pa.string())
+    return _filled(column, encoded, texts)
 
 
-def _filled(column: Column, told: pa.StringArray, texts: pa.StringArray) -> pa.StringArray:
+def _filled(column: Column, encoded: pa.StringArray, texts: pa.StringArray) -> pa.StringArray:
     """Replace dates that do not exist with what is sent for them."""
-    if (none := told_of_none(column)) is None:
-        return told
-    return pc.if_else(pc.and_(told.is_null(), texts.is_valid()), none, told)
+    if (none := encode_missing_date(column)) is None:
+        return encoded
+    return pc.if_else(pc.and_(encoded.is_null(), texts.is_valid()), none, encoded)
 
 
 def _days(texts: pa.StringArray) -> pa.StringArray:
@@ -235,8 +229,8 @@ def _timestamps(column: Column, raw: pa.Array) -> pa.StringArray:
     padded = pc.if_else(many, pc.utf8_rpad(rest, 6, "0"), pc.utf8_rpad(rest, 3, "0"))
     point = pc.if_else(pc.equal(rest, ""), "Z", pc.binary_join_element_wise(padded, "Z", ""))
     dot = pc.if_else(pc.equal(rest, ""), "", ".")
-    told = pc.binary_join_element_wise(day, "T", clock, dot, point, "")
-    return _filled(column, told, texts)
+    encoded = pc.binary_join_element_wise(day, "T", clock, dot, point, "")
+    return _filled(column, encoded, texts)
 
 
 def _micros(value: str | bytes) -> str:
@@ -251,18 +245,18 @@ def _micros(value: str | bytes) -> str:
 def _shape(column: Column, data: bytes) -> str:
     """Geometry: the server puts its reference system's number before the WKB."""
     (system,), wkb = unpack_from("<I", data), data[4:]
-    told = f'"wkb":"{_base64(wkb)}","srid":{system or "null"}'
+    encoded = f'"wkb":"{_base64(wkb)}","srid":{system or "null"}'
     if column.kind != "POINT":
-        return f"{{{told}}}"
+        return f"{{{encoded}}}"
     x, y = unpack_from("<dd" if wkb[0] else ">dd", wkb, POINT_AT - 4)
-    return f'{{"x":{x!r},"y":{y!r},{told}}}'
+    return f'{{"x":{x!r},"y":{y!r},{encoded}}}'
 
 
 def _shapes(column: Column, raw: pa.Array) -> pa.StringArray:
     return _each(lambda value: _shape(column, _octets(value)))(column, raw)
 
 
-TELLING: Mapping[str, tuple[bool, Tell]] = {
+ENCODERS: Mapping[str, tuple[bool, Encoder]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"), (False, _numbers)),
     **dict.fromkeys(("FLOAT", "DOUBLE"), (False, _plain)),
     "DECIMAL": (True, _decimals),
@@ -298,8 +292,8 @@ def to_connect(column: Column, wire: pa.Array) -> pa.Array:
     plain = replace(column, notation=Notation.CONNECT)
     texts = wire.cast(pa.string())
     known = texts.unique().drop_null().to_pylist()
-    told = _told(plain, [_raw(plain, column.notation, text) for text in known])
-    by_text = dict(zip(known, told, strict=True))
+    encoded = _told(plain, [_raw(plain, column.notation, text) for text in known])
+    by_text = dict(zip(known, encoded, strict=True))
     return pa.array([by_text.get(text) for text in texts.to_pylist()], pa.string())
 
 
@@ -314,10 +308,10 @@ def _told(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
     """All in one go; one by one where one of them is odd."""
     kind = pa.binary() if any(isinstance(raw, bytes) for raw in raws) else pa.string()
     try:
-        told: list[str | None] = to_wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
+        encoded: list[str | None] = to_wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
     except ODD:
         return [None] if len(raws) == 1 else [text for raw in raws for text in _told(plain, [raw])]
-    return told
+    return encoded
 
 
 def _of_texts(column: Column, text: str) -> Raw:

@@ -167,31 +167,31 @@ class PostgresDialect:
     compare = staticmethod(compare_schemas)
     merge = staticmethod(merge_schemas)
 
-    def column(self, told: ColumnDescription, statement: str) -> Column:
+    def column(self, description: ColumnDescription, statement: str) -> Column:
         """The type is described as ``NAME as WAY``: the server's name, and how it is sent."""
-        kind, _, way = told.type.rpartition(" as ")
-        length, scale = normalize_size(kind, told.length, told.scale)
+        kind, _, way = description.type.rpartition(" as ")
+        length, scale = normalize_size(kind, description.length, description.scale)
         return PostgresColumn(
-            name=told.name,
+            name=description.name,
             type=kind,
             sent=way,
             length=length,
             scale=scale,
-            nullable=told.nullable,
-            has_default=told.default is not None,
-            position=told.position,
-            values=told.values,
+            nullable=description.nullable,
+            has_default=description.default is not None,
+            position=description.position,
+            values=description.values,
         )
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         return None
 
     def follow(
-        self, told: Sequence[SchemaEvent], known: KnownTables
+        self, events: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """Rows remain: a description of columns changes no older row."""
         schemas, found = dict(known.schemas), dict[tuple[object, ShardId], Effect]()
-        for one in told:
+        for one in events:
             for shard, schema in one.tables:
                 if schema is not None:
                     found[one.order, shard] = Keep(shard, one.order, schema)

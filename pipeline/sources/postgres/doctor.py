@@ -72,7 +72,7 @@ def check_settings(
     return [
         *find_unmet(DEMANDS, facts.settings, where, remedy=RESTART),
         *_standby(facts, where),
-        *_room(facts, where),
+        *_check_free_slots(facts, where),
         *_idle(facts, where, scope.outage),
         *_publication(facts, where, names),
         *check_clock(facts.ahead, where, scope.clock_skew),
@@ -101,7 +101,7 @@ def _standby(facts: PostgresFacts, where: str) -> list[Finding]:
     return [Finding(REFUSE, "standby", where, "the heartbeat cannot be written here", ELSEWHERE)]
 
 
-def _room(facts: PostgresFacts, where: str) -> list[Finding]:
+def _check_free_slots(facts: PostgresFacts, where: str) -> list[Finding]:
     """A connector with a slot needs at most a sender; one without needs both."""
     found = []
     taken = {"max_wal_senders": facts.senders, "max_replication_slots": facts.slots}
@@ -176,8 +176,8 @@ def _slot_rules(facts: PostgresFacts, names: Replication) -> Iterator[TableFindi
         )
         yield NOTE, "slot", what, "register the connector (sluice connector)"
         return
-    yield from _wrong(slot, names)
-    yield from _losing(slot)
+    yield from _check_slot_origin(slot, names)
+    yield from _check_slot_status(slot)
     if not slot.active:
         kept = format_bytes(slot.retained or 0)
         what = f"slot {slot.name} has no reader and retains {kept} of the log"
@@ -188,7 +188,7 @@ def _slot_rules(facts: PostgresFacts, names: Replication) -> Iterator[TableFindi
         yield NOTE, KEPT, what, fix
 
 
-def _wrong(slot: SlotFacts, names: Replication) -> Iterator[TableFinding]:
+def _check_slot_origin(slot: SlotFacts, names: Replication) -> Iterator[TableFinding]:
     drop = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
     if slot.plugin != PLUGIN:
         what = f"slot {slot.name} is of plugin {slot.plugin or 'none'}, not {PLUGIN}"
@@ -198,7 +198,7 @@ def _wrong(slot: SlotFacts, names: Replication) -> Iterator[TableFinding]:
         yield REFUSE, "slot", what, "name another slot in options of the source"
 
 
-def _losing(slot: SlotFacts) -> Iterator[TableFinding]:
+def _check_slot_status(slot: SlotFacts) -> Iterator[TableFinding]:
     if slot.status == "lost":
         what = f"slot {slot.name} is lost: the server has removed log that was not read"
         fix = f"SELECT pg_drop_replication_slot('{slot.name}'), then a new base of all its tables"
@@ -338,22 +338,22 @@ def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding
     harmful = [told for _, told in _harmful_identity(shard, key)]
     if harmful or shard.identity == INDEX:
         return harmful
-    return [_refusing()] if not shard.identified else _without(shard, key)
+    return [_no_identity()] if not shard.identified else _key_not_sent(shard, key)
 
 
 def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator[Harm]:
     if shard.identity == NOTHING or (shard.identity == INDEX and not shard.identified):
-        yield NO_IDENTITY, _refusing()
+        yield NO_IDENTITY, _no_identity()
     elif shard.identity == INDEX:
-        yield from ((OTHER_INDEX, told) for told in _without(shard, key))
+        yield from ((OTHER_INDEX, told) for told in _key_not_sent(shard, key))
 
 
-def _refusing() -> TableFinding:
+def _no_identity() -> TableFinding:
     what = "it has no replica identity: the server rejects every UPDATE and DELETE of it"
     return NO_IDENTITY.severity, "replica_identity", what, FULL
 
 
-def _without(shard: PostgresShardFacts, key: Sequence[str]) -> list[TableFinding]:
+def _key_not_sent(shard: PostgresShardFacts, key: Sequence[str]) -> list[TableFinding]:
     absent = find_unidentified(shard, key)
     if not absent:
         return []

@@ -406,13 +406,13 @@ def _facts(
         unique=tuple(tuple(one["columns"]) for one in unique),
         primary=any(one["primary"] for one in unique),
         readable=bool(row["readable"]),
-        published=None if published is None else _seen(published, row["columns"]),
+        published=None if published is None else _read_published(published, row["columns"]),
         rows=None if row["rows"] is None or row["rows"] < 0 else int(row["rows"]),
         filled=tuple(dict.fromkeys(row["filled"])),
     )
 
 
-def _seen(row: Row, columns: Iterable[str]) -> PublishedFacts:
+def _read_published(row: Row, columns: Iterable[str]) -> PublishedFacts:
     sent = row.get("sent")
     left_out = () if sent is None else tuple(name for name in columns if name not in sent)
     return PublishedFacts(str(row.get("filter") or ""), left_out)

@@ -140,14 +140,14 @@ def find_end_of_transactions(ask: Ask, number: int) -> str | None:
 
 def fence_timeout(where: str, patience: object, writers: Sequence[Row]) -> ProofError:
     """The error of a fence that was not reached: names the open transactions."""
-    found = "; ".join(map(_told, writers)) or "one that has just ended"
+    found = "; ".join(map(_describe_writer, writers)) or "one that has just ended"
     return ProofError(
         f"{where}: transactions that began before the read are open after {patience}: {found};"
         " end them, or wait"
     )
 
 
-def _told(row: Row) -> str:
+def _describe_writer(row: Row) -> str:
     since = "" if row["seconds"] is None else f", open for {row['seconds']} s"
     if row["prepared"] is not None:
         return f"prepared transaction {row['prepared']!r}{since}"

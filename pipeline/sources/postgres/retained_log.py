@@ -57,16 +57,16 @@ class SlotRules:
             return None
         if before.name != later.name:
             return f"the config names slot {later.name}, and named {before.name} before"
-        return None if _was_there(before, later) else _made(before, later)
+        return None if _existed(before, later) else _explain_created(before, later)
 
 
-def _was_there(before: SlotSnapshot, later: SlotSnapshot) -> bool:
+def _existed(before: SlotSnapshot, later: SlotSnapshot) -> bool:
     """Whether it was at that look, by the log that it keeps, or by who reads it."""
     read = later.reader != "" and later.reader == before.reader
     return read or parse_lsn(later.restart) < parse_lsn(before.end)
 
 
-def _made(before: SlotSnapshot, later: SlotSnapshot) -> str | None:
+def _explain_created(before: SlotSnapshot, later: SlotSnapshot) -> str | None:
     """Why it was made since, by its counts; None if they do not show it."""
     begins = (
         f"it retains nothing below {later.restart}, and at the previous check the log ended at"

@@ -41,7 +41,6 @@ from pipeline.sources.postgres.types import (
 from pipeline.sources.postgres.values import EARLIEST, FIRST_DATE, LAST_DATE, LATEST, parse_array
 from pipeline.sources.row_reader import (
     WireTexts,
-    encode_rows,
     invalid_key_value,
     parse_key,
     require_spelling,
@@ -145,8 +144,8 @@ def _is_left_out(row: Mapping[str, Any]) -> bool:
 def _column(row: Mapping[str, Any], place: int, known: Mapping[str, PostgresColumn]) -> ReadColumn:
     column = read_column(row, place)
     before = known.get(column.name)
-    told = before.sent if before is not None and before.kind == column.kind else None
-    column = replace(_timed(column, row), sent=told or _way(column, int(row["modifier"])))
+    encoded = before.sent if before is not None and before.kind == column.kind else None
+    column = replace(_timed(column, row), sent=encoded or _way(column, int(row["modifier"])))
     element = _element(row) if row["element"] is not None else None
     return ReadColumn(column, str(row["own"]), bool(row["ordered"]), element)
 
@@ -177,7 +176,7 @@ def _way(column: PostgresColumn, modifier: int) -> str:
 
 
 Raw = str | None
-Tell = Callable[[PostgresColumn, pa.StringArray], pa.StringArray]
+Encoder = Callable[[PostgresColumn, pa.StringArray], pa.StringArray]
 MICROS = 1_000_000
 DAY = 86_400 * MICROS
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
@@ -198,30 +197,24 @@ def to_wire_texts(one: ReadColumn, raw: pa.StringArray) -> WireTexts:
     """How the values of a column are sent."""
     if one.element is not None:
         return WireTexts(_arrays(one.element, raw), quoted=False)
-    return _told(one.column, raw)
+    return _encode_column(one.column, raw)
 
 
 def to_wire_text(one: ReadColumn, raw: Raw) -> str | None:
     """How one value is sent."""
-    told: str | None = to_wire_texts(one, pa.array([raw], pa.string())).texts[0].as_py()
-    return told
+    encoded: str | None = to_wire_texts(one, pa.array([raw], pa.string())).texts[0].as_py()
+    return encoded
 
 
-def encode_images(columns: Sequence[ReadColumn], raw: Sequence[pa.StringArray]) -> pa.StringArray:
-    """Each row as a JSON object; *raw* are the columns' values."""
-    told = [to_wire_texts(one, values) for one, values in zip(columns, raw, strict=True)]
-    return encode_rows([one.name for one in columns], told)
+def _encode_column(column: PostgresColumn, raw: pa.StringArray) -> WireTexts:
+    quoted, encode = _find_encoder(column)
+    return WireTexts(encode(column, raw), quoted)
 
 
-def _told(column: PostgresColumn, raw: pa.StringArray) -> WireTexts:
-    quoted, tell = _telling(column)
-    return WireTexts(tell(column, raw), quoted)
-
-
-def _telling(column: PostgresColumn) -> tuple[bool, Tell]:
+def _find_encoder(column: PostgresColumn) -> tuple[bool, Encoder]:
     if column.kind == "BIT" and column.length in (1, None):
         return False, _truths("1")
-    return TELLING.get(column.kind, BYTES if column.sent == "bytes" else PLAIN)
+    return ENCODERS.get(column.kind, BYTES if column.sent == "bytes" else PLAIN)
 
 
 def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
@@ -230,15 +223,15 @@ def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
         return _each(lambda _: "null")(element, raw)
     found = [None if text is None else parse_array(text) for text in raw.to_pylist()]
     flat = [None if isinstance(v, list) else v for one in found if one for v in one]
-    told = iter(_told(element, pa.array(flat, pa.string())).fragments.to_pylist())
-    texts = [None if one is None else f"[{','.join(next(told) for _ in one)}]" for one in found]
+    encoded = iter(_encode_column(element, pa.array(flat, pa.string())).fragments.to_pylist())
+    texts = [None if one is None else f"[{','.join(next(encoded) for _ in one)}]" for one in found]
     return pa.array(texts, pa.string())
 
 
-def _each(tell: Callable[[str], str]) -> Tell:
+def _each(encode: Callable[[str], str]) -> Encoder:
     """Value by value: for rare types, and for those that cost more than the loop."""
     return lambda _, raw: pa.array(
-        [None if value is None else tell(value) for value in raw.to_pylist()], pa.string()
+        [None if value is None else encode(value) for value in raw.to_pylist()], pa.string()
     )
 
 
@@ -246,14 +239,14 @@ def _as_it_is(_: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     return raw
 
 
-def _truths(one: str) -> Tell:
+def _truths(one: str) -> Encoder:
     return lambda _, raw: pc.if_else(pc.equal(raw, one), "true", "false")
 
 
-def _unless_odd(tell: Callable[[str], str]) -> Tell:
+def _unless_odd(encode: Callable[[str], str]) -> Encoder:
     """Unchanged, except for NaN and infinity."""
     odd = pa.array(ODD_NUMBERS, pa.string())
-    return lambda _, raw: _each(tell)(_, raw) if pc.any(pc.is_in(raw, odd)).as_py() else raw
+    return lambda _, raw: _each(encode)(_, raw) if pc.any(pc.is_in(raw, odd)).as_py() else raw
 
 
 def _real(text: str) -> str:
@@ -409,9 +402,9 @@ def _days(year: int, month: int, day: int) -> int:
     return era * 146_097 + rest * 365 + rest // 4 - rest // 100 + of_year - 719_468
 
 
-PLAIN: tuple[bool, Tell] = (True, _as_it_is)
-BYTES: tuple[bool, Tell] = (True, _each(lambda text: _base64(text.encode())))
-TELLING: Mapping[str, tuple[bool, Tell]] = {
+PLAIN: tuple[bool, Encoder] = (True, _as_it_is)
+BYTES: tuple[bool, Encoder] = (True, _each(lambda text: _base64(text.encode())))
+ENCODERS: Mapping[str, tuple[bool, Encoder]] = {
     **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), (False, _as_it_is)),
     **dict.fromkeys(("FLOAT4", "FLOAT8"), (False, _unless_odd(_real))),
     "BOOL": (False, _truths("t")),
@@ -459,10 +452,10 @@ def _row(shard: str, columns: Sequence[ReadColumn], key: str) -> tuple[Value, ..
 def _value(shard: str, one: ReadColumn, text: str) -> str:
     try:
         raw = _meant(one, text)
-        told = to_wire_text(one, raw)
+        encoded = to_wire_text(one, raw)
     except UNREADABLE as error:
         raise invalid_key_value(shard, one.name, one.column, text) from error
-    require_spelling(shard, one.name, text, told)
+    require_spelling(shard, one.name, text, encoded)
     return raw
 
 

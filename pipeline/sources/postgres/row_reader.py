@@ -49,7 +49,6 @@ from pipeline.sources.postgres.row_encoding import (
     TYPED,
     ReadColumn,
     describe_table,
-    encode_images,
     match_keys,
     read_columns,
     to_wire_texts,
@@ -58,13 +57,12 @@ from pipeline.sources.postgres.session import quote_name
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.postgres.types import WHOLE
 from pipeline.sources.row_reader import (
-    ROWS,
     KeyTexts,
     ReadFence,
     RowReader,
     RowsAsked,
     RowsRead,
-    encode_keys,
+    encode_batch,
     read_replica,
     require_columns,
 )
@@ -114,7 +112,7 @@ class PostgresKey:
 
     @property
     def order(self) -> str:
-        return ", ".join(map(_asked, self.columns))
+        return ", ".join(map(_key_expression, self.columns))
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -135,11 +133,11 @@ class PostgresKey:
         return match_keys(shard, self.columns, keys)
 
     def _compared(self, sign: str, key: KeyTexts) -> SqlCondition:
-        asked = ", ".join(_asked(one) for one in self.columns[: len(key)])
+        asked = ", ".join(_key_expression(one) for one in self.columns[: len(key)])
         return f"({asked}) {sign} ({', '.join(['%s'] * len(key))})", key
 
 
-def _asked(one: ReadColumn) -> str:
+def _key_expression(one: ReadColumn) -> str:
     return quote_name(one.name) if one.ordered else f'{quote_name(one.name)}::text COLLATE "C"'
 
 
@@ -242,10 +240,11 @@ class PostgresRowReader(SqlRowReader):
         relation = self._relation(asked.shard, asked.declared)
         key = PostgresKey.of(asked.shard.name, relation.columns, asked.key)
         found, last, ended = self._found(relation, key, asked)
-        if (missing := _lacking(fence, needed, self.read_from.head())) is not None:
+        if (missing := _explain_behind(fence, needed, self.read_from.head())) is not None:
             raise ProofError(f"{self.where}: the server has changed: {missing}")
         told = describe_table(asked.shard, relation.columns, asked.key)
-        return RowsRead(_told(relation.columns, key, found), last, ended, told)
+        batch = encode_batch(relation.columns, key.columns, found, to_wire_texts)
+        return RowsRead(batch, last, ended, told)
 
     def _source(self, settings: SourceSettings) -> PostgresSource:
         names = read_replication(settings)
@@ -257,7 +256,7 @@ class PostgresRowReader(SqlRowReader):
         """Wait until every read sees what the fence promises; returns the log end by then."""
         until = time.monotonic() + self.patience.total_seconds()
         needed = self._ended(fence, until)
-        self.wait_for_fence(lambda head: _lacking(fence, needed, head), until, POLL)
+        self.wait_for_fence(lambda head: _explain_behind(fence, needed, head), until, POLL)
         self.refuse_lagging()
         return needed
 
@@ -315,22 +314,13 @@ def _expression(one: ReadColumn) -> str:
     return f"{name}::numeric" if one.column.kind == "MONEY" else name
 
 
-def _lacking(fence: ReadFence, needed: Position, server: Head) -> str | None:
+def _explain_behind(fence: ReadFence, needed: Position, server: Head) -> str | None:
     """What *server* is missing to be read; None if nothing."""
     if server.identity != fence.head.identity:
         return f"it is {server.identity}, not {fence.head.identity}"
     if not POSITIONS.has_reached(server.position, needed):
         return f"it has replayed up to {server.position.words}, {needed.words} is needed"
     return None
-
-
-def _told(columns: Sequence[ReadColumn], key: PostgresKey, found: pa.RecordBatch) -> pa.RecordBatch:
-    values = found.columns[: len(columns)]
-    own = dict(zip((one.name for one in columns), values, strict=True))
-    texts = [to_wire_texts(one, own[one.name]).texts for one in key.columns]
-    return pa.RecordBatch.from_arrays(
-        [encode_keys(texts), encode_images(columns, values)], schema=ROWS
-    )
 
 
 ROW_READER: type[RowReader] = PostgresRowReader

@@ -222,7 +222,7 @@ class PublishedTables:
         entries, schemas = dict[ShardId, frozenset[str]](), frozenset[str]()
         if not facts.all_tables:
             named = self._ask(NAMED)
-            entries = _gathered((row, f"{row['entry']} as {row['relation']}") for row in named)
+            entries = _group_by_name((row, f"{row['entry']} as {row['relation']}") for row in named)
             schemas = frozenset(str(row["schema"]) for row in self._ask(SCHEMAS))
         self._look(facts, entries)
         present = {*self._present, *entries} if facts.via_root else {*self._present}
@@ -270,7 +270,7 @@ class PublishedTables:
         if told["digest"] != self._digest:
             rows = self.session.ask(STORES, facts.via_root)
             tables = self._stored(rows)
-            present = _gathered((row, str(row["oid"])) for row in rows)
+            present = _group_by_name((row, str(row["oid"])) for row in rows)
             for oid, one in tables.items():
                 known = before.get(oid)
                 if known is not None and known.file != one.file and known.shard == one.shard:
@@ -366,7 +366,7 @@ def _by_name(tables: Iterable[StoredTable]) -> Stores:
     return {name: frozenset(stores) for name, stores in found.items()}
 
 
-def _gathered(told: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:
+def _group_by_name(told: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:
     found: dict[ShardId, set[str]] = {}
     for row, store in told:
         found.setdefault(ShardId(str(row["schema"]), str(row["relation"])), set()).add(store)

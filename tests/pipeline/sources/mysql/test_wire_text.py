@@ -11,7 +11,8 @@ import pytest
 
 from pipeline.schema.decode import typed
 from pipeline.sources.mysql.types import MySqlColumn
-from pipeline.sources.mysql.values import encode_images, to_wire_texts
+from pipeline.sources.mysql.values import to_wire_texts
+from pipeline.sources.row_reader import encode_rows
 
 
 def column(kind: str, length: int | None = None, scale: int | None = None) -> MySqlColumn:
@@ -79,7 +80,7 @@ def fragments(own: MySqlColumn, *raw: Any) -> list[Any]:
 def test_a_value_is_told_and_typed(own: MySqlColumn, raw: Any, fragment: str, value: Any) -> None:
     assert fragments(own, raw) == [fragment]
 
-    rows = encode_images([own], [pa.array([raw])])
+    rows = encode_rows([own.name], [to_wire_texts(own, pa.array([raw]))])
     read = typed(rows, (own,))
     assert read.misread.true_count == 0
     assert read.rows.to_pylist() == [{"c": value}]
@@ -99,7 +100,9 @@ def test_a_day_that_is_none_is_sent_as_1970_where_null_cannot_be(kind: str, frag
 def test_a_name_may_hold_what_means_something_elsewhere() -> None:
     own = MySqlColumn('a%s"b', "INT")
 
-    assert encode_images([own], [pa.array(["1"])]).to_pylist() == ['{"a%s\\"b":1}']
+    rows = encode_rows([own.name], [to_wire_texts(own, pa.array(["1"]))])
+
+    assert rows.to_pylist() == ['{"a%s\\"b":1}']
 
 
 def test_a_place_is_told_with_its_wkb_and_without_a_system_of_none() -> None:

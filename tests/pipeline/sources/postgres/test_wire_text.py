@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.sources.postgres.row_encoding import ReadColumn, read_columns
-from pipeline.sources.postgres.row_encoding import encode_images as arrow_images
+from pipeline.sources.postgres.row_encoding import ReadColumn, read_columns, to_wire_texts
 from pipeline.sources.postgres.values import parse_array
+from pipeline.sources.row_reader import encode_rows
 
 
 def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
@@ -32,8 +32,10 @@ def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
 
 
 def images(columns: Sequence[ReadColumn], raw: list[tuple[str | None, ...]]) -> list[str]:
-    texts = arrow_images(columns, [pa.array(values, pa.string()) for values in raw])
-    return [str(text) for text in texts.to_pylist()]
+    arrays = [pa.array(values, pa.string()) for values in raw]
+    texts = [to_wire_texts(one, raw) for one, raw in zip(columns, arrays, strict=True)]
+    rows = encode_rows([one.name for one in columns], texts)
+    return [str(text) for text in rows.to_pylist()]
 
 
 @pytest.mark.parametrize(
