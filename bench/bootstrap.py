@@ -104,7 +104,7 @@ class Race:
             self.based.append(time.monotonic() - begun)
             last = self.lane.checkpoint.batch
             wait_until(lambda: self._applied(name) >= last, PATIENCE, f"{name} has it")
-        self.done["sluice"] = self.lane.passes.settings.mirror(name)
+        self.done["sluice"] = self.lane.runner.settings.mirror(name)
 
     def check(self, number: int) -> None:
         """Hold what each contender wrote against the others, then drop it."""
@@ -138,7 +138,7 @@ class Race:
             wait_until(lambda: self._applied(name) >= last, PATIENCE, "all is applied")
 
     def _applied(self, name: str) -> int:
-        return self.lane.passes.mirrors.applied(name)
+        return self.lane.runner.mirrors.applied(name)
 
     def _is_done(self, wish: BackfillRequest) -> bool:
         (state,) = self.lane.reread((wish,))

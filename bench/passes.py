@@ -92,7 +92,7 @@ def beside(folder: Path, size: Size) -> None:
     small = [_work(number, size.rows, size.changed) for number in range(1, size.mirrors)]
     spark = session(PipelineSettings(str(folder), "", ()))
     lake = _fresh(folder, [large, *small])
-    lake.passes.spread = partial(spark_map, spark, run_group)
+    lake.runner.spread = partial(spark_map, spark, run_group)
     _turn(lake, [large, *small])  # the first pass knows nothing yet
     alone, together, all_ = list[float](), list[float](), list[float]()
     for _ in range(ROUNDS):
@@ -233,7 +233,7 @@ def _passes(folder: Path, works: Sequence[table.Workload], title: str) -> None:
     """Time the first pass of a process, in which nothing is known, and some after it."""
     spark = session(PipelineSettings(str(folder), "", ()))
     lake = _fresh(folder, works)
-    lake.passes.spread = partial(spark_map, spark, run_group)
+    lake.runner.spread = partial(spark_map, spark, run_group)
     spent = [_turn(lake, works) for _ in range(ROUNDS)]
     next_ = f"then {statistics.median(spent[1:]):.1f} s"
     span = f"({min(spent[1:]):.1f} to {max(spent[1:]):.1f})"

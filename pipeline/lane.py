@@ -41,24 +41,24 @@ class Lane:
     """
 
     landing: Landing
-    passes: MergeRunner
-    upkeeping: LakeMaintenance
+    runner: MergeRunner
+    maintenance: LakeMaintenance
     rereading: BackfillRunner
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
-    writing: ImageWriter | None = None
+    image_writer: ImageWriter | None = None
     urgent: MergeRunner | None = None
     previews: Previews | None = None
     jobs: JobCounts = field(default_factory=JobCounts)
-    _lines: tuple[MergeQueue, ...] = field(init=False)
+    _queues: tuple[MergeQueue, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
         """Know what has landed."""
         self._known = Known(self.landing.checkpoint, catalog)
-        self._lines = (MergeQueue("apply", self.passes),)
+        self._queues = (MergeQueue("apply", self.runner),)
         if self.urgent is not None:
-            others = MergeQueue("apply", self.passes, is_other_tier)
-            self._lines = (others, MergeQueue("apply_urgent", self.urgent, is_tier0))
+            others = MergeQueue("apply", self.runner, is_other_tier)
+            self._queues = (others, MergeQueue("apply_urgent", self.urgent, is_tier0))
 
     def spark_work(self) -> Mapping[str, SparkWork]:
         """Spark jobs by work since this was last asked."""
@@ -78,11 +78,11 @@ class Lane:
         mark, known = self.landing.checkpoint, self._known
         if set_back := is_rolled_back(known.checkpoint, mark):
             known = Known(Checkpoint(mark.lane, -1), known.catalog.blank())
-            for line in self._lines:
-                line.passes.highs = HighestOrders()
+            for line in self._queues:
+                line.runner.highs = HighestOrders()
         if set_back or mark.batch > known.checkpoint.batch:
-            for line in self._lines:
-                line.passes.highs.landed(mark.batch, mark.high)
+            for line in self._queues:
+                line.runner.highs.note_landed(mark.batch, mark.high)
             self._known = Known(mark, self._learnt(known, mark, landed))
         return landed
 
@@ -105,10 +105,10 @@ class Lane:
         """
         if urgent and self.urgent is None:
             return ()
-        line = self._lines[urgent]
-        with line.turn(_PATIENCE) as mine:
+        line = self._queues[urgent]
+        with line.lock(_PATIENCE) as mine:
             self._in_pool(line.name)
-            return line.passes.run(line.own(self._known), request) if mine else ()
+            return line.runner.run(line.own(self._known), request) if mine else ()
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
@@ -117,18 +117,18 @@ class Lane:
         for nothing of the change log's.
         """
         mark, applied = self.checkpoint, dict[str, int]()
-        for line in self._lines:
-            with line.turn():
+        for line in self._queues:
+            with line.lock():
                 own = line.own(self._known).checkpoint.tables
-                applied |= {name: line.passes.applied(name) for name in own}
+                applied |= {name: line.runner.applied(name) for name in own}
 
         def held(table: str) -> bool:
-            return table in paused or self._line(table).passes.held.is_held(table)
+            return table in paused or self._line(table).runner.held.is_held(table)
 
         def turn(table: str) -> AbstractContextManager[object]:
-            return self._line(table).turn()
+            return self._line(table).lock()
 
-        self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=turn)
+        self.maintenance.run(mark, readers, applied, held, key=self._key, lock=turn)
 
     def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
         """Read on what is to be read again; how far each wish is.  Waits for nobody."""
@@ -140,7 +140,7 @@ class Lane:
 
     def publish(self) -> tuple[Manifest, ...]:
         """Write out what is there of images; nobody waits for it, and it for nobody."""
-        return () if self.writing is None else self.writing.run(self._known)
+        return () if self.image_writer is None else self.image_writer.run(self._known)
 
     def close(self) -> None:
         """Stop Spark."""
@@ -150,7 +150,7 @@ class Lane:
 
     def _line(self, table: str) -> MergeQueue:
         tier = self._known.catalog.tier(table, self.checkpoint.shards)
-        return next(line for line in self._lines if line.serves(tier))
+        return next(line for line in self._queues if line.has_tier(tier))
 
     def _key(self, table: str) -> tuple[str, ...]:
         return self._known.catalog.table(table, self.checkpoint.shards).key

@@ -56,7 +56,7 @@ class Lake:
     spread: Run
     checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint(LANE, -1))
     settings: PipelineSettings = field(init=False)
-    passes: MergeRunner = field(init=False)
+    runner: MergeRunner = field(init=False)
 
     def __post_init__(self) -> None:
         """Open the change log."""
@@ -72,8 +72,8 @@ class Lake:
             ChangeLog(open_store(self.settings.changes), LANE) for _ in range(3)
         )
         self.log.opened(AT)
-        self.passes = MergeRunner(self.settings, reader, self.spread, _now, DeltaMirrors(None))
-        self.upkeeping = LakeMaintenance(self.settings, third, self.passes.mirrors, _now)
+        self.runner = MergeRunner(self.settings, reader, self.spread, _now, DeltaMirrors(None))
+        self.maintenance = LakeMaintenance(self.settings, third, self.runner.mirrors, _now)
 
     def fill(self) -> None:
         """Make every mirror as a base would have left it, applied through batch 0."""
@@ -110,13 +110,13 @@ class Lake:
             self.log.store, snapshot, actions, operation="WRITE", clock=_now(), txn=txn
         )
         self.log.know(made)
-        self.passes.highs.landed(batch, high)
+        self.runner.highs.note_landed(batch, high)
 
     def apply(self) -> tuple[MergeReport, ...]:
         """Bring all mirrors up to the newest batch; the turns, which balance."""
         found: list[MergeReport] = []
         while True:
-            turns = self.passes.run(LandedState(self.checkpoint, self.catalog), MergeRequest())
+            turns = self.runner.run(LandedState(self.checkpoint, self.catalog), MergeRequest())
             odd = [turn for turn in turns if turn.hold is not None or turn.account.residual]
             if odd:
                 raise AssertionError(f"not applied: {odd[0]}")
@@ -126,14 +126,14 @@ class Lake:
 
     def upkeep(self) -> None:
         """Compact what is due, as the service does between passes."""
-        applied = {name: self.passes.mirrors.applied(name) for name in self.checkpoint.tables}
+        applied = {name: self.runner.mirrors.applied(name) for name in self.checkpoint.tables}
         keys = {work.shard: ("id",) for work in self.works}
-        held = self.passes.held.is_held
-        self.upkeeping.run(self.checkpoint, {}, applied, held, key=keys.__getitem__)
+        held = self.runner.held.is_held
+        self.maintenance.run(self.checkpoint, {}, applied, held, key=keys.__getitem__)
 
     def files(self, work: Workload) -> Mapping[str, ActiveFile]:
         """The files of a table's mirror, by path."""
-        snapshot = self.passes.mirrors.look(work.shard)
+        snapshot = self.runner.mirrors.look(work.shard)
         return {} if snapshot is None else snapshot.files
 
     def mirror(self, work: Workload) -> str:
@@ -157,7 +157,7 @@ class Lake:
             note=commit_note(made.version, 0, LANE),
             txn=(app(LANE), 0),
         )
-        self.passes.highs.applied(work.shard, 0, frozenset({work.topic}))
+        self.runner.highs.note_applied(work.shard, 0, frozenset({work.topic}))
 
     def _written(self, groups: Sequence[pa.RecordBatch]) -> WrittenFile:
         """Rows as one file of the change log, run by run, as one landing task leaves them."""

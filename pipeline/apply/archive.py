@@ -51,7 +51,7 @@ class ArchiveEvidence:
 
     rules: ArchiveRules
     marked: Ask | None = None
-    rekeyed: Ask | None = None
+    find_rekeyed: Ask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +98,8 @@ def apply_archive_rules(
     stays = by_mark[places]
     for window, inside in zip(evidence.rules.windows, by_time, strict=True):
         stays |= inside[places] & meets_window(rows, window)
-    if evidence.rekeyed is not None and stays.any():
-        stays[stays] = ~evidence.rekeyed(folded.take(pa.array(places[stays])))
+    if evidence.find_rekeyed is not None and stays.any():
+        stays[stays] = ~evidence.find_rekeyed(folded.take(pa.array(places[stays])))
     return _with(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
 
 

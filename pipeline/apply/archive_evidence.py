@@ -137,7 +137,7 @@ class LandedPartners:
     rules: ArchiveRules
     after: int
 
-    def joined(self, rows: pa.Table) -> pa.Table:
+    def with_rows(self, rows: pa.Table) -> pa.Table:
         """*rows*, and applied deletes whose keys were left for those that creates among them have.
 
         Only creates count whose delete a rule may have taken for an archive's when it came.
@@ -152,7 +152,7 @@ class LandedPartners:
         found = found.filter(own)
         return pa.concat_tables([rows, found.filter(pa.array(has_partner(found, creates)))])
 
-    def rekeyed(self, deletes: pa.Table) -> Mask:
+    def find_rekeyed(self, deletes: pa.Table) -> Mask:
         """Which *deletes* have a create at their place, in whatever batch that has landed."""
         return has_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
 
@@ -187,16 +187,16 @@ class LandedArchives:
     @property
     def evidence(self) -> ArchiveEvidence:
         """As a turn asks it."""
-        rekeyed = None if self.partners is None else self.partners.rekeyed
+        rekeyed = None if self.partners is None else self.partners.find_rekeyed
         return ArchiveEvidence(self.rules, self.markers, rekeyed)
 
-    def joined(self, rows: pa.Table) -> pa.Table:
+    def with_rows(self, rows: pa.Table) -> pa.Table:
         """*rows*, and applied deletes whose keys were left for those that creates among them have.
 
         Raises:
             HeldError: ``file_damaged``.
         """
-        return rows if self.partners is None else self.partners.joined(rows)
+        return rows if self.partners is None else self.partners.with_rows(rows)
 
 
 def find_archives(

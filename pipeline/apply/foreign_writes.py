@@ -58,13 +58,13 @@ class ForeignWatch:
     _asked: deque[str] = field(default_factory=deque)
     _found: dict[str, _FoundHold] = field(default_factory=dict)
 
-    def choose(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
+    def choose_mirrors(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
         """Mirrors to look at in this pass: those *due*, and a few others in rotation."""
         if not self._asked:
             self._asked.extend(sorted(tables))
         return set(due) | {self._asked.popleft() for _ in range(min(_ROTATED, len(self._asked)))}
 
-    def ours(self, table: str, version: int) -> None:
+    def note_own(self, table: str, version: int) -> None:
         """Know that *version* was committed here, on top of the one before."""
         seen = self.mirrors.seen(table)
         if seen is None or seen.version != version:
@@ -73,11 +73,13 @@ class ForeignWatch:
         if known is not None and known.version == version - 1:
             self._good[seen.id] = KnownVersion(version, seen.shape, seen.entry, seen.rows)
 
-    def below(self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]) -> Hold | None:
+    def find_hold_below(
+        self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]
+    ) -> Hold | None:
         """Why nothing of ours may come on top of *snapshot*; it may be newer than the last look."""
-        return None if self._all_ours(snapshot) else self.hold(table, waived)
+        return None if self._all_ours(snapshot) else self.find_hold(table, waived)
 
-    def hold(self, table: str, waived: frozenset[str]) -> Hold | None:
+    def find_hold(self, table: str, waived: frozenset[str]) -> Hold | None:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
         try:
             return self._looked(table, waived)
@@ -87,7 +89,7 @@ class ForeignWatch:
             log.exception("log_unread", table=table)
             return MergeFailure.unforeseen(error, "its log cannot be judged: ").hold(table)
 
-    def last_turn(self, table: str) -> tuple[int, Account] | None:
+    def find_last_merge(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""
         snapshot = self.mirrors.seen(table)
         if snapshot is None:

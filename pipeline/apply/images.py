@@ -68,7 +68,7 @@ class DueImages:
     _refused: set[tuple[str, datetime]] = field(default_factory=set)
     _making: dict[str, datetime] = field(default_factory=dict)  # cuts, by table
 
-    def told(self, cuts: Sequence[DueCut]) -> None:
+    def set_cuts(self, cuts: Sequence[DueCut]) -> None:
         """Go by *cuts* from now on; none of others is made any more."""
         self.cuts = tuple(sorted(cuts, key=lambda one: one.at))
         known = {one.at for one in cuts}
@@ -76,11 +76,11 @@ class DueImages:
         self._missed = {key for key in self._missed if key[1] in known}
         self._refused = {key for key in self._refused if key[1] in known}
 
-    def concerns(self, table: str) -> bool:
+    def has_due_cut(self, table: str) -> bool:
         """Whether a cut has passed of which *table* is still to become the image."""
         return next(self._open(table, self.clock()), None) is not None
 
-    def of(self, table: Table, mark: Checkpoint, at: datetime) -> Image | CutDelay | None:
+    def find_image(self, table: Table, mark: Checkpoint, at: datetime) -> Image | CutDelay | None:
         """The image that the next turn makes, or why there may be none yet.
 
         None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
@@ -94,7 +94,7 @@ class DueImages:
         if due is None:
             return None
         if why := self._never(table, due.at, at):
-            self.miss(table.name, due.at, why)
+            self.note_missed(table.name, due.at, why)
             return None
         found = cut_positions(due, table.sources, mark)
         if found is None:
@@ -103,7 +103,7 @@ class DueImages:
         if rule is None or seen is None:
             return None
         if why := find_doubts(table, found, mark, floors_of(seen)):
-            self.miss(table.name, due.at, why)
+            self.note_missed(table.name, due.at, why)
             return None
         fences = tuple(due.fences[source] for source in table.sources)
         until, shards = at + rule.keep, shards_digest(table.shards)
@@ -111,13 +111,13 @@ class DueImages:
         made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
         return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
 
-    def miss(self, table: str, cut: datetime, why: str) -> None:
+    def note_missed(self, table: str, cut: datetime, why: str) -> None:
         """Make no image of *cut*: the next turn is an ordinary one."""
         self._making.pop(table, None)
         self._missed.add((table, cut))
         log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
 
-    def refused(self, table: str) -> None:
+    def note_held(self, table: str) -> None:
         """The newest turn of *table* was held: the image it was to make is given up in time.
 
         What would free an ordinary turn (a base, a repair) may stand behind the cut.
@@ -125,7 +125,7 @@ class DueImages:
         if table in self._making:
             self._refused.add((table, self._making[table]))
 
-    def hopeless(self, table: str, at: datetime) -> bool:
+    def is_given_up(self, table: str, at: datetime) -> bool:
         """Whether an image of *table* was refused, and has been waited for long enough."""
         return any(self._hopeless(table, cut.at, at) for cut in self.cuts)
 
@@ -159,11 +159,11 @@ class DueImages:
         if any(one.cut >= cut for one in images_of(seen)):
             return True
         if self.mirrors.table_format.engine(seen) is not None:
-            self.miss(table, cut, "another engine writes its mirror")
+            self.note_missed(table, cut, "another engine writes its mirror")
             return True
         if (table, cut) not in self._waiting:
             if not self._before(table, seen.version, cut):
-                self.miss(table, cut, "the mirror went past the cut before it was known")
+                self.note_missed(table, cut, "the mirror went past the cut before it was known")
                 return True
             self._waiting[table, cut] = self.clock()
         return False
@@ -178,7 +178,9 @@ class DueImages:
         rule, since = self.settings.published(table), self._waiting[table, due.at]
         if rule is not None and at - since <= rule.hold_back:
             return CutDelay(due.at, since + rule.hold_back)
-        self.miss(table, due.at, "what is below the cut was not proven to have landed in time")
+        self.note_missed(
+            table, due.at, "what is below the cut was not proven to have landed in time"
+        )
         return None
 
 
@@ -289,7 +291,7 @@ def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
 
 def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.Table:
     """With the deletes of before of keys that were left for those that *late* changes have."""
-    return late if archive is None else below_cut(archive.joined(late), image.positions)
+    return late if archive is None else below_cut(archive.with_rows(late), image.positions)
 
 
 def _late(image: Image, name: str, mark: Checkpoint, changes: ChangeLog) -> pa.Table:

@@ -29,7 +29,7 @@ class LandedState:
     checkpoint: Checkpoint
     catalog: Catalog
 
-    def served(self, tier: Callable[[int], bool]) -> "LandedState":
+    def for_tiers(self, tier: Callable[[int], bool]) -> "LandedState":
         """The same, as if no table of another *tier* had ever landed."""
         tables, shards = self.checkpoint.tables.items(), self.checkpoint.shards
         own = {name: last for name, last in tables if tier(self.catalog.tier(name, shards))}
@@ -41,7 +41,7 @@ class LandedState:
         return Incarnations.of(self.checkpoint.lives)
 
     @cached_property
-    def through(self) -> Mapping[str, int]:
+    def target_batches(self) -> Mapping[str, int]:
         """Table -> the batch that its mirror is to come to: the last one that holds a change of it.
 
         Where changes bear no places in the log, an older one only as long as what came since may
@@ -117,7 +117,7 @@ class HighestOrders:
     _landed: dict[int, None] = field(default_factory=dict)
     _topics: dict[str, dict[TopicPartition, _Steps]] = field(default_factory=dict)
 
-    def landed(self, batch: int, high: Mapping[str, Order]) -> None:
+    def note_landed(self, batch: int, high: Mapping[str, Order]) -> None:
         """Keep what the mark of *batch* says of its partitions, by the names it has for them."""
         before, oldest = self._newest, batch - _REMEMBERED
         for name, order in high.items():
@@ -137,7 +137,7 @@ class HighestOrders:
         self._landed[batch] = None
         self._landed.pop(oldest, None)
 
-    def applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
+    def note_applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
         """*table* is applied through *batch*, which had changes of it in *topics*."""
         found: dict[TopicPartition, Order] = {}
         for topic in topics | self.topics(table) if batch in self._landed else ():
@@ -147,7 +147,7 @@ class HighestOrders:
                     found[at] = order
         self._tables[table] = (batch, found)
 
-    def of(self, table: str, batch: int) -> Mapping[TopicPartition, Order] | None:
+    def find_orders(self, table: str, batch: int) -> Mapping[TopicPartition, Order] | None:
         """Partition -> highest order applied through *batch*, as far as it is known.
 
         None where that is nothing: what is known of another batch says too little of this one.

@@ -62,7 +62,7 @@ class LakeMaintenance:
         held: Callable[[str], bool],
         *,
         key: Callable[[str], tuple[str, ...]] = lambda _: (),
-        turn: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        lock: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
 
@@ -73,7 +73,7 @@ class LakeMaintenance:
         *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
         make it impossible to take that one back.  Asked only of mirrors that are due.
         *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
-        *turn*: what to be in while the mirror of a table is looked at: merges come in between.
+        *lock*: the lock of the mirror of a table; merges run between two mirrors.
         """
         try:
             self._log.run(mark, applied)
@@ -83,7 +83,7 @@ class LakeMaintenance:
         for table in sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name)):
             if not self._waiting(table):
                 continue
-            with turn(table):
+            with lock(table):
                 taken = self.clock()
                 self._done[table] = taken
                 self._kept_well(table, readers.get(table), held, key)
@@ -98,7 +98,7 @@ class LakeMaintenance:
         """
         seen = self.mirrors.seen(table)
         if seen is None:
-            return not self.mirrors.absent(table)
+            return not self.mirrors.is_absent(table)
         return self._left.get(table) != seen.version or self._cleaning.due(table)
 
     def _kept_well(
@@ -139,7 +139,7 @@ class LakeMaintenance:
             keep = self._keep(table, snapshot, read)
         stamp = CommitStamp(self.settings.lane, self.clock())
         made = table_format.kept(snapshot, MaintenanceWork(stamp, key(table), keep))
-        self.mirrors.know(table, made)
+        self.mirrors.remember(table, made)
         return None if table_format.worn(made) else made.version
 
     def _keep(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> timedelta | None:

@@ -61,7 +61,7 @@ class RemainingSnapshot:
     table: str
     batches: WantedBatches
 
-    def joined(self, rows: pa.Table) -> pa.Table:
+    def with_rows(self, rows: pa.Table) -> pa.Table:
         """*rows*, and the base's of those keys among them that came without some values.
 
         Raises:
@@ -259,10 +259,10 @@ def _done(
             move_rows(move, open_store(changes), job.history, job.dropped) for move in job.moves
         ]
         own = pa.concat_tables([own, *came], promote_options="default") if came else own
-        own = own if job.archive is None else job.archive.joined(own)
+        own = own if job.archive is None else job.archive.with_rows(own)
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
-        own = own if job.rest is None else job.rest.joined(own)
+        own = own if job.rest is None else job.rest.with_rows(own)
         evidence = None if job.archive is None else job.archive.evidence
         result = turn(replace(job.task, changes=own, archive=evidence))
         return MergeOutcome(result, topics, late)
@@ -336,7 +336,7 @@ class ParallelMerges:
             found |= self._single(replace(group, jobs=(job,)))
         return found
 
-    def in_turn(self, group: JobGroup, rows: TableRows) -> Iterator[Outcomes]:
+    def run_stepwise(self, group: JobGroup, rows: TableRows) -> Iterator[Outcomes]:
         """The same, step by step: a mirror of most changes comes after all others.
 
         Who takes a step commits it before the next one: nobody waits for the largest.

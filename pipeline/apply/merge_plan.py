@@ -200,7 +200,7 @@ class MergePlanner:
     archived: ArchiveWord = NO_WORD
     _arrivals: RenameBarrier = field(default_factory=RenameBarrier)
 
-    def pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
+    def find_pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
         """What some of these mirrors have not applied."""
         if not ready:
             return PendingFiles((), (), TableRows(self.changes.store))
@@ -213,7 +213,7 @@ class MergePlanner:
             every=parts(self.changes.snapshot, -1, until) if self.settings.publish else (),
         )
 
-    def of(
+    def plan_job(
         self,
         table: Table,
         landed: LandedState,
@@ -284,12 +284,12 @@ class MergePlanner:
         found = rules_of(table, self.settings.archive, self.archived.windows)
         return ArchiveRules() if found is None and self.archived.kept.get(table) else found
 
-    def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
+    def fits_one_merge(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
         """Whether one turn may read all that *table* has not applied, as an image's has to."""
         wanted = _waiting(table.name, self.mirrors.applied(table.name), landed)
         return _wanted(table, wanted, pending, None) == wanted
 
-    def demanding(
+    def add_invariants(
         self, job: MergeJob[Any], landed: LandedState, waived: frozenset[str]
     ) -> MergeJob[Any]:
         """The same with what is demanded of its rows, and what says that some were archived.
@@ -399,7 +399,7 @@ class MergePlanner:
         """
         known, uri = self.mirrors.seen(name), self.settings.mirror(name)
         made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
-        self.mirrors.know(name, made)
+        self.mirrors.remember(name, made)
         return made
 
 
@@ -436,7 +436,7 @@ def _is_whole(table: Table, landed: LandedState) -> bool:
 
 def _waiting(table: str, after: int, landed: LandedState) -> WantedBatches:
     """All that a mirror that is applied through *after* may take up."""
-    return WantedBatches(after, max(after, landed.through[table]))
+    return WantedBatches(after, max(after, landed.target_batches[table]))
 
 
 def _wanted(
@@ -452,4 +452,4 @@ def _wanted(
 def _known(name: str, after: int, highs: HighestOrders, mark: Checkpoint) -> AppliedBefore | None:
     """How high the mirror has come by batch *after*; None if it holds nothing."""
     grown = bool(highs.topics(name) & set(mark.grown))
-    return None if after < 0 else AppliedBefore(highs.of(name, after), grown)
+    return None if after < 0 else AppliedBefore(highs.find_orders(name, after), grown)

@@ -68,11 +68,11 @@ class MergeIntervals:
     clock: Callable[[], datetime]
     _turned: dict[str, datetime] = field(default_factory=dict)
 
-    def ripe(self, tables: Iterable[Table], wanted: Collection[str]) -> list[Table]:
+    def select_due(self, tables: Iterable[Table], wanted: Collection[str]) -> list[Table]:
         """Those of *tables* whose time has come, or that are *wanted*."""
         return [one for one in tables if one.name in wanted or self._due(one)]
 
-    def turned(self, turns: Iterable[MergeReport], last: Mapping[str, int]) -> None:
+    def note_merges(self, turns: Iterable[MergeReport], last: Mapping[str, int]) -> None:
         """*turns* were made; *last*: table -> the last batch that holds a change of it.
 
         One that is held, or has more to take up than one turn may read, comes again at once.
@@ -96,11 +96,11 @@ class UnreportedMerges:
     _told: set[str] = field(default_factory=set)
     _unanswered: dict[str, int] = field(default_factory=dict)
 
-    def told(self, table: str) -> None:
+    def note_reported(self, table: str) -> None:
         """The newest turn of *table* is told by who made it."""
         self._told.add(table)
 
-    def unanswered(self, table: str, batch: int) -> None:
+    def note_unanswered(self, table: str, batch: int) -> None:
         """Nobody knows whether the turn of *table* through *batch* was committed."""
         self._unanswered[table] = batch
 
@@ -125,7 +125,7 @@ class UnreportedMerges:
             if table in self._told:
                 continue
             try:
-                snapshot, last = self.mirrors.seen(table), self.watch.last_turn(table)
+                snapshot, last = self.mirrors.seen(table), self.watch.find_last_merge(table)
             except (HeldError, UnreachableError):
                 continue
             self._told.add(table)
@@ -173,7 +173,7 @@ class HeldMirrors:
 
     def is_held(self, table: str) -> bool:
         """Whether *table* is held, or its mirror has a foreign commit."""
-        return table in self._held or self.watch.hold(table, frozenset()) is not None
+        return table in self._held or self.watch.find_hold(table, frozenset()) is not None
 
     def released(self, others: Collection[str]) -> list[str]:
         """Tables that were held in the run before, but *others*."""
@@ -194,12 +194,12 @@ class HeldMirrors:
 
         A held table is looked at when it is *due*, and otherwise less and less often.
         """
-        held = {name for name in self._held if not self.mirrors.absent(name)}
+        held = {name for name in self._held if not self.mirrors.is_absent(name)}
         idle = (self._held | self._holds.keys()) - due
         resting = {name for name in idle if self._is_resting(name, waived)}
         found = {name: self._holds[name] for name in resting if name in self._holds}
-        for name in sorted(self.watch.choose(due | held, tables) - resting):
-            hold = self.watch.hold(name, waived)
+        for name in sorted(self.watch.choose_mirrors(due | held, tables) - resting):
+            hold = self.watch.find_hold(name, waived)
             found.pop(name, None)
             if hold is not None:
                 found[name] = hold
@@ -245,12 +245,12 @@ class MergeRunner:
     mirrors: Mirrors[Any] = field(init=False)
     watch: ForeignWatch = field(init=False)
     jobs: MergePlanner = field(init=False)
-    ours: ParallelMerges = field(init=False)
+    parallel: ParallelMerges = field(init=False)
     images: DueImages = field(init=False)
     held: HeldMirrors = field(init=False)
     _retries: Retries = field(default_factory=Retries)
-    _untold: UnreportedMerges = field(init=False)
-    _cycles: MergeIntervals = field(init=False)
+    _unreported: UnreportedMerges = field(init=False)
+    _intervals: MergeIntervals = field(init=False)
     _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
     _number: int = 0
 
@@ -258,12 +258,12 @@ class MergeRunner:
         """Read nothing yet."""
         self.mirrors = shared or Mirrors(self.settings, self.table_format)
         self.watch = ForeignWatch(self.mirrors)
-        self.ours = ParallelMerges(self.spread, self.settings.merge_workers)
+        self.parallel = ParallelMerges(self.spread, self.settings.merge_workers)
         self.jobs = MergePlanner(self.settings, self.changes, self.mirrors, self.table_format)
         self.images = DueImages(self.settings, self.mirrors, self.clock)
         self.held = HeldMirrors(self.mirrors, self.watch, self.clock)
-        self._untold = UnreportedMerges(self.mirrors, self.watch, self.clock)
-        self._cycles = MergeIntervals(self.settings, self.clock)
+        self._unreported = UnreportedMerges(self.mirrors, self.watch, self.clock)
+        self._intervals = MergeIntervals(self.settings, self.clock)
 
     def run(self, landed: LandedState, request: MergeRequest) -> tuple[MergeReport, ...]:
         """Merge every mirror with landed changes that is due, tier 0 first.
@@ -271,18 +271,18 @@ class MergeRunner:
         Returns a report for each such mirror, and for each one that is held.
         """
         tables, waived = landed.checkpoint.tables, request.waived
-        self.images.told(request.cuts)
+        self.images.set_cuts(request.cuts)
         self.jobs.archived = request.archived
-        self._untold.settle()
+        self._unreported.settle()
         behind, broken = self._behind(landed, waived)
-        if untold := tuple(self._untold.turns(sorted(tables))):
+        if untold := tuple(self._unreported.turns(sorted(tables))):
             return untold  # to be stored before the next merges, or a kill loses both accounts
         ready, holds = self._ready(behind, broken, landed, request)
         done = again = self._turns(ready, landed, waived)
         while made := {turn.table for turn in again if turn.image is not None}:
             again = self._turns([one for one in ready if one.name in made], landed, waived)
             done += again
-        self._cycles.turned(done, landed.through)
+        self._intervals.note_merges(done, landed.target_batches)
         left = [self._still(name, hold) for name, hold in sorted(holds.items())]
         free = self.held.released({*holds, *behind, *(turn.table for turn in done)})
         result = (*done, *left, *map(self._still, free))
@@ -299,8 +299,10 @@ class MergeRunner:
         """The tables to merge in this run, and the holds of those that cannot be."""
         mark = landed.checkpoint
         going = [name for name in behind if name not in request.paused]
-        wanted = {*request.wanted, *filter(self.images.concerns, going)}
-        ripe = self._cycles.ripe((landed.catalog.table(n, mark.shards) for n in going), wanted)
+        wanted = {*request.wanted, *filter(self.images.has_due_cut, going)}
+        ripe = self._intervals.select_due(
+            (landed.catalog.table(n, mark.shards) for n in going), wanted
+        )
         tried = [table for table in ripe if self._due(table, landed, request.waived)]
         due = {table.name for table in tried}
         holds = {**broken, **self.held.find_foreign(due, mark.tables, request.waived)}
@@ -337,8 +339,8 @@ class MergeRunner:
                 broken[name] = hold
                 continue
             try:
-                applied = self.mirrors.applied_of(name, landed.checkpoint.batch, landed.lives)
-                due = applied < landed.through[name] or self.images.concerns(name)
+                applied = self.mirrors.applied_batch(name, landed.checkpoint.batch, landed.lives)
+                due = applied < landed.target_batches[name] or self.images.has_due_cut(name)
             except (HeldError, UnreachableError) as error:
                 broken[name] = MergeFailure.of(error).hold(name)
                 if isinstance(error, HeldError):
@@ -366,8 +368,8 @@ class MergeRunner:
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version
-        given_up = self.images.hopeless(table.name, self.clock())
-        told = (landed.through.get(table.name), bases, schemas, gaps, table.key)
+        given_up = self.images.is_given_up(table.name, self.clock())
+        told = (landed.target_batches.get(table.name), bases, schemas, gaps, table.key)
         return (*told, waived, version, given_up, self.jobs.archive_of(table.name))
 
     def _turns(
@@ -376,7 +378,7 @@ class MergeRunner:
         started = self.clock()
         jobs: list[MergeJob[Any]] = []
         failed: list[MergeReport | None] = []
-        pending = self.jobs.pending(ready, landed)
+        pending = self.jobs.find_pending(ready, landed)
         room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
         for table in ready:
             if room <= 0 and table.tier in served:
@@ -409,14 +411,16 @@ class MergeRunner:
         """What its turn needs; None if it has none now."""
         self.jobs.require_archived(table, waived)
         stamp = self._stamp()
-        image = self.images.of(table, landed.checkpoint, stamp.at)
+        image = self.images.find_image(table, landed.checkpoint, stamp.at)
         if isinstance(image, CutDelay):
             return None
-        if image is not None and not self.jobs.at_once(table, landed, pending):
-            self.images.miss(table.name, image.cut, "more was waiting than one turn may read")
+        if image is not None and not self.jobs.fits_one_merge(table, landed, pending):
+            self.images.note_missed(
+                table.name, image.cut, "more was waiting than one turn may read"
+            )
             image = None
-        job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
-        return self.jobs.demanding(job, landed, waived) if job is not None else None
+        job = self.jobs.plan_job(table, landed, pending, self.highs, stamp, image=image)
+        return self.jobs.add_invariants(job, landed, waived) if job is not None else None
 
     def _outcomes(
         self, jobs: Sequence[MergeJob[Any]], pending: PendingFiles
@@ -432,7 +436,7 @@ class MergeRunner:
                 theirs.append((one, engine))
         log_uri, files = self.changes.store.uri, pending.files
         group = JobGroup(log_uri, files, tuple(ours), self.table_format.worker())
-        for found in self.ours.in_turn(group, pending.rows):
+        for found in self.parallel.run_stepwise(group, pending.rows):
             yield from ((one, found[one.name]) for one in ours if one.name in found)
         for one, engine in theirs:
             yield one, run_group(JobGroup(log_uri, files, (one,), engine))[one.name]
@@ -450,7 +454,7 @@ class MergeRunner:
         if isinstance(result, MergeFailure):
             return self._failed(table, result.hold(table.name), landed, waived)
         reached, job = job.reached, self._with_late(job, outcome)
-        doubt = self.watch.below(table.name, job.task.snapshot, waived)
+        doubt = self.watch.find_hold_below(table.name, job.task.snapshot, waived)
         doubt = doubt or find_unexplained(table.name, reached, result.account)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
@@ -460,11 +464,11 @@ class MergeRunner:
             self.mirrors.look(table.name)
             return None
         except (HeldError, UnreachableError) as error:
-            self._untold.unanswered(table.name, reached)
+            self._unreported.note_unanswered(table.name, reached)
             return self._failed(table, MergeFailure.of(error).hold(table.name), landed, waived)
         if self.table_format.engine(job.task.snapshot) is None:
-            self.watch.ours(table.name, version)
-        elif (told := self.watch.hold(table.name, waived)) is not None:
+            self.watch.note_own(table.name, version)
+        elif (told := self.watch.find_hold(table.name, waived)) is not None:
             return self._failed(table, told, landed, waived)
         return self._succeeded(job, outcome, result.account, started)
 
@@ -482,18 +486,18 @@ class MergeRunner:
     ) -> MergeReport:
         """The turn as it is told; of the changes in an image the turn after it tells."""
         name, reached, made = job.name, job.reached, self.mirrors.seen(job.name)
-        self._untold.told(name)
+        self._unreported.note_reported(name)
         self._retries.succeeded(name)
         version, took = -1 if made is None else made.version, self.clock() - started
         if job.image is not None:
             return MergeReport(name, reached, version, Account(), started, took, image=job.image)
-        self.highs.applied(name, reached, outcome.topics)
+        self.highs.note_applied(name, reached, outcome.topics)
         return MergeReport(name, reached, version, account, started, took)
 
     def _commit(self, job: MergeJob[Any], written: MergeResult[Any], life: int | None) -> int:
         table = job.name
         made: MirrorSnapshot = self.table_format.commit(job, written, self._stamp(life))
-        self.mirrors.know(table, made)
+        self.mirrors.remember(table, made)
         return made.version
 
     def _stamp(self, life: int | None = None) -> CommitStamp:
@@ -507,7 +511,7 @@ class MergeRunner:
         circumstances = self._circumstances(table, landed, waived)
         failing = self._retries.failed(table.name, circumstances, now)
         if hold.reason != "unreachable":
-            self.images.refused(table.name)
+            self.images.note_held(table.name)
         if hold.reason in ON_ITS_WAY and failing < PATIENCE:
             return None
         return self._still(table.name, hold)
@@ -546,14 +550,14 @@ class MergeQueue:
     """``passes`` over the mirrors of tables whose tier it ``serves``, in Spark's pool ``name``."""
 
     name: str
-    passes: MergeRunner
-    serves: TierFilter = every_tier
+    runner: MergeRunner
+    has_tier: TierFilter = every_tier
     _mirrors: threading.Lock = field(default_factory=threading.Lock)
     _next: threading.Lock = field(default_factory=threading.Lock)
     _own: tuple[LandedState, LandedState] | None = None
 
     @contextmanager
-    def turn(self, within: timedelta | None = None) -> Iterator[bool]:
+    def lock(self, within: timedelta | None = None) -> Iterator[bool]:
         """Have the mirrors to oneself; who waits comes next, whoever had them last.
 
         False where they were not to be had *within* that time.
@@ -569,8 +573,8 @@ class MergeQueue:
 
     def own(self, landed: LandedState) -> LandedState:
         """What of *landed* concerns the tables of this line; worked out once for each batch."""
-        if self.serves is every_tier:
+        if self.has_tier is every_tier:
             return landed
         if self._own is None or self._own[0] is not landed:
-            self._own = landed, landed.served(self.serves)
+            self._own = landed, landed.for_tiers(self.has_tier)
         return self._own[1]

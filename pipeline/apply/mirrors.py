@@ -39,15 +39,15 @@ class Mirrors(Generic[S]):
         if found is None:
             self._absent.add(table)
         else:
-            self.know(table, found)
+            self.remember(table, found)
         return found
 
-    def know(self, table: str, snapshot: S) -> None:
+    def remember(self, table: str, snapshot: S) -> None:
         """Go on from *snapshot*, which was committed here."""
         self._known[table] = snapshot
         self._absent.discard(table)
 
-    def absent(self, table: str) -> bool:
+    def is_absent(self, table: str) -> bool:
         """Whether there was none when it was looked at last."""
         return table in self._absent
 
@@ -58,11 +58,11 @@ class Mirrors(Generic[S]):
     def applied(self, table: str) -> int:
         """The batch it was applied through when it was looked at last; -1 before the first."""
         known = self._known.get(table)
-        if known is None and not self.absent(table):
+        if known is None and not self.is_absent(table):
             known = self.look(table)
         return -1 if known is None else batch_of(known, self.settings.lane)
 
-    def applied_of(self, table: str, last: int, lives: Incarnations) -> int:
+    def applied_batch(self, table: str, last: int, lives: Incarnations) -> int:
         """As ``applied``, of a change log that ends at batch *last*.
 
         Raises:

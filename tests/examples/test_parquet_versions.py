@@ -37,7 +37,7 @@ def lake(tmp_path: Path) -> HandLake:
 
 def names(lake: HandLake) -> dict[int, Any]:
     """Rows by other means than the product's, id -> name; fails on a duplicate."""
-    newest = lake.passes.mirrors.look("db.t")
+    newest = lake.runner.mirrors.look("db.t")
     assert newest is not None
     found = pq.read_table(Path(newest.uri, newest.file)).to_pylist()
     assert len({one["id"] for one in found}) == len(found), "duplicates"
@@ -76,7 +76,7 @@ def test_rows_come_change_and_go(lake: HandLake) -> None:
 
 def test_an_older_version_is_read_as_it_was(lake: HandLake) -> None:
     played(lake, row(C, 10, 1, "a"))
-    seen = lake.passes.mirrors.seen("db.t")
+    seen = lake.runner.mirrors.seen("db.t")
     played(lake, row(U, 20, 1, "z"))
 
     assert seen is not None
@@ -164,7 +164,7 @@ def test_whoever_comes_second_writes_nothing(
         lake.table_format.commit(job, written, CommitStamp("main", NOW))
 
     assert names(lake) == {1: "a", 2: "b"}
-    assert lake.passes.mirrors.look("db.t").version == 2  # type: ignore[union-attr]
+    assert lake.runner.mirrors.look("db.t").version == 2  # type: ignore[union-attr]
 
 
 def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
@@ -184,7 +184,9 @@ def test_turns_are_sent_to_where_tasks_run_and_back(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.apply.merge_job.HERE", 0)
-    lake.passes.ours.spread = lambda groups: [_copied(run_group(_copied(one))) for one in groups]
+    lake.runner.parallel.spread = lambda groups: [
+        _copied(run_group(_copied(one))) for one in groups
+    ]
 
     assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}
 
@@ -232,7 +234,7 @@ def test_files_go_once_no_kept_version_has_them(lake: HandLake) -> None:
     for number in range(4):
         lake.now += timedelta(days=1)
         played(lake, row(U if number else C, 10 + number, 1, f"v{number}"))
-    newest, folder = lake.passes.mirrors.look("db.t"), Path(lake.settings.mirror("db.t"), ROWS)
+    newest, folder = lake.runner.mirrors.look("db.t"), Path(lake.settings.mirror("db.t"), ROWS)
     assert len(list(folder.iterdir())) == 5  # and the empty one that it began with
     for path in folder.iterdir():
         os.utime(path, (0, 0))

@@ -93,7 +93,7 @@ class HandLake:
     publish: tuple[PublishRule, ...] = ()
     archive: tuple[ArchiveRule, ...] = ()
     cuts: tuple[DueCut, ...] = ()
-    passes: MergeRunner = field(init=False)
+    runner: MergeRunner = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the change log."""
@@ -120,7 +120,7 @@ class HandLake:
     def reopen(self) -> None:
         """Begin with an empty memory, as after a restart."""
         changes = ChangeLog(open_store(self.settings.changes), "main")
-        self.passes = MergeRunner(
+        self.runner = MergeRunner(
             self.settings,
             changes,
             lambda groups: [run_group(g) for g in groups],
@@ -172,7 +172,7 @@ class HandLake:
             self.log.store, self.log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn
         )
         self.log.look()
-        self.passes.highs.landed(batch, high)
+        self.runner.highs.note_landed(batch, high)
 
     def run(
         self, *waived: str, paused: Collection[str] = (), wanted: Collection[str] = ()
@@ -180,7 +180,7 @@ class HandLake:
         """One pass."""
         self.now += timedelta(minutes=10)
         request = MergeRequest(frozenset(waived), self.cuts, paused, wanted)
-        return self.passes.run(self.state(), request)
+        return self.runner.run(self.state(), request)
 
     def state(self) -> LandedState:
         """What a pass goes by."""
@@ -213,7 +213,7 @@ class HandLake:
 
     def images(self) -> tuple[Image, ...]:
         """Those that the mirror of ``db.t`` remembers."""
-        seen = self.passes.mirrors.look("db.t")
+        seen = self.runner.mirrors.look("db.t")
         assert seen is not None
         return images_of(seen)
 

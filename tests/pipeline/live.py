@@ -150,7 +150,7 @@ class Pipe:
             self.lane.checkpoint, Router(self.rules)
         ).items()  # others are retired
         return [
-            t for t, last in tables if self.lane.passes.mirrors.applied(t) < last and t not in held
+            t for t, last in tables if self.lane.runner.mirrors.applied(t) < last and t not in held
         ]
 
     def named(self, table: str) -> str:
@@ -159,7 +159,7 @@ class Pipe:
 
     def rows(self, table: str) -> DataFrame:
         """The mirror of DB.*table*, with ``_sluice``."""
-        path = self.lane.passes.settings.mirror(self.named(table))
+        path = self.lane.runner.settings.mirror(self.named(table))
         return self.session.read.format("delta").load(path)
 
     def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:

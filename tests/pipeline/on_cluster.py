@@ -66,7 +66,7 @@ class Rehearsal:
         told = {}
         for table in TABLES:
             source = Counter(self.pipe.sql(f"SELECT id, name FROM DB.{table}"))
-            path = self.pipe.lane.passes.settings.mirror(self.pipe.named(table))
+            path = self.pipe.lane.runner.settings.mirror(self.pipe.named(table))
             found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id, name FROM t")
             rows = pa.table(found.read_all()).to_pylist()
             mirror = Counter((row["id"], row["name"]) for row in rows)
@@ -142,7 +142,7 @@ def _read_again(pipe: Pipe) -> None:
 
 
 def _leave_to_spark(pipe: Pipe) -> None:
-    mirrors = pipe.lane.passes.table_format
+    mirrors = pipe.lane.runner.table_format
     assert isinstance(mirrors, DeltaMirrors)
     mirrors.why = lambda _: "it is Spark's here"
 

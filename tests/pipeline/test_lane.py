@@ -113,7 +113,7 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
 ) -> None:
     lane = beside.lane
     with ThreadPoolExecutor(3) as pool:
-        with lane._lines[0].turn():
+        with lane._queues[0].lock():
             waiting = pool.submit(lane.apply, MergeRequest()), pool.submit(lane.upkeep, {})
             pool.submit(beside.land, 2, 3).result(SOON)
             assert not any(one.done() for one in waiting)
@@ -250,7 +250,7 @@ def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path
     lane = beside.lane
 
     assert lane.apply(MergeRequest()) == ()
-    with lane._lines[0].turn(), ThreadPoolExecutor(1) as pool:  # as a long pass of the others
+    with lane._queues[0].lock(), ThreadPoolExecutor(1) as pool:  # as a long pass of the others
         turns = pool.submit(lane.apply, MergeRequest(), urgent=True).result(SOON)
     lane.upkeep({})
 
@@ -263,15 +263,15 @@ def test_who_waits_for_the_mirrors_comes_next(beside: Beside) -> None:
     lane, taken = beside.lane, list[str]()
 
     def merge() -> None:
-        with lane._lines[0].turn():
+        with lane._queues[0].lock():
             taken.append("a pass")
 
     with ThreadPoolExecutor(1) as pool:
-        with lane._lines[0].turn():
+        with lane._queues[0].lock():
             waiting = pool.submit(merge)
-            wait_until(lane._lines[0]._next.locked, timedelta(seconds=SOON), "a pass that waits")
+            wait_until(lane._queues[0]._next.locked, timedelta(seconds=SOON), "a pass that waits")
         for _ in range(20):
-            with lane._lines[0].turn():
+            with lane._queues[0].lock():
                 taken.append("a mirror")
         waiting.result(SOON)
 
@@ -284,7 +284,7 @@ def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
     """Or Spark's OPTIMIZE of a large mirror would have the process killed as late, for ever."""
     monkeypatch.setattr("pipeline.lane._PATIENCE", timedelta(milliseconds=1))
 
-    with beside.lane._lines[0].turn(), ThreadPoolExecutor(1) as pool:
+    with beside.lane._queues[0].lock(), ThreadPoolExecutor(1) as pool:
         turns = pool.submit(beside.lane.apply, MergeRequest()).result(SOON)
 
     assert turns == ()

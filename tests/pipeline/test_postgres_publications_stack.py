@@ -82,7 +82,7 @@ def _catch_up(p: PostgresPipe, q: PostgresPipe) -> None:
 
 
 def _mirror(p: PostgresPipe, table: str) -> dict[int, str]:
-    path = p.lane.passes.settings.mirror(table)
+    path = p.lane.runner.settings.mirror(table)
     rows = p.session.read.format("delta").load(path).collect()
     return {row["id"]: row["name"] for row in rows}
 

@@ -36,7 +36,7 @@ def make_anew(p: PostgresPipe) -> None:
 
 def landed(p: PostgresPipe) -> set[int]:
     """The ids of t that the change log has heard of."""
-    log = p.session.read.format("delta").load(f"{p.lane.passes.settings.lake}/changes")
+    log = p.session.read.format("delta").load(f"{p.lane.runner.settings.lake}/changes")
     told = log.where("shard = 'public.t' AND op IN ('c', 'r', 'u')").select("after").collect()
     return {int(json.loads(row["after"])["id"]) for row in told}
 

@@ -84,7 +84,7 @@ def test_s15_a_row_lost_beside_a_purge_is_found(tmp_path: Path) -> None:
     lake.play([gone(20, NIGHT + 5 * HOUR), row(Op.CREATE, 9000, 99, after=image(99))])
 
     shard = Shard("s", "db.t")
-    reader = lake.passes.table_format.reader(
+    reader = lake.runner.table_format.reader(
         lake.settings.mirror("db.t"), Table("db.t", (shard,), ("id",), "id"), "main"
     )
 

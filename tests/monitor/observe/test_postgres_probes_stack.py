@@ -154,7 +154,7 @@ def probed(
     )
     p.start()
     p.catch_up()
-    settings, own = p.lane.passes.settings, p.source()
+    settings, own = p.lane.runner.settings, p.source()
     feed = p.lane.landing.feeds[0]
     origins = {name: KeyedTopics(name, own.topic_pattern, feed.format)}
     lake = Lake(settings, open_table_format(settings))
@@ -190,7 +190,7 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     assert "19 rows at the source, 18 in the mirror" in day.reason
     p.sql("INSERT INTO t VALUES (50, 'last')")
     p.catch_up()
-    path = p.lane.passes.settings.mirror("public.t")
+    path = p.lane.runner.settings.mirror("public.t")
     probed.memory.kept.pop(("public.t", "offset_keys"), None)
     run_probe(Check("offset_keys", PROBES["offset_keys"], probed.table), probed.world())
     p.session.sql(f"DELETE FROM delta.`{path}` WHERE id = 50")  # behind our back

@@ -68,7 +68,7 @@ class RandomTurns:
         self.lake = HandLake(self.home, columns=COLUMNS, key=KEY, table_format=writers)
         self.path = self.lake.settings.mirror("db.t")
         changes = ChangeLog(open_store(self.lake.settings.changes), "main")
-        mirrors = self.lake.passes.mirrors
+        mirrors = self.lake.runner.mirrors
         self.upkeep = LakeMaintenance(
             self.lake.settings, changes, mirrors, lambda: datetime.now(UTC)
         )
@@ -145,7 +145,7 @@ class RandomTurns:
         """Our own upkeep."""
         self.lake.table_format.why = lambda _: None
         mark, applied = self.lake.checkpoint, {"db.t": self.lake.checkpoint.batch}
-        held = self.lake.passes.held.is_held
+        held = self.lake.runner.held.is_held
         self.upkeep.run(mark, {}, applied, held, key=lambda _: KEY)
 
     def grow(self) -> None:

@@ -53,8 +53,8 @@ def test_lake_is_source_and_archived(pipe: Callable[..., Pipe]) -> None:
     assert lake[20240] == "again"
     shard = Shard(p.source().name, f"{NAME}.t")
     table = Table(f"{NAME}.t", (shard,), ("id",), "id")
-    uri = p.lane.passes.settings.mirror(table.name)
-    reader = p.lane.passes.table_format.reader(uri, table, p.lane.passes.settings.lane)
+    uri = p.lane.runner.settings.mirror(table.name)
+    reader = p.lane.runner.table_format.reader(uri, table, p.lane.runner.settings.lane)
     assert reader is not None
     assert set(reader.ids(shard, "id", (0, 99_999), 999)) == source.keys()
     fields = (AggregatedColumn("id"), AggregatedColumn("name", text=True))

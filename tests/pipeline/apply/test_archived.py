@@ -43,7 +43,7 @@ def purged(home: Path, *rows: dict[str, Any], **more: Any) -> tuple[HandLake, Me
 
 
 def reader(lake: HandLake) -> Any:
-    found = lake.passes.table_format.reader(lake.settings.mirror("db.t"), TABLE, "main")
+    found = lake.runner.table_format.reader(lake.settings.mirror("db.t"), TABLE, "main")
     assert found is not None
     return found
 
@@ -61,7 +61,7 @@ def test_rows_that_go_to_an_archive_stay(tmp_path: Path, table_format: Any) -> N
     assert turn.hold is None
     assert turn.account.ignored == {"tombstone": 0, "archived": 1}
     assert (turn.account.applied, turn.account.residual) == (1, 0)
-    assert lake.passes.table_format.count(lake.passes.mirrors.look("db.t")) == 2
+    assert lake.runner.table_format.count(lake.runner.mirrors.look("db.t")) == 2
     assert sourced(lake) == (2,)
 
 
@@ -119,7 +119,7 @@ def test_no_truncate_and_no_base_takes_them(tmp_path: Path, table_format: Any) -
     assert lake.apply().hold is None
 
     assert sourced(lake) == ()
-    assert lake.passes.table_format.count(lake.passes.mirrors.look("db.t")) == 1
+    assert lake.runner.table_format.count(lake.runner.mirrors.look("db.t")) == 1
 
 
 def test_a_row_stays_as_the_slice_knew_it_last(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_rule_that_is_taken_away_leaves_what_it_kept(tmp_path: Path) -> None:
     purged(tmp_path, row(D, 20, 1, OLD))[0]
     lake, _ = purged(tmp_path / "other", row(D, 20, 1, OLD))
     lake.archive = ()
-    lake.settings = lake.passes.settings.__class__(str(lake.home), "", ())
+    lake.settings = lake.runner.settings.__class__(str(lake.home), "", ())
     lake.reopen()
 
     lake.land(row(D, 30, 2, OLD))
@@ -275,14 +275,14 @@ def test_a_mirror_that_kept_rows_is_not_made_anew_without_a_word(tmp_path: Path)
     away = mirror.rename(tmp_path / "away")
     lake.reopen()
 
-    (held,) = lake.passes.run(lake.state(), MergeRequest(archived=word))
+    (held,) = lake.runner.run(lake.state(), MergeRequest(archived=word))
 
     assert held.hold is not None
     assert held.hold.id == "archived_rows:db.t:2"
     assert not mirror.exists()
     away.rename(mirror)
     lake.reopen()
-    turns = lake.passes.run(lake.state(), MergeRequest(archived=word))
+    turns = lake.runner.run(lake.state(), MergeRequest(archived=word))
     assert [turn.hold for turn in turns] in ([], [None])
     assert lake.rows() == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
 
@@ -299,7 +299,7 @@ def test_kept_rows_are_put_back_into_a_mirror_that_is_made_anew(tmp_path: Path) 
     )
     lake.land(row(R, 30, 3, NEW), row(Op.SETTLE, 30, None))
     word, waived = ArchiveWord((), {"db.t": 1}), {"archived_rows:db.t:1"}
-    (made,) = lake.passes.run(lake.state(), MergeRequest(frozenset(waived), archived=word))
+    (made,) = lake.runner.run(lake.state(), MergeRequest(frozenset(waived), archived=word))
     assert (made.hold, lake.rows()) == (None, {3: NEW})
 
     query = QueryBuilder().register("old", DeltaTable(str(old)))

@@ -63,7 +63,7 @@ def test_a_floor_after_a_purge_takes_no_archived_row(
     lake, turn = purged(tmp_path, row(D, 20, 1, OLD), *floor, table_format=made)
 
     assert (turn.hold, turn.account.residual) == (None, 0)
-    assert lake.passes.table_format.count(lake.passes.mirrors.look("db.t")) == len(left)
+    assert lake.runner.table_format.count(lake.runner.mirrors.look("db.t")) == len(left)
     assert sourced(lake) == tuple(sorted(key for key, name in left.items() if name != OLD))
     if isinstance(made, DeltaMirrors):
         assert lake.rows() == left

@@ -291,7 +291,7 @@ def test_f113_a_marker_alone_keeps_what_it_marks_and_nothing_else() -> None:
 
 def test_f113_nobody_is_asked_where_nothing_could_have_gone_to_an_archive() -> None:
     slice_ = Slice(THREE, unread=True)
-    evidence = ArchiveEvidence(MARKED, marked=slice_.knowing(), rekeyed=slice_.knowing())
+    evidence = ArchiveEvidence(MARKED, marked=slice_.knowing(), find_rekeyed=slice_.knowing())
 
     made = slice_.decided(evidence, change(U, 20, 1, "x"))
     assert (made, slice_.asked) == ({1: (RowVerdict.UPDATE, "x", 20)}, [])
@@ -301,7 +301,7 @@ def test_f113_nobody_is_asked_where_nothing_could_have_gone_to_an_archive() -> N
 
 def test_f113_what_took_another_key_in_a_batch_before_is_asked_of_those_that_would_stay() -> None:
     slice_ = Slice(THREE)
-    evidence = ArchiveEvidence(AGED, rekeyed=slice_.knowing(2))
+    evidence = ArchiveEvidence(AGED, find_rekeyed=slice_.knowing(2))
 
     made = slice_.decided(
         evidence, change(D, 20, 3, NEW), change(D, 21, 1, OLD), change(D, 22, 2, OLD)

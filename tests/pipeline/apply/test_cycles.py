@@ -100,20 +100,20 @@ def test_a_tier_waits_as_the_highest_named_up_to_it(tier: int, minutes: int) -> 
 def test_each_table_is_merged_in_one_line(lake: HandLake) -> None:
     other = MergeRunner(
         lake.settings,
-        lake.passes.jobs.changes,
-        lake.passes.spread,
+        lake.runner.jobs.changes,
+        lake.runner.spread,
         lambda: lake.now,
         lake.table_format,
-        lake.passes.mirrors,
+        lake.runner.mirrors,
     )
-    lines = [MergeQueue("low", lake.passes, is_other_tier), MergeQueue("hot", other, is_tier0)]
+    lines = [MergeQueue("low", lake.runner, is_other_tier), MergeQueue("hot", other, is_tier0)]
     change(lake, 20, "b")
     state = lake.state()
     lake.now += timedelta(hours=1)
 
     told = [line.own(state) for line in lines]
     turns = [
-        {turn.table for _ in range(2) for turn in line.passes.run(own, MergeRequest())}
+        {turn.table for _ in range(2) for turn in line.runner.run(own, MergeRequest())}
         for line, own in zip(lines, told, strict=True)
     ]
 

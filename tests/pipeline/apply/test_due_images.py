@@ -47,7 +47,7 @@ def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: HandLake
     (image,) = lake.images()
     assert lake.rows(version=image.version) == {1: "day", 2: "b", 3: "last"}
     assert lake.rows() == {1: "night", 3: "last"}
-    assert lake.passes.applied("db.t") == lake.checkpoint.batch
+    assert lake.runner.applied("db.t") == lake.checkpoint.batch
 
 
 def test_what_stands_at_the_cut_is_behind_it(lake: HandLake) -> None:
@@ -129,16 +129,16 @@ def test_a_turn_that_began_before_the_cut_and_was_committed_after_it_is_none_pas
     """What a turn is made of had landed when it began."""
     lake.land(row(U, 20, 1, "day"))
     lake.now = CUT - timedelta(minutes=10, seconds=1)
-    clock = lake.passes.clock
+    clock = lake.runner.clock
     asked: list[datetime] = []
 
     def slow() -> datetime:
         asked.append(clock() if not asked or clock() < CUT else CUT)
         return asked[-1] if len(asked) < 8 else CUT + timedelta(seconds=5)
 
-    lake.passes.clock = slow
+    lake.runner.clock = slow
     lake.run()
-    lake.passes.clock = clock
+    lake.runner.clock = clock
     written(lake, 50)
     lake.prove(50)
     lake.land(row(U, 60, 1, "night"))
@@ -265,7 +265,7 @@ def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_t
 
 def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: HandLake) -> None:
     """Their orders are offsets: below the heartbeat's place some would be by chance."""
-    lake.passes.images.unplaced = frozenset({"s"})
+    lake.runner.images.unplaced = frozenset({"s"})
     lake.now = CUT
     lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"))
 

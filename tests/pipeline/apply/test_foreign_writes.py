@@ -130,7 +130,7 @@ def test_nobody_comes_between_the_look_and_the_turn(tmp_path: Path) -> None:
         lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
         lake.land(row(U, 20, 1, "z"))
         clock = Intruder(lake, step)
-        lake.passes.clock = clock
+        lake.runner.clock = clock
 
         lake.apply()
 
@@ -292,14 +292,14 @@ def test_a_mirror_that_stands_still_is_judged_once_however_many_passes(
     intrude(lake, deleted(lake))
     held = hold_id(lake)
     read: list[int] = []
-    commits = lake.passes.mirrors.commits
+    commits = lake.runner.mirrors.commits
 
     def counted(table: str, until: int) -> Iterator[Commit]:
         for one in commits(table, until):
             read.append(one.version)
             yield one
 
-    monkeypatch.setattr(lake.passes.mirrors, "commits", counted)
+    monkeypatch.setattr(lake.runner.mirrors, "commits", counted)
 
     again = [lake.apply().hold for _ in range(3)]
 

@@ -31,59 +31,59 @@ def _high(**orders: int) -> dict[str, Order]:
 
 def test_a_mirror_is_as_high_as_the_mark_of_its_batch_in_its_own_topics() -> None:
     highs = HighestOrders()
-    highs.landed(3, _high(t=10, u=20))
-    highs.landed(4, _high(t=10, u=30))
-    highs.landed(5, _high(t=50, u=30))
+    highs.note_landed(3, _high(t=10, u=20))
+    highs.note_landed(4, _high(t=10, u=30))
+    highs.note_landed(5, _high(t=50, u=30))
 
-    highs.applied("t", 4, frozenset({"s.t"}))
-    highs.applied("u", 3, frozenset({"s.u"}))
+    highs.note_applied("t", 4, frozenset({"s.t"}))
+    highs.note_applied("u", 3, frozenset({"s.u"}))
 
-    assert highs.of("t", 4) == {T: Order(1, 1, 10)}
-    assert highs.of("u", 3) == {U: Order(1, 1, 20)}
-    assert highs.of("u", 4) is None
+    assert highs.find_orders("t", 4) == {T: Order(1, 1, 10)}
+    assert highs.find_orders("u", 3) == {U: Order(1, 1, 20)}
+    assert highs.find_orders("u", 4) is None
 
 
 def test_a_batch_whose_mark_was_not_seen_says_nothing() -> None:
     highs = HighestOrders()
-    highs.landed(3, _high(t=10))
-    highs.landed(5, _high(t=50))
+    highs.note_landed(3, _high(t=10))
+    highs.note_landed(5, _high(t=50))
 
-    highs.applied("t", 4, frozenset({"s.t"}))
+    highs.note_applied("t", 4, frozenset({"s.t"}))
 
-    assert highs.of("t", 4) == {}
+    assert highs.find_orders("t", 4) == {}
 
 
 def test_old_marks_are_forgotten_and_what_still_counts_of_them_is_not() -> None:
     highs = HighestOrders()
     for batch in range(5_000):
-        highs.landed(batch, _high(t=batch, u=7))
+        highs.note_landed(batch, _high(t=batch, u=7))
 
-    highs.applied("t", 3_999, frozenset({"s.t"}))
-    highs.applied("u", 4_000, frozenset({"s.t", "s.u"}))
+    highs.note_applied("t", 3_999, frozenset({"s.t"}))
+    highs.note_applied("u", 4_000, frozenset({"s.t", "s.u"}))
 
-    assert highs.of("t", 3_999) == {}
-    assert highs.of("u", 4_000) == {T: Order(1, 1, 4_000), U: Order(1, 1, 7)}
+    assert highs.find_orders("t", 3_999) == {}
+    assert highs.find_orders("u", 4_000) == {T: Order(1, 1, 4_000), U: Order(1, 1, 7)}
     steps = highs._topics["s.t"][T]
     assert len(steps.batches) <= 2_000
 
 
 def test_a_mirror_costs_its_own_partitions_and_not_all_that_there_are() -> None:
     highs, high = HighestOrders(), Counted(_high(**{f"t{i}": i for i in range(1_000)}))
-    highs.landed(1, high)
+    highs.note_landed(1, high)
     walked = high.walks
 
     for number in range(1_000):
-        highs.applied(f"t{number}", 1, frozenset({f"s.t{number}"}))
+        highs.note_applied(f"t{number}", 1, frozenset({f"s.t{number}"}))
 
     assert high.walks == walked
-    assert highs.of("t9", 1) == {TopicPartition("s.t9", 0): Order(1, 1, 9)}
+    assert highs.find_orders("t9", 1) == {TopicPartition("s.t9", 0): Order(1, 1, 9)}
 
 
 def test_a_mark_in_which_nothing_rose_is_not_kept() -> None:
     highs, high = HighestOrders(), _high(**{f"t{i}": i for i in range(100)})
     for batch in range(50):
         mark = dict(high)
-        highs.landed(batch, mark)
+        highs.note_landed(batch, mark)
 
     kept = [steps for own in highs._topics.values() for steps in own.values()]
     assert sum(len(steps.batches) for steps in kept) == 100

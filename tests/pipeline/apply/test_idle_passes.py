@@ -81,7 +81,7 @@ def test_held_tables_without_a_mirror_are_not_looked_for_in_each_pass(
 ) -> None:
     first = baseless.run()
     opened.clear()
-    monkeypatch.setattr(baseless.passes, "clock", lambda: baseless.now - timedelta(minutes=10))
+    monkeypatch.setattr(baseless.runner, "clock", lambda: baseless.now - timedelta(minutes=10))
 
     baseless.run()
 
@@ -152,7 +152,7 @@ def test_a_damaged_mirror_is_read_again_less_and_less_often(
     for seconds in (0, 1, 0.5, 1, 3, 5, 60, 60):
         opened.clear()
         lake.now += timedelta(seconds=seconds)
-        (turn,) = lake.passes.run(landed, MergeRequest())
+        (turn,) = lake.runner.run(landed, MergeRequest())
         assert turn.hold is not None
         assert turn.hold.reason == "log_damaged"
         looks.append(opened[str(folder)])
@@ -160,7 +160,7 @@ def test_a_damaged_mirror_is_read_again_less_and_less_often(
         entry.write_text(text)
     lake.now += timedelta(seconds=60)
 
-    (freed,) = lake.passes.run(landed, MergeRequest())
+    (freed,) = lake.runner.run(landed, MergeRequest())
 
     assert [bool(one) for one in looks] == [True, False, False, True, False, True, True, True]
     assert sum(looks) <= 2 * 5
@@ -176,12 +176,12 @@ def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
     landed = LandedState(lake.checkpoint, lake.catalog)
     held = lake.run()
     counted = list[Snapshot]()
-    monkeypatch.setattr(lake.passes.table_format, "count", counted.append)
+    monkeypatch.setattr(lake.runner.table_format, "count", counted.append)
     looks, holds = list[int](), list[str]()
     for seconds in (0, 1, 2, 3, 0, 60, 0):
         opened.clear()
         lake.now += timedelta(seconds=seconds)
-        (turn,) = lake.passes.run(landed, MergeRequest())
+        (turn,) = lake.runner.run(landed, MergeRequest())
         looks.append(opened.total())
         holds += [turn.hold.id] if turn.hold else []
 
@@ -189,5 +189,5 @@ def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
     assert holds == [held[-1].hold.id] * 7, "it is told all the same"
     assert [bool(one) for one in looks] == [False, False, True, False, False, True, False]
     assert counted == [], "rows are counted when it is judged, once"
-    (freed,) = lake.passes.run(landed, MergeRequest(frozenset(holds)))
+    (freed,) = lake.runner.run(landed, MergeRequest(frozenset(holds)))
     assert freed.hold is None

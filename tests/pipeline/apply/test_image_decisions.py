@@ -95,12 +95,12 @@ class Desk:
         settings = PipelineSettings("lake", "", (), publish=(rule,))
         mirrors = cast("Mirrors[Any]", self.mirrors)
         self.images = DueImages(settings, mirrors, lambda: self.now)
-        self.images.told([DueCut(CUT, {"s": FENCE}, "2026-01-01")])
+        self.images.set_cuts([DueCut(CUT, {"s": FENCE}, "2026-01-01")])
 
     def after(self, minutes: float, mark: Checkpoint = WHOLE) -> Image | CutDelay | None:
         """What the next turn is to be, so long after the cut."""
         self.now = CUT + minutes * MINUTE
-        return self.images.of(TABLE, mark, self.now)
+        return self.images.find_image(TABLE, mark, self.now)
 
     def missed(self, minutes: float, mark: Checkpoint = WHOLE) -> str:
         """Why the next turn is none of an image, as it is said."""
@@ -138,12 +138,12 @@ def test_f113_a_cut_concerns_a_table_once_it_has_passed_and_until_it_is_missed(d
     found = list[bool]()
     for minutes in (-1, 0, 1):
         desk.now = CUT + minutes * MINUTE
-        found.append(desk.images.concerns("db.t"))
-    desk.images.miss("db.t", CUT, "why")
+        found.append(desk.images.has_due_cut("db.t"))
+    desk.images.note_missed("db.t", CUT, "why")
 
     assert found == [False, True, True]
-    assert not desk.images.concerns("db.t")
-    assert not desk.images.concerns("other.t")  # of which no images are made
+    assert not desk.images.has_due_cut("db.t")
+    assert not desk.images.has_due_cut("other.t")  # of which no images are made
     assert desk.after(-1) is None
 
 
@@ -256,10 +256,10 @@ def test_f113_only_a_mirror_made_of_what_landed_before_the_cut_becomes_its_image
 
 def test_f113_cuts_are_taken_in_turn_the_oldest_first(desk: Desk) -> None:
     first, last = DueCut(CUT, {"s": FENCE}), DueCut(LATER, {"s": FENCE})
-    desk.images.told([last, first])
+    desk.images.set_cuts([last, first])
 
     both = [desk.after(2)]
-    desk.images.miss("db.t", CUT, "why")
+    desk.images.note_missed("db.t", CUT, "why")
     both.append(desk.after(2))
 
     assert [one.cut for one in both if isinstance(one, Image)] == [CUT, LATER]
@@ -270,19 +270,19 @@ def test_f113_what_is_known_of_a_cut_is_forgotten_once_nobody_asks_for_its_image
 ) -> None:
     cuts = desk.images.cuts
     assert isinstance(desk.after(1, UNPROVEN), CutDelay)
-    desk.images.told(cuts)
+    desk.images.set_cuts(cuts)
     assert desk.after(2, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
-    desk.images.told([])
+    desk.images.set_cuts([])
     assert desk.after(3, UNPROVEN) is None
-    desk.images.told(cuts)
+    desk.images.set_cuts(cuts)
     assert desk.after(4, UNPROVEN) == CutDelay(CUT, CUT + 9 * MINUTE)
 
-    desk.images.miss("db.t", CUT, "why")
-    desk.images.told(cuts)
-    assert not desk.images.concerns("db.t")
-    desk.images.told([])
-    desk.images.told(cuts)
-    assert desk.images.concerns("db.t")
+    desk.images.note_missed("db.t", CUT, "why")
+    desk.images.set_cuts(cuts)
+    assert not desk.images.has_due_cut("db.t")
+    desk.images.set_cuts([])
+    desk.images.set_cuts(cuts)
+    assert desk.images.has_due_cut("db.t")
 
 
 def test_f113_changes_without_places_are_not_cut(desk: Desk) -> None:
@@ -294,12 +294,12 @@ def test_f113_changes_without_places_are_not_cut(desk: Desk) -> None:
 
 
 def test_f113_an_image_that_is_refused_is_given_up_in_time(desk: Desk) -> None:
-    desk.images.told([*desk.images.cuts, DueCut(CUT + 9 * MINUTE)])  # another is still to come
+    desk.images.set_cuts([*desk.images.cuts, DueCut(CUT + 9 * MINUTE)])  # another is still to come
     assert isinstance(desk.after(1), Image)
-    desk.images.refused("db.t")
+    desk.images.note_held("db.t")
 
-    told = [desk.images.hopeless("db.t", CUT + minutes * MINUTE) for minutes in (1, 6, 6.5)]
-    others = desk.images.hopeless("db.u", CUT + 9 * MINUTE)
+    told = [desk.images.is_given_up("db.t", CUT + minutes * MINUTE) for minutes in (1, 6, 6.5)]
+    others = desk.images.is_given_up("db.u", CUT + 9 * MINUTE)
 
     assert (told, others) == ([False, False, True], False)
     assert isinstance(desk.after(6), Image)
@@ -308,27 +308,27 @@ def test_f113_an_image_that_is_refused_is_given_up_in_time(desk: Desk) -> None:
 
 def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(desk: Desk) -> None:
     assert isinstance(desk.after(1, UNPROVEN), CutDelay)
-    desk.images.refused("db.t")
-    assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
+    desk.images.note_held("db.t")
+    assert not desk.images.is_given_up("db.t", CUT + 9 * MINUTE)
 
     assert isinstance(desk.after(1), Image)
     assert isinstance(desk.after(1, UNPROVEN), CutDelay)  # it makes none now
-    desk.images.refused("db.t")
+    desk.images.note_held("db.t")
     assert isinstance(desk.after(9), Image)
-    desk.images.miss("db.t", CUT, "why")
-    desk.images.refused("db.t")
-    assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
+    desk.images.note_missed("db.t", CUT, "why")
+    desk.images.note_held("db.t")
+    assert not desk.images.is_given_up("db.t", CUT + 9 * MINUTE)
 
 
 def test_f113_a_refusal_is_forgotten_with_its_cut(desk: Desk) -> None:
     cuts = desk.images.cuts
     for told in ([*cuts], []):
         assert isinstance(desk.after(1), Image)
-        desk.images.refused("db.t")
-        desk.images.told(told)
-        desk.images.told(cuts)
+        desk.images.note_held("db.t")
+        desk.images.set_cuts(told)
+        desk.images.set_cuts(cuts)
         desk.after(1, UNPROVEN)
-        assert desk.images.hopeless("db.t", CUT + 9 * MINUTE) is bool(told)
+        assert desk.images.is_given_up("db.t", CUT + 9 * MINUTE) is bool(told)
 
 
 def test_f113_a_refusal_of_a_cut_that_nobody_asked_for_then_counts_for_nothing(
@@ -336,11 +336,11 @@ def test_f113_a_refusal_of_a_cut_that_nobody_asked_for_then_counts_for_nothing(
 ) -> None:
     cuts = desk.images.cuts
     assert isinstance(desk.after(1), Image)
-    desk.images.told([])
-    desk.images.refused("db.t")
-    desk.images.told(cuts)
+    desk.images.set_cuts([])
+    desk.images.note_held("db.t")
+    desk.images.set_cuts(cuts)
 
-    assert not desk.images.hopeless("db.t", CUT + 9 * MINUTE)
+    assert not desk.images.is_given_up("db.t", CUT + 9 * MINUTE)
 
 
 PLACES = {"s": PLACE}

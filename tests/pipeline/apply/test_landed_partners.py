@@ -39,7 +39,7 @@ def test_a_key_that_was_left_is_no_archived_row(
         assert (turn.hold, turn.account.residual) == (None, 0)
 
     assert sourced(lake) == (2, 3, 7)
-    assert lake.passes.table_format.count(lake.passes.mirrors.look("db.t")) == 3
+    assert lake.runner.table_format.count(lake.runner.mirrors.look("db.t")) == 3
 
 
 def test_a_create_that_has_landed_is_known_before_its_turn(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_table_of_which_nothing_is_said_asks_for_none(tmp_path: Path) -> None:
     lake.play([CREATE])
     table = lake.state().catalog.table("db.t", lake.checkpoint.shards)
 
-    assert lake.passes.jobs.archive_of(table.name) is None
+    assert lake.runner.jobs.archive_of(table.name) is None
 
 
 def test_markers_count_as_windows_do(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ MARK = Checkpoint("prod", 60, shards=SHARDS, tables={"db.t": 60, "db.u": 58})
 
 def through(mark: Checkpoint, *sources: str) -> dict[str, int]:
     """*sources* are those in the config."""
-    return dict(LandedState(mark, Catalog(Router(), readings(*sources or "abc"))).through)
+    return dict(LandedState(mark, Catalog(Router(), readings(*sources or "abc"))).target_batches)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> JobGroup:
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.apply.merge_job.run_group", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
-        lake.passes.run(LandedState(lake.checkpoint, lake.catalog), MergeRequest())
+        lake.runner.run(LandedState(lake.checkpoint, lake.catalog), MergeRequest())
     return found[0]
 
 

@@ -189,7 +189,7 @@ def test_a_shadow_whose_first_days_are_gone_holds(
     told.lake.land(row(C, 111, 5, "five"))
     mark = replace(told.lake.checkpoint, based={"s/db.t": 9}, bases={"s/db.t": Order(1, 1, 1)})
     told.lake.checkpoint = mark
-    monkeypatch.setattr(type(told.lake.passes.jobs), "_dropped", lambda _: 0)
+    monkeypatch.setattr(type(told.lake.runner.jobs), "_dropped", lambda _: 0)
 
     hold = told.apply().hold
 

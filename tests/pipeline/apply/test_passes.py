@@ -121,7 +121,7 @@ def test_what_is_known_of_an_older_batch_brings_no_deleted_row_back(lake: HandLa
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 3, "x"), row(D, 21, 3, "x"))
     for batch in range(2, 1_002):  # of other tables, until the mark of this one is forgotten
-        lake.passes.highs.landed(batch, {})
+        lake.runner.highs.note_landed(batch, {})
     lake.apply()
 
     assert lake.play([row(C, 20, 3, "x", offset=40)]) == {1: "a"}
@@ -213,7 +213,7 @@ def test_a_wider_decimal_keeps_every_row(tmp_path: Path) -> None:
     assert turn.hold is None, turn.hold
     found = {r["id"]: str(r["amount"]) for r in lake.mirror()}
     assert found == {1: "123.45", 2: "1234567.89"}
-    assert turn.version == lake.passes.mirrors.seen("db.t").version  # type: ignore[union-attr]
+    assert turn.version == lake.runner.mirrors.seen("db.t").version  # type: ignore[union-attr]
 
 
 def test_a_foreign_commit_blocks_the_mirror_until_it_is_taken_back(lake: HandLake) -> None:
@@ -416,7 +416,7 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
     lake.apply()
     landed = LandedState(lake.checkpoint, lake.catalog)
 
-    asked = [lake.passes.run(landed, MergeRequest()) for _ in range(3)]
+    asked = [lake.runner.run(landed, MergeRequest()) for _ in range(3)]
 
     assert asked == [()] * 3, "the clock stood"
 

@@ -128,7 +128,7 @@ def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: Ha
     lake.run()
     lake.land(row(C, 10, 1, "a"))
     lake.log.look()
-    other = lake.passes.jobs._referred("db.u", lake.state())
+    other = lake.runner.jobs._referred("db.u", lake.state())
     joined = tuple(replace(part, high=9) for part in other.files)
     owners = row_origins(pa.table(stamped([row(C, 10, 1, "a")], Stamp("main", 2, NOW))))
 

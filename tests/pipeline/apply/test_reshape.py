@@ -47,13 +47,13 @@ def image(op: Op, pos: int, key: int, at: str = "db.t", /, **columns: Any) -> di
 
 
 def snapshot(lake: HandLake) -> Snapshot:
-    found: Snapshot | None = lake.passes.mirrors.look("db.t")
+    found: Snapshot | None = lake.runner.mirrors.look("db.t")
     assert found is not None
     return found
 
 
 def commits(lake: HandLake) -> list[Commit]:
-    return list(lake.passes.mirrors.commits("db.t", snapshot(lake).version))[::-1]
+    return list(lake.runner.mirrors.commits("db.t", snapshot(lake).version))[::-1]
 
 
 def values(lake: HandLake, name: str) -> dict[int, Any]:

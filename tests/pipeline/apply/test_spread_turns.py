@@ -38,7 +38,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
 
 def turned(lake: HandLake, pos: int, workers: Workers) -> dict[str, Hold | None]:
     """A change of each table, and what its turn came to."""
-    lake.passes.ours.spread = workers
+    lake.runner.parallel.spread = workers
     more = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
     lake.land(*(row(Op.CREATE, pos, pos, "x") | more[name] for name in NAMES))
     return {turn.table: turn.hold for turn in lake.run()}
@@ -76,7 +76,7 @@ def test_the_rows_of_other_tables_send_no_turn_to_a_worker(
     monkeypatch.setattr(data_file, "GROUP", 4)
     other = {"table": "db.w", "shard": "db.w", "topic": "s.db.w"}
     lake.land(row(Op.CREATE, 1, 1, "x"), *(row(Op.CREATE, n, n) | other for n in range(1, 30)))
-    lake.passes.ours.spread = workers = Workers()
+    lake.runner.parallel.spread = workers = Workers()
 
     turns = lake.run(paused={"db.w"})
 
@@ -100,11 +100,11 @@ def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
 
     def spread(groups: Sequence[JobGroup]) -> list[Outcomes]:
         if any(job.name == "db.w" for group in groups for job in group.jobs):
-            mirrors = lake.passes.mirrors
+            mirrors = lake.runner.mirrors
             committed.append([name for name in NAMES if (mirrors.applied(name)) >= 0])
         return [run_group(group) for group in groups]
 
-    lake.passes.ours.spread = spread
+    lake.runner.parallel.spread = spread
 
     done = [turn.table for turn in lake.run()]
 
@@ -120,7 +120,7 @@ def test_a_large_table_that_cannot_be_run_takes_no_other_turn_back(
     monkeypatch.setattr(data_file, "GROUP", 1)
     other = {"table": "db.w", "shard": "db.w", "topic": "s.db.w"}
     lake.land(row(Op.CREATE, 100, 1, "x"), *(row(Op.CREATE, n, n) | other for n in range(1, 30)))
-    lake.passes.ours.spread = Workers("db.w")
+    lake.runner.parallel.spread = Workers("db.w")
 
     holds = {turn.table: turn.hold for turn in lake.run()}
 
@@ -138,7 +138,7 @@ def test_all_others_that_cannot_be_run_take_no_turn_from_a_large_table(
     of = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
     some = (row(Op.CREATE, n, n, "x") | of["db.u"] for n in range(1, 16))
     lake.land(*some, *(row(Op.CREATE, n, n, "x") | of["db.w"] for n in range(1, 91)))
-    lake.passes.ours.spread = Workers("db.u")
+    lake.runner.parallel.spread = Workers("db.u")
 
     for _ in range(2):
         holds = {turn.table: turn.hold for turn in lake.run()}

@@ -72,7 +72,7 @@ def test_what_a_truncate_leaves_is_remembered_before_its_rows_go(told: Renames) 
 
     told.apply()
 
-    found = told.lake.passes.mirrors.look("db.t")
+    found = told.lake.runner.mirrors.look("db.t")
     assert found is not None
     assert floors_of(found) == {T: Order(1, 1, 100)}
     assert told.apply().hold is None

@@ -22,8 +22,8 @@ def lake(tmp_path: Path) -> HandLake:
 
 def untold(lake: HandLake) -> UnreportedMerges:
     """What a process that has told nothing yet knows."""
-    lake.passes.mirrors.look("db.t")
-    return UnreportedMerges(lake.passes.mirrors, lake.passes.watch, lambda: lake.now)
+    lake.runner.mirrors.look("db.t")
+    return UnreportedMerges(lake.runner.mirrors, lake.runner.watch, lambda: lake.now)
 
 
 def told(found: UnreportedMerges) -> list[tuple[str, int, int]]:
@@ -40,7 +40,7 @@ def test_the_newest_turn_of_each_mirror_is_told_once(lake: HandLake) -> None:
 def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(lake: HandLake) -> None:
     found = untold(lake)
 
-    found.told("db.t")
+    found.note_reported("db.t")
 
     assert told(found) == []
 
@@ -49,14 +49,14 @@ def test_a_mirror_that_does_not_answer_is_asked_again_and_keeps_no_other_from_be
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = untold(lake)
-    commits = lake.passes.mirrors.commits
+    commits = lake.runner.mirrors.commits
 
     def silent(table: str, until: int) -> Iterator[Commit]:
         raise UnreachableError(f"{table} at {until}")
 
-    monkeypatch.setattr(lake.passes.mirrors, "commits", silent)
+    monkeypatch.setattr(lake.runner.mirrors, "commits", silent)
     while_silent = told(found)
-    monkeypatch.setattr(lake.passes.mirrors, "commits", commits)
+    monkeypatch.setattr(lake.runner.mirrors, "commits", commits)
 
     assert while_silent == []
     assert told(found) == [("db.t", 0, 2)]
@@ -73,9 +73,9 @@ def test_a_commit_without_an_answer_is_told_if_it_was_made(
     lake: HandLake, batch: int, expected: list[tuple[str, int, int]]
 ) -> None:
     found = untold(lake)
-    found.told("db.t")
+    found.note_reported("db.t")
 
-    found.unanswered("db.t", batch)
+    found.note_unanswered("db.t", batch)
     found.settle()
 
     assert told(found) == expected
@@ -83,8 +83,8 @@ def test_a_commit_without_an_answer_is_told_if_it_was_made(
 
 def test_while_the_mirror_cannot_be_looked_at_the_answer_waits(lake: HandLake) -> None:
     found, log = untold(lake), Path(lake.settings.mirror("db.t"), "_delta_log")
-    found.told("db.t")
-    found.unanswered("db.t", 0)
+    found.note_reported("db.t")
+    found.note_unanswered("db.t", 0)
     away = log.rename(log.with_name("away"))
     log.write_text("no folder")
 

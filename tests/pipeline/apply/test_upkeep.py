@@ -86,7 +86,7 @@ def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: HandLake)
 
     files = [action[k] for action in actions for k in ("add", "remove") if k in action]
     assert {one["dataChange"] for one in files} == {False}
-    assert lake.passes.watch.hold("db.t", frozenset()) is None
+    assert lake.runner.watch.find_hold("db.t", frozenset()) is None
 
 
 def test_files_that_writing_anew_makes_no_larger_are_written_once(

@@ -58,12 +58,12 @@ def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
 
 def upkeep(lake: HandLake) -> LakeMaintenance:
     """As a lane has it: of the mirrors that its passes know."""
-    return LakeMaintenance(lake.settings, lake.log, lake.passes.mirrors, lambda: NOW)
+    return LakeMaintenance(lake.settings, lake.log, lake.runner.mirrors, lambda: NOW)
 
 
 def kept(lake: HandLake, keeping: LakeMaintenance) -> None:
-    applied = {name: lake.passes.applied(name) for name in lake.checkpoint.tables}
-    keeping.run(lake.checkpoint, {}, applied, lake.passes.held.is_held)
+    applied = {name: lake.runner.applied(name) for name in lake.checkpoint.tables}
+    keeping.run(lake.checkpoint, {}, applied, lake.runner.held.is_held)
 
 
 def test_mirrors_that_merges_know_are_not_looked_at_again(
@@ -153,7 +153,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     monkeypatch.setattr(keeping, "_mirror", of_mirror)
 
     for _ in range(2):
-        keeping.run(lake.checkpoint, {}, {}, lambda _: False, turn=turn)
+        keeping.run(lake.checkpoint, {}, {}, lambda _: False, lock=turn)
 
     assert seen == ["log", *["(", "m", ")"] * len(lake.checkpoint.tables), "log"], (
         "then all are well"
@@ -170,9 +170,9 @@ def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
         turns.append(now[0])
         yield
 
-    keeping = LakeMaintenance(lake.settings, lake.log, lake.passes.mirrors, lambda: now[0])
+    keeping = LakeMaintenance(lake.settings, lake.log, lake.runner.mirrors, lambda: now[0])
     for _ in range(3):
-        keeping.run(lake.checkpoint, {}, {}, lambda _: False, turn=turn)
+        keeping.run(lake.checkpoint, {}, {}, lambda _: False, lock=turn)
 
     assert len(turns) == 3
     assert len(keeping._done) == 3, "each time another one"

@@ -63,9 +63,9 @@ def applied(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()
 
 def newest(lake: HandLake) -> Any:
     """The mirror's newest commit."""
-    found = lake.passes.mirrors.look("db.t")
+    found = lake.runner.mirrors.look("db.t")
     assert found is not None
-    return next(lake.passes.mirrors.commits("db.t", found.version))
+    return next(lake.runner.mirrors.commits("db.t", found.version))
 
 
 def held(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> MergeReport:

@@ -139,7 +139,7 @@ def test_the_copy_is_the_mirror_whenever_anybody_is_killed(stand: Stand) -> None
             stand.server.start()
         stand.begin()
 
-    newest = stand.lake.passes.mirrors.look("db.t")
+    newest = stand.lake.runner.mirrors.look("db.t")
     assert newest is not None
     wait_until(stand.moved(newest.version - 1), SOON, "the newest version")
     assert stand.rows() == stand.lake.rows()

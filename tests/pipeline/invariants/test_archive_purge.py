@@ -120,7 +120,7 @@ def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
     held(purge(made, range(1, 11)))
     window = ArchiveWindow(TODAY, TODAY + timedelta(hours=1), "day", "2026-01-30")
     made.archive = (ArchiveRule("db.t", (window,)),)
-    made.settings = made.passes.settings.__class__(
+    made.settings = made.runner.settings.__class__(
         str(made.home), "", (), invariants=made.invariants, archive=made.archive
     )
     made.reopen()
@@ -130,7 +130,7 @@ def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
     assert turn.hold is None
     assert turn.account.ignored == {"tombstone": 0, "archived": 10}
     assert len(made.rows()) == 80
-    reader = made.passes.table_format.reader(made.settings.mirror("db.t"), TABLE, "main")
+    reader = made.runner.table_format.reader(made.settings.mirror("db.t"), TABLE, "main")
     assert reader is not None
     spans: list[TimeSpan] = [(OLD, OLD + DAY), (NEW, NEW + DAY)]
     (tallies,) = reader.tallies(TABLE.shards, "day", spans, [AggregatedColumn("id")]).values()

@@ -36,7 +36,7 @@ def lake(tmp_path: Path) -> HandLake:
 
 def cloned(lake: HandLake, name: str = "clone") -> str:
     where = str(lake.home / name)
-    seen = lake.passes.mirrors.look("db.t")
+    seen = lake.runner.mirrors.look("db.t")
     assert seen is not None
     assert DeltaMirrors(None).cloned(seen.uri, seen.version, where, NOW) == len(EXPECTED)
     return where
@@ -78,7 +78,7 @@ def test_a_version_that_is_not_there_cannot_be_cloned(lake: HandLake) -> None:
 
 
 def test_an_older_version_is_cloned_as_it_was(lake: HandLake) -> None:
-    seen = lake.passes.mirrors.look("db.t")
+    seen = lake.runner.mirrors.look("db.t")
     assert seen is not None
     where = str(lake.home / "older")
 
@@ -93,7 +93,7 @@ def test_an_older_version_is_cloned_as_it_was(lake: HandLake) -> None:
 def test_a_version_whose_files_are_gone_cannot_be_cloned(lake: HandLake, pattern: str) -> None:
     mirror, where = Path(lake.settings.mirror("db.t")), lake.home / "none"
     next(mirror.glob(pattern)).unlink()
-    seen = lake.passes.mirrors.look("db.t")
+    seen = lake.runner.mirrors.look("db.t")
     assert seen is not None
 
     with pytest.raises(HeldError, match=r"1 files of version \d+ were cleaned out of it"):
@@ -126,7 +126,7 @@ def test_in_a_bucket_a_clone_is_read_and_goes_as_a_whole(s3: S3) -> None:
     made = HandLake(cast(Path, where))
     made.play([row(C, 10 + key, key, "old") for key in (1, 2, 3)])
     made.play([row(U, 20, 1, "new"), row(D, 21, 2, "old")])
-    seen = made.passes.mirrors.look("db.t")
+    seen = made.runner.mirrors.look("db.t")
     assert seen is not None
 
     DeltaMirrors(None).cloned(seen.uri, seen.version, f"{where}/clone", NOW)

@@ -153,16 +153,16 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     for key in range(10):
         insert = f"INSERT INTO delta.`{path}` (id, name) VALUES ({10 + key}, 'a')"
         spark.sql(insert)
-    before = lake.passes.mirrors.look("db.t")
+    before = lake.runner.mirrors.look("db.t")
     assert before is not None
     changes = ChangeLog(open_store(lake.settings.changes), "main")
     clock = partial(datetime.now, UTC)
-    upkeep = LakeMaintenance(lake.settings, changes, lake.passes.mirrors, clock)
+    upkeep = LakeMaintenance(lake.settings, changes, lake.runner.mirrors, clock)
     lake.land(row(U, 10, 0, "b"))
 
     upkeep.run(lake.checkpoint, {}, {}, lambda _: False)
 
-    after = lake.passes.mirrors.look("db.t")
+    after = lake.runner.mirrors.look("db.t")
     assert after is not None
     assert len(after.files) < 3 < len(before.files)
     assert newest(lake).after == before.version
@@ -183,7 +183,7 @@ def test_a_mirror_that_spark_cannot_reach_is_held_with_what_helps(
 
 def _entry(path: Path, lake: HandLake, features: Mapping[str, Any]) -> None:
     """Somebody's commit that lists a feature more."""
-    found = lake.passes.mirrors.look("db.t")
+    found = lake.runner.mirrors.look("db.t")
     assert found is not None
     writer = sorted({*(found.protocol.get("writerFeatures") or ()), *features["readerFeatures"]})
     told = {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": writer, **features}

@@ -47,7 +47,7 @@ def _apply(lake: HandLake, *rows: Any) -> None:
 
 
 def _seen(lake: HandLake) -> Any:
-    found = lake.passes.mirrors.look("db.t")
+    found = lake.runner.mirrors.look("db.t")
     assert found is not None
     return found
 

@@ -69,7 +69,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> HandLake:
 def merged(lake: HandLake) -> list[int]:
     """Batches that commits of the mirror bear, oldest first."""
     found = mirror_of(lake)
-    commits = lake.passes.mirrors.commits("db.t", found.version)
+    commits = lake.runner.mirrors.commits("db.t", found.version)
     return [one.txns[app("main")] for one in commits if one.txns][::-1]
 
 
@@ -125,7 +125,7 @@ def test_a_batch_that_another_process_merges_meanwhile_is_merged_once(
     ear: Ear, lake: HandLake, spark: SparkSession
 ) -> None:
     other = HandLake(lake.home, table_format=writers_of("spark", spark))
-    other.checkpoint, other.passes.highs = lake.checkpoint, lake.passes.highs
+    other.checkpoint, other.runner.highs = lake.checkpoint, lake.runner.highs
     theirs: list[tuple[int, int]] = []
     ear.words, ear.before = MERGE, lambda: theirs.extend(told(other))
 
