@@ -10,9 +10,10 @@ both include the table. If the lists cannot be read, no table is included.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from operator import attrgetter
 
 from pipeline.errors import worded
 from pipeline.finding import Finding
@@ -106,14 +107,23 @@ class Order:
     row: int = 0
 
     @property
-    def parts(self) -> tuple[int, int, int, int]:
-        """All of it, as ``Order(*parts)`` takes them; compared alike."""
-        return (self.epoch, self.log, self.pos, self.row)
+    def parts(self) -> tuple[int, ...]:
+        """The values of ``ORDER_PARTS``, as ``Order(*parts)`` takes them; compared alike."""
+        return _order_parts(self)
 
     @property
     def event(self) -> "Order":
         """That of the event whose row it is; of a snapshot's rows that of the snapshot."""
-        return Order(self.epoch, self.log, self.pos)
+        return Order(*self.parts[:-1])
+
+
+ORDER_PARTS = tuple(part.name for part in fields(Order))
+"""Names of the parts of an order, in every table and message; the first counts most."""
+
+LOG_PARTS = ORDER_PARTS[1:]
+"""Those that a message has: all but the epoch."""
+
+_order_parts: Callable[[Order], tuple[int, ...]] = attrgetter(*ORDER_PARTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.row_metadata import flat_column
 from pipeline.image import Image, LateChanges
-from pipeline.model import Op, Order
+from pipeline.model import ORDER_PARTS, Op, Order
 from pipeline.schema.decode import typed
 from pipeline.schema.model import Column
 
@@ -29,7 +29,7 @@ Landed = Callable[[pa.Table], pa.Table]
 def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
     """The *changes* whose order is below that of their source; those without an order are not."""
     orders, source = flat_column(changes["order"]).combine_chunks(), flat_column(changes["source"])
-    parts = {part: pc.struct_field(orders, part) for part in ("epoch", "log", "pos", "row")}
+    parts = {part: pc.struct_field(orders, part) for part in ORDER_PARTS}
     kept = pa.array([False] * len(changes), pa.bool_())
     for name, position in positions.items():
         under = pa.array([False] * len(changes), pa.bool_())

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import HeldError
-from pipeline.model import Op, Order, Origin, Shard, Table
+from pipeline.model import ORDER_PARTS, Op, Order, Origin, Shard, Table
 
 SLUICE = "_sluice"
-PARTS = ("epoch", "log", "pos", "row")
-ORDER = pa.struct([(part, pa.int64()) for part in PARTS])
+ORDER = pa.struct([(part, pa.int64()) for part in ORDER_PARTS])
 META = pa.struct(
     [
         ("source", pa.string()),
@@ -63,7 +62,7 @@ class RowOrigins:
 NO_ORIGINS = RowOrigins(
     pa.nulls(0, pa.string()),  # an array of a list would import pandas
     pa.nulls(0, pa.string()),
-    np.zeros((len(PARTS) + 1, 0), np.int64),
+    np.zeros((len(ORDER_PARTS) + 1, 0), np.int64),
     np.zeros(0, np.bool_),
     np.zeros(0, np.bool_),
 )
@@ -103,7 +102,7 @@ def rank_rows(rows: pa.Table) -> Integers:
     Raises:
         HeldError: a change has no order.
     """
-    columns = [pc.struct_field(rows["order"], part) for part in PARTS]
+    columns = [pc.struct_field(rows["order"], part) for part in ORDER_PARTS]
     columns.append(rows["origin"].cast(pa.int64()))
     if any(column.null_count for column in columns):
         detail = "a change has no order, so newer and older cannot be told; report this"
@@ -113,7 +112,7 @@ def rank_rows(rows: pa.Table) -> Integers:
 
 def rank_order(order: Order, origin: Origin) -> Integers:
     """The rank of one place, as a column that compares with many."""
-    return np.array([[order.epoch], [order.log], [order.pos], [order.row], [origin]], np.int64)
+    return np.array([[part] for part in (*order.parts, origin)], np.int64)
 
 
 def is_above(left: Integers, right: Integers) -> Mask:
@@ -142,7 +141,7 @@ def flat_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 SOURCE, SHARD = (SLUICE, "source"), (SLUICE, "shard")
 OP = (SLUICE, "op")
-RANK = (*((SLUICE, "order", part) for part in PARTS), (SLUICE, "origin"))
+RANK = (*((SLUICE, "order", part) for part in ORDER_PARTS), (SLUICE, "origin"))
 _BEFORE_ALL = Order(np.iinfo(np.int64).min, 0, 0)
 
 

@@ -33,7 +33,7 @@ from pipeline.delta.actions import add_file
 from pipeline.delta.entries import Action
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import Store
-from pipeline.model import Op
+from pipeline.model import ORDER_PARTS, Op
 
 PARTITION = "dt"
 GROUP = 4096  # rows of a row group
@@ -41,7 +41,6 @@ LARGEST = 16 * 2**20  # bytes of one, as long as it has more than one row
 STORED = pa.schema([column for column in CHANGES if column.name != PARTITION])
 _KINDS = {Op.CREATE: 0, Op.UPDATE: 0, Op.READ: 0, Op.DELETE: 1, Op.DDL: 2}
 _REST = 3
-_ORDER = ("epoch", "log", "pos", "row")
 _FEW = [  # columns of few values; a dictionary of any other costs more than it gains
     *("lane", "batch", "source", "shard", "table", "op", "origin", "topic", "partition"),
     *("received", "snapshot", "schema_id", "error", "order.epoch", "order.log"),
@@ -49,7 +48,7 @@ _FEW = [  # columns of few values; a dictionary of any other costs more than it 
 _BOUNDED = [  # columns that are searched by; before, after and raw are long, and never are
     *("lane", "batch", "source", "shard", "table", "op", "key", "origin"),
     *("topic", "partition", "offset"),
-    *(f"order.{part}" for part in _ORDER),
+    *(f"order.{part}" for part in ORDER_PARTS),
 ]
 _PLAIN = ("batch", "received")  # of one value each, which another may take the place of
 
@@ -165,7 +164,7 @@ class SortedFile:
 def ordered(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Indices of *rows* by kind, table and order, then as they came; no table and no order last."""
     groups = _groups(rows)
-    parts = [pc.struct_field(rows["order"], [part]) for part in _ORDER]
+    parts = [pc.struct_field(rows["order"], [part]) for part in ORDER_PARTS]
     order = [pc.fill_null(part, np.iinfo(np.int64).max).to_numpy() for part in parts]
     if _rising(order):
         return np.argsort(groups, kind="stable")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.model import Op, Order, Origin
+from pipeline.model import ORDER_PARTS, Op, Order, Origin
 
-ORDER_TYPE = pa.struct([(part, pa.int64()) for part in ("epoch", "log", "pos", "row")])
+ORDER_TYPE = pa.struct([(part, pa.int64()) for part in ORDER_PARTS])
 TIME = pa.timestamp("us", "UTC")
 CHANGES = pa.schema(
     [
@@ -117,7 +117,7 @@ def checkpoint_row(text: str, stamp: Stamp) -> pa.RecordBatch:
 
 
 def _row(one: ColumnEvent | Settle, op: Op) -> dict[str, Any]:
-    place = {part: getattr(one.order, part) for part in ("epoch", "log", "pos", "row")}
+    place = dict(zip(ORDER_PARTS, one.order.parts, strict=True))
     about = {"source": one.source, "shard": one.shard, "table": one.table}
     return {**about, "op": str(op), "order": place}
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
-from pipeline.model import Op, Origin, Shard, Table
+from pipeline.model import ORDER_PARTS, Op, Origin, Shard, Table
 from pipeline.readings import LogKey, ShardBase, Transaction
 
 MOST_ENDS = 50_000  # of transactions, some 0.5 kB each
@@ -172,7 +172,7 @@ class LogMemory:
 
 ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
 LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
-PLACE = [f"t.\"order\"['{part}']" for part in ("epoch", "log", "pos", "row")]
+PLACE = [f"t.\"order\"['{part}']" for part in ORDER_PARTS]
 PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
 TX = "t.tx['id']"
 

@@ -32,7 +32,6 @@ from pipeline.formats.format import AROUND, INCREMENTAL
 from pipeline.heartbeats import HeartbeatRow, LandedHeartbeat
 from pipeline.landing.order_check import (
     NO_FLOORS,
-    ORDER,
     Ints,
     OrderStretch,
     grouped,
@@ -41,7 +40,7 @@ from pipeline.landing.order_check import (
     stretches,
     tops,
 )
-from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
+from pipeline.model import ORDER_PARTS, Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange, SchemaReading
 from pipeline.schema.model import SchemaEvent
 
@@ -255,7 +254,7 @@ def _wholes(beats: pa.Table) -> dict[str, Order]:
 def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
     reads = reads.filter(pc.not_equal(pc.fill_null(reads["snapshot"], ""), INCREMENTAL))
     found: dict[str, SnapshotRows] = {}
-    names = ["source", "shard", *ORDER, "snapshot", "topic"]
+    names = ["source", "shard", *ORDER_PARTS, "snapshot", "topic"]
     for group in reads.group_by(names).aggregate([([], "count_all")]).to_pylist():
         name = str(Shard(group["source"], group["shard"]))
         ended, topics = group["snapshot"] in _ENDS, frozenset({group["topic"]})

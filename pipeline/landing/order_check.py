@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pipeline.checkpoint import source_of
 from pipeline.formats.format import INCREMENTAL
-from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
+from pipeline.model import ORDER_PARTS, Op, Order, Origin, SourcePartition, TopicPartition
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,7 +44,6 @@ def _encoded(values: pa.Array) -> pa.DictionaryArray:
 
 
 _PARTITION = ("source", "topic", "partition")
-ORDER = ("epoch", "log", "pos", "row")
 JUDGED = (*_PARTITION, "offset", "order", "op", "origin", "snapshot")
 Flags = npt.NDArray[np.bool_]
 Columns = Sequence[Ints]  # the parts of an order, each for all rows
@@ -127,9 +126,9 @@ def low(
     In: ``JUDGED``, in any order.  A row stands too low when its order is below that of a LIVE row
     before it, by offset, or below *high*, or *floors* as of :func:`tops`.
     """
-    parts = [pc.struct_field(rows["order"], [name]) for name in ORDER]
+    parts = [pc.struct_field(rows["order"], [name]) for name in ORDER_PARTS]
     flat = rows.drop_columns("order")
-    for name, part in zip(ORDER, parts, strict=True):
+    for name, part in zip(ORDER_PARTS, parts, strict=True):
         flat = flat.append_column(name, part)
     ordered = _by_offset(flat)
     names = [str(one) for one in ordered.partitions]
@@ -147,12 +146,12 @@ def low(
 
 def places(rows: pa.Table) -> Columns:
     """The parts of the orders of *rows*, 0 where one is null."""
-    return [_ints(rows, name) for name in ORDER]
+    return [_ints(rows, name) for name in ORDER_PARTS]
 
 
 def order_of(row: Mapping[str, int]) -> Order:
     """The order of a row told by name."""
-    return Order(*(row[name] for name in ORDER))
+    return Order(*(row[name] for name in ORDER_PARTS))
 
 
 def _highest_of(*orders: Order | None) -> Order | None:
@@ -166,7 +165,7 @@ def _placed(rows: pa.Table) -> pa.Table:
         pc.equal(pc.fill_null(rows["snapshot"], ""), INCREMENTAL),
     )
     kept = pc.and_not(pc.is_valid(rows["log"]), apart)
-    rows = rows.select([*_PARTITION, "offset", "origin", *ORDER])
+    rows = rows.select([*_PARTITION, "offset", "origin", *ORDER_PARTS])
     return rows if pc.all(kept).as_py() else rows.filter(kept)
 
 

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.checkpoint import Checkpoint, Epoch
-from pipeline.model import Op, Order, OrderSpan, Origin, Shard, TopicPartition
+from pipeline.model import LOG_PARTS, Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.sources.positions import locate_position, may_contain
 
 PLACE = ("source", "topic", "partition", "offset")
@@ -522,7 +522,7 @@ def _flat(rows: pa.Table) -> pa.Table:
 
     A join takes no null for equal to a null, so that stands beside.
     """
-    columns = {name: _part(rows["order"], name) for name in ("log", "pos", "row")}
+    columns = {name: _part(rows["order"], name) for name in LOG_PARTS}
     columns["op"] = rows["op"].cast(pa.string())
     for name in ("key", "before", "after"):
         text = rows[name].cast(pa.string())

@@ -31,19 +31,18 @@ from pipeline.formats.format import RAW, Format, heartbeat_number
 from pipeline.formats.schema_registry import SchemaRegistry, decoded
 from pipeline.landing.batch_stats import RunStats, Unrepeated, tally
 from pipeline.landing.epochs import EpochBounds
-from pipeline.model import Op, Ordering, TopicPartition
+from pipeline.model import ORDER_PARTS, Op, Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardise_batch
 from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, RecordReader
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
 _MARKERS = pa.array([Op.BEGIN, Op.END], pa.string())
-_ORDER = ("epoch", "log", "pos", "row")
 SLIM = pa.schema(
     [
         *(CHANGES.field(name) for name in ("source", "topic", "partition", "offset")),
         *(CHANGES.field(name) for name in ("table", "shard", "op", "origin")),
-        *((part, pa.int64()) for part in _ORDER),
+        *((part, pa.int64()) for part in ORDER_PARTS),
         CHANGES.field("snapshot"),
         CHANGES.field("schema_id"),
         ("note", pa.string()),
@@ -177,7 +176,7 @@ def slim(rows: pa.RecordBatch) -> pa.RecordBatch:
     server, have no note.
     """
     order = rows["order"]
-    parts = {part: pc.struct_field(order, [part]) for part in _ORDER}
+    parts = {part: pc.struct_field(order, [part]) for part in ORDER_PARTS}
     made = {**parts, "note": _notes(rows)}
     arrays = [made[name] if name in made else rows[name] for name in SLIM.names]
     return pa.RecordBatch.from_arrays(arrays, schema=SLIM)

@@ -30,7 +30,7 @@ from pipeline.formats.debezium.connector import Connector, Mask, SourceBlock, lo
 from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.debezium.schema_changes import told_with
 from pipeline.formats.format import DECODED, TIME, Decoded, Tx, build_batch
-from pipeline.model import Op, Origin, ShardId
+from pipeline.model import LOG_PARTS, Op, Origin, ShardId
 
 BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
 
@@ -368,7 +368,7 @@ def _rows(
         its = np.array([kind.connector is connector for kind in kinds], np.bool_)[codes]
         fine = fine & connector.fill_columns(given, sources, its, unavailable)
     columns = pa.RecordBatch.from_arrays(_filled(given, len(found)), schema=DECODED)
-    placed = [mask(columns[name].is_valid()) for name in ("log", "pos", "row")]
+    placed = [mask(columns[name].is_valid()) for name in LOG_PARTS]
     return columns, fine & np.all(placed, axis=0)
 
 

@@ -34,7 +34,7 @@ from pipeline.formats.debezium.connector import read_table_id
 from pipeline.formats.debezium.envelope import CONNECTORS, PAYLOAD, connector_of
 from pipeline.formats.format import AROUND, ColumnsPayload, Decoded, PayloadColumn, build_batch
 from pipeline.formats.json_text import object_of, text_of
-from pipeline.model import Op, Origin, ShardId
+from pipeline.model import LOG_PARTS, Op, Origin, ShardId
 from pipeline.schema.model import ColumnDescription, SchemaMessage, TableDescription
 
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
@@ -220,7 +220,7 @@ _FIELD = msgspec.json.Decoder(_SentField)
 
 
 _ROWS = frozenset(ROWS.values())
-_PLACE = ("at", "log", "pos", "row")
+_PLACE = ("at", *LOG_PARTS)
 
 
 def told_with(

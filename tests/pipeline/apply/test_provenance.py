@@ -10,7 +10,6 @@ from pipeline.apply.row_metadata import (
     META,
     NO_ORIGINS,
     ORDER,
-    PARTS,
     flat_column,
     is_above,
     is_same,
@@ -19,7 +18,7 @@ from pipeline.apply.row_metadata import (
     row_origins,
 )
 from pipeline.errors import HeldError
-from pipeline.model import Order, Origin
+from pipeline.model import ORDER_PARTS, Order, Origin
 
 PLACE = {"epoch": 1, "log": 2, "pos": 3, "row": 4}
 LOW, HIGH = (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)
@@ -65,7 +64,7 @@ def test_a_rank_is_epoch_log_pos_row_and_origin() -> None:
     ("lost", "origin"),
     [
         pytest.param(None, 5, id="no order at all"),
-        *(pytest.param(PLACE | {part: None}, 5, id=f"no {part}") for part in PARTS),
+        *(pytest.param(PLACE | {part: None}, 5, id=f"no {part}") for part in ORDER_PARTS),
         pytest.param(PLACE, None, id="no origin"),
     ],
 )
