@@ -13,7 +13,7 @@ arrives as a statement.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import ClassVar
 
@@ -25,14 +25,21 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
 from pipeline.formats.canal_types import column
-from pipeline.formats.format import Decoded, Format, Schemas, build_batch, with_schema_event
+from pipeline.formats.format import Decoded, Format, Schemas
+from pipeline.formats.messages import (
+    decode_messages,
+    read_envelope,
+    read_key,
+    time_of_millis,
+    updated_row,
+    whole_row,
+)
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 ROWS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 STATEMENT = "QUERY"
 TRUNCATE = "TRUNCATE"
-END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
 Scalar = str | int | float | bool | None
 
 NO_VALUE = "the message is empty; canal sends none such"
@@ -60,9 +67,9 @@ class FlatMessage(msgspec.Struct):
     pkNames: list[str] | None = None  # noqa: N815
 
     @property
-    def shard(self) -> ShardId | None:
+    def shard(self) -> str | None:
         """None if it names no table."""
-        return ShardId(self.database, self.table) if self.database and self.table else None
+        return str(ShardId(self.database, self.table)) if self.database and self.table else None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -72,9 +79,7 @@ class FlatMessage(msgspec.Struct):
     @property
     def at(self) -> datetime | None:
         """When the source says that it ran; None if in no calendar."""
-        if self.es is None or not 0 <= self.es < END_OF_TIME:
-            return None
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.es)
+        return time_of_millis(self.es)
 
 
 def read(value: bytes | None) -> FlatMessage:
@@ -83,13 +88,7 @@ def read(value: bytes | None) -> FlatMessage:
     Raises:
         FormatError: it is none.
     """
-    if value is None:
-        raise FormatError(NO_VALUE)
-    try:
-        value.decode("utf-8")
-        return _MESSAGE.decode(value)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(BAD_VALUE) from error
+    return read_envelope(value, _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE)
 
 
 def changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
@@ -108,9 +107,8 @@ def changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
     if not message.data:
         raise FormatError(NO_DATA)
     if op is Op.UPDATE:
-        return tuple(_updates(message, str(shard)))
-    key, name = message.key, str(shard)
-    return tuple(_whole(op, name, one, key, message.at) for one in message.data)
+        return tuple(_updates(message, shard))
+    return tuple(_whole(op, shard, one, message) for one in message.data)
 
 
 def schema_change(payload: str) -> SchemaMessage:
@@ -126,7 +124,7 @@ def schema_change(payload: str) -> SchemaMessage:
 
 
 def _statement(message: FlatMessage, value: bytes) -> Decoded:
-    shard = None if message.shard is None else str(message.shard)
+    shard = message.shard
     if message.type == TRUNCATE:
         if shard is None:
             raise FormatError(NO_SHARD)
@@ -136,28 +134,20 @@ def _statement(message: FlatMessage, value: bytes) -> Decoded:
     return Decoded(Op.DDL, shard, after=value.decode("utf-8").strip(), at=message.at)
 
 
-def _whole(op: Op, shard: str, raw: Raw, key: Sequence[str], at: datetime | None) -> Decoded:
-    """A row that came, or one that went."""
-    text, values = json_text.row_text(raw), _key(_row(raw), key)
-    if op is Op.DELETE:
-        return Decoded(op, shard, values, before=text, at=at)
-    return Decoded(op, shard, values, after=text, at=at)
+def _whole(op: Op, shard: str, raw: Raw, message: FlatMessage) -> Decoded:
+    key = read_key(_row(raw), message.key, NO_KEY)
+    return whole_row(op, shard, key, json_text.row_text(raw), message.at)
 
 
 def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
-    data, old = message.data or [], message.old or []
-    if len(data) != len(old):
+    data, previous = message.data or [], message.old or []
+    if len(data) != len(previous):
         raise FormatError(NO_OLD)
-    for after, changed in zip(data, old, strict=True):
-        now = _row(after)
-        was = now | _row(changed)
-        before, new = _key(was, message.key), _key(now, message.key)
-        old_text, text, at = json_text.write_row(was), json_text.row_text(after), message.at
-        if before == new:
-            yield Decoded(Op.UPDATE, shard, new, before=old_text, after=text, at=at)
-        else:
-            yield Decoded(Op.DELETE, shard, before, before=old_text, at=at)
-            yield Decoded(Op.CREATE, shard, new, after=text, at=at)
+    for after, changed in zip(data, previous, strict=True):
+        was = _row(after) | _row(changed)
+        key, text = read_key(was, message.key, NO_KEY), json_text.write_row(was)
+        old = whole_row(Op.DELETE, shard, key, text, message.at)
+        yield from updated_row(old, _whole(Op.CREATE, shard, after, message))
 
 
 def _row(raw: Raw) -> json_text.Row:
@@ -170,16 +160,6 @@ def _row(raw: Raw) -> json_text.Row:
     if found is None:
         raise FormatError(BAD_VALUE)
     return found
-
-
-def _key(row: json_text.Row, names: Sequence[str]) -> str | None:
-    """JSON array of the key's texts; None of a table without one."""
-    if not names:
-        return None
-    try:
-        return json_text.key(row, names)
-    except (KeyError, ValueError) as error:
-        raise FormatError(NO_KEY) from error
 
 
 _MESSAGE = msgspec.json.Decoder(FlatMessage)
@@ -227,26 +207,16 @@ class CanalJson:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return build_batch(_decoded(batch["value"].to_pylist()))
-
-
-def _decoded(values: list[bytes | None]) -> Iterator[tuple[int, Decoded]]:
-    """Changes by message; before a row its columns, where they are others than its table's last."""
-    last: dict[str, TableDescription] = {}
-    for number, value in enumerate(values):
-        shard = None
-        try:
-            message = read(value)
-            shard = None if message.shard is None else str(message.shard)
-            found = changes(message, value or b"")
-        except FormatError as error:
-            yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
-            continue
-        yield from ((number, one) for one in with_schema_event(found, _columns(message), last))
+        values = batch["value"].to_pylist()
+        return decode_messages(
+            values,
+            lambda at: read(values[at]),
+            lambda at, message: (changes(message, values[at] or b""), _columns(message)),
+        )
 
 
 def _columns(message: FlatMessage) -> TableDescription | None:
-    """What a message tells of its table's columns; None if nothing."""
+    """The columns in a message with rows; None if it has none."""
     shard, types = message.shard, message.mysqlType
     if message.isDdl or shard is None or not types:
         return None
@@ -255,10 +225,10 @@ def _columns(message: FlatMessage) -> TableDescription | None:
 
 @lru_cache(maxsize=1024)  # each message tells them again
 def _table(
-    shard: ShardId, types: tuple[tuple[str, str], ...], key: tuple[str, ...]
+    shard: str, types: tuple[tuple[str, str], ...], key: tuple[str, ...]
 ) -> TableDescription:
-    told = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
-    return TableDescription(shard, "alter", told, key)
+    columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
+    return TableDescription(ShardId.parse(shard), "alter", columns, key)
 
 
 FORMAT: type[Format] = CanalJson

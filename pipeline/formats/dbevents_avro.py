@@ -18,9 +18,9 @@ is JSON. A nullable field is null in older rows. A field with another default is
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -33,14 +33,14 @@ from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.avro import AvroMessage
-from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas, build_batch
+from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas
 from pipeline.formats.json_text import quote
+from pipeline.formats.messages import Changes, decode_messages, time_of_millis
 from pipeline.model import COLUMN_VERSIONS, Op, Ordering, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 from pipeline.settings import RegistrySettings
 
 ROW_KEY = "row_key"
-END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
 
 NO_ROW = "the event is no record of columns beside its metadata"
 NO_METADATA = "its metadata is missing, or a field of it is of a wrong kind"
@@ -75,9 +75,7 @@ class EventMetadata(msgspec.Struct):
     @property
     def at(self) -> datetime | None:
         """When the event was made; None if in no calendar."""
-        if self.timestamp is None or not 0 <= self.timestamp < END_OF_TIME:
-            return None
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.timestamp)
+        return time_of_millis(self.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ OTHER = "JSON"
 
 
 @lru_cache(maxsize=1024)  # each message of a table is written in the same schema
-def told_table(schema: str, shape: EventShape) -> TableDescription | None:
+def describe_table(schema: str, shape: EventShape) -> TableDescription | None:
     """The table that *schema* tells; None of what is no record."""
     try:
         fields = msgspec.json.decode(schema)["fields"]
@@ -287,40 +285,24 @@ class DbEventsAvro:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return build_batch(self._decoded(batch, schemas))
-
-    def _decoded(self, batch: pa.RecordBatch, schemas: Schemas) -> Iterator[tuple[int, Decoded]]:
-        """Changes by message; before a row its columns, where they are others than before."""
         values, topics = batch["value"].to_pylist(), batch["topic"].to_pylist()
         read = avro.json_texts(batch["value"], schemas, unicode_names=False)
-        last: dict[str, TableDescription] = {}
-        for number, text in enumerate(read.column.to_pylist()):
-            shape = self._shape(topics[number])
-            try:
-                found = change(_whole(text, read.wrong.get(number)), _known(shape))
-            except FormatError as error:
-                shard = None if shape is None else shape.shard
-                yield number, Decoded(Op.ERROR, shard, error=str(error), raw=values[number])
-                continue
-            schema = schemas.get(int.from_bytes(values[number][1 : avro.HEADER], "big"))
-            told = None if schema is None else told_table(schema, _known(shape))
-            yield from (
-                (number, one) for one in told_columns.with_schema_event((found,), told, last)
-            )
+        texts = read.column.to_pylist()
 
-    def _shape(self, topic: str) -> EventShape | None:
+        def changes(at: int, shape: EventShape) -> Changes:
+            found = change(_whole(texts[at], read.wrong.get(at)), shape)
+            schema = schemas.get(int.from_bytes(values[at][1 : avro.HEADER], "big"))
+            return (found,), None if schema is None else describe_table(schema, shape)
+
+        return decode_messages(values, lambda at: self._shape(topics[at]), changes)
+
+    def _shape(self, topic: str) -> EventShape:
         parts = topic.split(".")
         if len(parts) != PARTS or not all(parts):
-            return None
+            raise FormatError(NO_SHARD)
         shard = str(ShardId(parts[1], parts[2]))
         named = (key for pattern, key in self.keys.items() if re.fullmatch(pattern, shard))
         return EventShape(shard, self.metadata, next(named, ()), self.changing)
-
-
-def _known(shape: EventShape | None) -> EventShape:
-    if shape is None:
-        raise FormatError(NO_SHARD)
-    return shape
 
 
 def _whole(text: bytes | None, wrong: str | None) -> bytes:

@@ -16,8 +16,7 @@ interprets the types.
 
 import json
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
@@ -28,7 +27,7 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.errors import FormatError
-from pipeline.model import Op, Ordering, Origin, ShardId
+from pipeline.model import LOG_PARTS, Op, Ordering, Origin, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 from pipeline.settings import RegistrySettings
 
@@ -59,9 +58,7 @@ DECODED = pa.schema(
         ("changed", pa.list_(pa.string())),
         ("left_out", pa.list_(pa.string())),
         ("at", TIME),
-        ("log", pa.int64()),
-        ("pos", pa.int64()),
-        ("row", pa.int64()),
+        *((part, pa.int64()) for part in LOG_PARTS),
         ("snapshot", pa.string()),
         ("origin", pa.int32()),
         ("tx", pa.struct([("id", pa.string()), ("total_order", pa.int64())])),
@@ -296,31 +293,6 @@ def encode_columns(table: TableDescription) -> str:
     )
     told = ColumnsPayload((table.shard.database, table.shard.relation), table.key, columns)
     return msgspec.json.encode(told).decode()
-
-
-def with_schema_event(
-    found: Sequence[Decoded], table: TableDescription | None, last: dict[str, TableDescription]
-) -> Iterator[Decoded]:
-    """The changes *found* in a message; before them the *table* that it tells, if that is news.
-
-    *last* is what each shard's message told last, and learns.  Columns stand at the place of the
-    first row, for they hold for it.
-    """
-    if table is not None and found and last.get(shard := str(table.shard)) != table:
-        last[shard], text, first = table, encode_columns(table), found[0]
-        yield Decoded(
-            Op.DDL,
-            shard,
-            after=text,
-            at=first.at,
-            log=first.log,
-            pos=first.pos,
-            row=first.row,
-            schema_id=zlib.crc32(text.encode()) >> 1,
-            origin=first.origin,
-            snapshot=first.snapshot,
-        )
-    yield from found
 
 
 def is_columns_payload(payload: str) -> bool:

@@ -17,7 +17,7 @@ reads these from the statement.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,7 +27,15 @@ from msgspec import UNSET, Raw, UnsetType
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
-from pipeline.formats.format import Decoded, Format, Schemas, build_batch
+from pipeline.formats.format import INCREMENTAL, Decoded, Format, Schemas
+from pipeline.formats.messages import (
+    decode_messages,
+    read_envelope,
+    read_key,
+    time_of_millis,
+    updated_row,
+    whole_row,
+)
 from pipeline.model import Op, Ordering, Origin, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 
@@ -38,7 +46,6 @@ STATEMENTS = frozenset(
 )
 PLACE = re.compile(r".*\.([0-9]{1,18}):([0-9]{1,18})", re.DOTALL)
 LAST = 2**31 - 1  # row of a transaction's last change
-END_OF_TIME = 253_402_300_800  # seconds: the year 10000
 SECONDS_ONLY = 10**11  # below it a time counts seconds, from it on milliseconds
 PREFIX = "pk."
 
@@ -84,12 +91,9 @@ class MaxwellMessage(msgspec.Struct):
     @property
     def at(self) -> datetime | None:
         """When it ran; statements tell milliseconds, rows seconds.  None if in no calendar."""
-        if self.ts is None or self.ts < 0:
+        if self.ts is None:
             return None
-        seconds = self.ts if self.ts < SECONDS_ONLY else self.ts / 1000
-        if seconds >= END_OF_TIME:
-            return None
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        return time_of_millis(self.ts * 1000 if self.ts < SECONDS_ONLY else self.ts)
 
 
 def read_message(value: bytes | None) -> MaxwellMessage:
@@ -98,13 +102,7 @@ def read_message(value: bytes | None) -> MaxwellMessage:
     Raises:
         FormatError: it is none.
     """
-    if value is None:
-        raise FormatError(NO_VALUE)
-    try:
-        value.decode("utf-8")
-        return _MESSAGE.decode(value)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(BAD_VALUE) from error
+    return read_envelope(value, _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE)
 
 
 def changes(
@@ -131,33 +129,25 @@ def changes(
         raise FormatError(NO_SHARD)
     if place is not None and op is not Op.READ and not message.numbered:
         raise FormatError(NO_ROW)
-    return tuple(_placed(one, place) for one in _rows(op, message, _names(message, key)))
+    rows = _rows(op, message, message.shard, _names(message, key))
+    return tuple(_placed(one, place) for one in rows)
 
 
-def _rows(op: Op, message: MaxwellMessage, names: Sequence[str]) -> Sequence[Decoded]:
-    shard, at = message.shard, message.at
+def _rows(op: Op, message: MaxwellMessage, shard: str, names: Sequence[str]) -> Sequence[Decoded]:
     now = json_text.read_row(message.data)
     if now is None:
         raise FormatError(NO_DATA)
-    text, key = json_text.row_text(message.data), _key(now, names)
-    if op is Op.DELETE:
-        return (Decoded(op, shard, key, before=text, at=at),)
+    row = whole_row(op, shard, _key(now, names), json_text.row_text(message.data), message.at)
     if op is Op.READ:
-        told = Decoded(op, shard, key, after=text, at=at)
-        return (replace(told, snapshot="incremental", origin=Origin.SNAPSHOT),)
-    if op is Op.CREATE or json_text.is_null(message.old):
-        return (Decoded(op, shard, key, after=text, at=at),)
+        return (replace(row, snapshot=INCREMENTAL, origin=Origin.SNAPSHOT),)
+    if op is not Op.UPDATE or json_text.is_null(message.old):
+        return (row,)
     changed = json_text.read_row(message.old)
     if changed is None:
         raise FormatError(BAD_VALUE)
     was = now | changed
-    old_text, old_key = json_text.write_row(was), _key(was, names)
-    if old_key == key:
-        return (Decoded(op, shard, key, before=old_text, after=text, at=at),)
-    return (
-        Decoded(Op.DELETE, shard, old_key, before=old_text, at=at),
-        Decoded(Op.CREATE, shard, key, after=text, at=at),
-    )
+    old = whole_row(Op.DELETE, shard, _key(was, names), json_text.write_row(was), message.at)
+    return updated_row(old, replace(row, op=Op.CREATE))
 
 
 def _names(message: MaxwellMessage, key: bytes | None) -> Sequence[str]:
@@ -179,15 +169,9 @@ def _names(message: MaxwellMessage, key: bytes | None) -> Sequence[str]:
 
 
 def _key(row: json_text.Row, names: Sequence[str]) -> str | None:
-    """JSON array of the key's texts; None of a table without one."""
-    if not names:
-        return None
     folded = {name.lower(): name for name in row}
-    try:
-        exact = [name if name in row else folded[name.lower()] for name in names]
-        return json_text.key(row, exact)
-    except (KeyError, ValueError) as error:
-        raise FormatError(NO_KEY) from error
+    exact = [name if name in row else folded.get(name.lower(), name) for name in names]
+    return read_key(row, exact, NO_KEY)
 
 
 def _place(message: MaxwellMessage) -> tuple[int, int, int]:
@@ -326,21 +310,15 @@ class MaxwellJson:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        sent = zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-        return build_batch(
-            (number, one)
-            for number, (key, value) in enumerate(sent)
-            for one in self._changes(key, value)
+        keys, values = batch["key"].to_pylist(), batch["value"].to_pylist()
+        return decode_messages(
+            values,
+            lambda at: read_message(values[at]),
+            lambda at, message: (
+                changes(message, keys[at], values[at] or b"", positions=self.positions),
+                None,
+            ),
         )
-
-    def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Decoded]:
-        shard = None
-        try:
-            message = read_message(value)
-            shard = message.shard
-            return changes(message, key, value or b"", positions=self.positions)
-        except FormatError as error:
-            return (Decoded(Op.ERROR, shard, error=str(error), raw=value),)
 
 
 FORMAT: type[Format] = MaxwellJson

@@ -12,9 +12,10 @@ It tells neither keys nor columns: ``tables`` of its settings do.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from functools import cache
 from typing import ClassVar
 
 import msgspec
@@ -25,14 +26,20 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
 from pipeline.formats.canal_types import column, fault
-from pipeline.formats.format import Decoded, Format, Schemas, build_batch
+from pipeline.formats.format import INCREMENTAL, Decoded, Format, Schemas
+from pipeline.formats.messages import (
+    Changes,
+    decode_messages,
+    read_envelope,
+    read_key,
+    time_of_millis,
+)
 from pipeline.model import Op, Ordering, Origin, ShardId
 from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 OPS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 BINLOG, MOCK = "BINLOG", "MOCK"
 OFFSET = re.compile(r"([0-9]{1,18})([0-9]{6})")
-END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
 
 NO_VALUE = "the message is empty; SimpleBinlog has none such"
 BAD_VALUE = "value is no SimpleBinlog: no JSON object in UTF-8, or a field of a wrong kind"
@@ -70,9 +77,7 @@ class SimpleMessage(msgspec.Struct, rename="camel"):
     @property
     def at(self) -> datetime | None:
         """When it ran by the source's clock; of a MOCK what its sender chose."""
-        if self.execute_time is None or not 0 <= self.execute_time < END_OF_TIME:
-            return None
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.execute_time)
+        return time_of_millis(self.execute_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,46 +141,31 @@ class SimpleBinlog:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return build_batch(self._decoded(batch["value"].to_pylist()))
+        values = batch["value"].to_pylist()
+        table_of = cache(self._table)
 
-    def _decoded(self, values: Sequence[bytes | None]) -> Iterator[tuple[int, Decoded]]:
-        last: dict[str, TableDescription] = {}
-        tables: dict[str | None, tuple[SimpleTable, TableDescription | None]] = {}
-        for number, value in enumerate(values):
-            shard = None
-            try:
-                message = _read(value)
-                shard = message.shard
-                if shard not in tables:
-                    tables[shard] = (known := self._known(shard)), _told(shard, known)
-                found = (_change(message, tables[shard][0].key),)
-            except FormatError as error:
-                yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
-                continue
-            told = tables[shard][1]
-            yield from ((number, one) for one in told_columns.with_schema_event(found, told, last))
+        def changes(_: int, message: SimpleMessage) -> Changes:
+            known, table = table_of(message.shard)
+            return (_change(message, known.key),), table
 
-    def _known(self, shard: str | None) -> SimpleTable:
+        return decode_messages(
+            values,
+            lambda at: read_envelope(values[at], _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE),
+            changes,
+        )
+
+    def _table(self, shard: str | None) -> tuple[SimpleTable, TableDescription | None]:
         named = (one for name, one in self.tables.items() if re.fullmatch(name, shard or ""))
-        return next(named, NO_TABLE)
+        known = next(named, NO_TABLE)
+        return known, _described(shard, known)
 
 
-def _told(shard: str | None, known: SimpleTable) -> TableDescription | None:
+def _described(shard: str | None, known: SimpleTable) -> TableDescription | None:
     if shard is None or not known.columns:
         return None
     types = enumerate(known.columns.items(), start=1)
     columns = tuple(column(name, text, at) for at, (name, text) in types)
     return TableDescription(ShardId.parse(shard), "alter", columns, known.key)
-
-
-def _read(value: bytes | None) -> SimpleMessage:
-    if value is None:
-        raise FormatError(NO_VALUE)
-    try:
-        value.decode("utf-8")
-        return _MESSAGE.decode(value)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(BAD_VALUE) from error
 
 
 def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
@@ -196,14 +186,14 @@ def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
     return Decoded(
         op=op if live or op is Op.DELETE else Op.READ,
         shard=shard,
-        key_values=_key(row, names),
+        key_values=read_key(row, names, NO_KEY),
         before=text if op is Op.DELETE else None,
         after=None if op is Op.DELETE else text,
         at=message.at,
         log=place[0],
         pos=place[1],
         row=0,
-        snapshot=None if live else "incremental",
+        snapshot=None if live else INCREMENTAL,
         origin=Origin.LIVE if live else Origin.REPLAY,
     )
 
@@ -216,15 +206,6 @@ def _content(raw: Raw) -> Raw:
         return Raw(_TEXT.decode(raw).encode())
     except (ValueError, RecursionError) as error:
         raise FormatError(NO_CONTENT) from error
-
-
-def _key(row: json_text.Row, names: Sequence[str]) -> str | None:
-    if not names:
-        return None
-    try:
-        return json_text.key(row, names)
-    except (KeyError, ValueError) as error:
-        raise FormatError(NO_KEY) from error
 
 
 _MESSAGE = msgspec.json.Decoder(SimpleMessage)

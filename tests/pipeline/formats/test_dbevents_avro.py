@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.dbevents_avro import DbEventsAvro, EventShape, change
-from pipeline.formats.dbevents_avro import told_table as table
+from pipeline.formats.dbevents_avro import describe_table as table
 from pipeline.model import Ordering
 from pipeline.schema.model import Notation
 from pipeline.settings import RegistrySettings
