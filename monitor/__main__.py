@@ -62,10 +62,10 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing one."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _question(name)) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, _read_summary(name)) for name in self.list_commands(ctx)])
 
 
-def _question(verb: str) -> str:
+def _read_summary(verb: str) -> str:
     """What its file says after its name, as a sentence of its own."""
     file = Path(commands.__path__[0], f"{verb.replace('-', '_')}.py")
     told = ast.get_docstring(ast.parse(file.read_bytes())) or ""

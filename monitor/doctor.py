@@ -15,7 +15,7 @@ from checks.doctor import check_order, check_topics
 from monitor.clients import orderings
 from monitor.config.model import Config
 from monitor.config.plans import CopyPlan
-from monitor.config.sections import is_nowhere
+from monitor.config.sections import has_placeholder_address
 from pipeline.build import (
     collection_scope,
     every_topic,
@@ -72,7 +72,7 @@ def lake() -> ExaminedPart:
 def server(source: SourceSettings) -> ExaminedPart:
     """The database, at the address that is asked."""
     name, address = source.name, f"{source.host}:{source.port}"
-    if is_nowhere(source):
+    if has_placeholder_address(source):
         there = f"is all there that `collector` of {name} names, and may it be read from here"
         return ExaminedPart(f"source:{name}", there)
     followed = (

@@ -19,13 +19,13 @@ from pipeline.model import Missing, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Bearers:
+class WaivableIds:
     """Tables, sources, the change log, clocks and channels, as the gate knows them."""
 
     gate: Gate
     letters: StoredOutbox
 
-    def bear(self, id_: str) -> bool:
+    def exists(self, id_: str) -> bool:
         """Whether a gap, a hold, a change, a key, a clock or letters have the name *id_* now.
 
         Raises:

@@ -14,7 +14,7 @@ from typing import Any
 
 from monitor import app as wiring
 from monitor.app import App
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from monitor.service import REMEMBERED
 from monitor.store.store import ServiceStore
 from pipeline.apply.mirror import Commit
@@ -251,7 +251,7 @@ class Service:
         self.lake = FakeLake(self.tables, self.beats)
         text = f"lake: lake\nkafka: 127.0.0.1:9\nsources:{''.join(map(_source, SOURCES))}"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.config = parse(text, self.folder / "sluice.yaml")
+        self.config = parse_config(text, self.folder / "sluice.yaml")
 
     @contextmanager
     def life(self) -> Iterator[App]:

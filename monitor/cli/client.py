@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from monitor.config.location import whereabouts
+from monitor.config.location import read_location
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import vouched
 
@@ -30,7 +30,7 @@ class ServiceAddress(str):
     token: str
 
 
-def address(server: str | None, config: Path) -> str:
+def service_address(server: str | None, config: Path) -> str:
     """Where the service answers: *server*, or what the config says.
 
     The token of the config goes only to the address of the config.  Anywhere else, and where the
@@ -38,7 +38,7 @@ def address(server: str | None, config: Path) -> str:
     """
     if server:
         return _origin(server)
-    known = whereabouts(config)
+    known = read_location(config)
     found = ServiceAddress(known.address)
     found.token = known.token
     return found
@@ -63,23 +63,23 @@ def _origin(server: str) -> str:
     return server.rstrip("/")
 
 
-def listed(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
+def get_list(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
     """GET what is a list.  Raises what :func:`asked` raises."""
-    found = asked("GET", base + path, params=params, **_bearer(base))
+    found = send_request("GET", base + path, params=params, **_bearer(base))
     if not isinstance(found, list):
         raise _stranger(base + path)
     return found
 
 
-def told(
+def get_mapping(
     base: str, path: str, key: str, params: Mapping[str, Any] | None = None, wait: float = 0.0
 ) -> dict[str, Any]:
     """GET what is a mapping with *key* in it.  Raises what :func:`asked` raises."""
-    found = asked("GET", base + path, wait, params=params, **_bearer(base))
+    found = send_request("GET", base + path, wait, params=params, **_bearer(base))
     return _with(key, found, base + path)
 
 
-def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """POST; the answer is a mapping with *key* in it.
 
     Raises what :func:`asked` raises; ConfigError, too, where what it is about is not there.
@@ -87,13 +87,13 @@ def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str,
     return _sent("POST", base, path, key, body)
 
 
-def deleted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def delete(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """DELETE, as :func:`posted`."""
     return _sent("DELETE", base, path, key, body)
 
 
 def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    found = asked(method, base + path, json=body, **_bearer(base))
+    found = send_request(method, base + path, json=body, **_bearer(base))
     return _with(key, found, base + path)
 
 
@@ -103,7 +103,7 @@ def _bearer(base: str) -> dict[str, Any]:
     return {"headers": {"Authorization": f"Bearer {token}"}} if token else {}
 
 
-def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
+def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     """One request; JSON of the answer, whatever its status says beside.
 
     Raises:

@@ -8,19 +8,19 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from monitor.config.location import whereabouts
+from monitor.config.location import read_location
 from monitor.store.last_known import LastKnown
 from pipeline.errors import UnreachableError
 
 Json = dict[str, Any]
 
 
-def last_words(config: Path, stage: str, tables: Collection[str] = ()) -> Json:
+def read_last_status(config: Path, stage: str, tables: Collection[str] = ()) -> Json:
     """The newest proof of each of *tables* (empty: of all), and the incidents that were open.
 
     ``why`` says why nothing is known, where that is so.
     """
-    where = whereabouts(config)
+    where = read_location(config)
     known = LastKnown(where.store)
     try:
         at, found, incidents = known.at(), known.proofs(stage), known.incidents()
@@ -46,7 +46,7 @@ def last_words(config: Path, stage: str, tables: Collection[str] = ()) -> Json:
     return {"why": "", "at": written, "proofs": proofs, "incidents": list(incidents)}
 
 
-def lines(words: Json) -> list[str]:
+def format_status(words: Json) -> list[str]:
     """For a person; each proof says up to when, and that it speaks of then."""
     if words["why"]:
         return [words["why"]]

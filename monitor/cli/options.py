@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from monitor.cli.client import listed, posted
+from monitor.cli.client import get_list, post
 from monitor.terminal import say, visible
 
 Verb = Callable[..., Any]
@@ -33,17 +33,17 @@ CUT = (
 )
 
 
-def about_cut(verb: Verb) -> Verb:
+def cut_option(verb: Verb) -> Verb:
     """Add ``--cut`` to a verb that asks up to when a table is complete."""
     return click.option("--cut", metavar="WHEN", help=CUT)(verb)
 
 
-def asked_cut(cut: str | None) -> Mapping[str, str]:
+def cut_parameter(cut: str | None) -> Mapping[str, str]:
     """The cut as the service is asked for it; an empty one is no cut, and it says so."""
     return {} if cut is None else {"cut": cut}
 
 
-class Length(click.ParamType[timedelta]):
+class Duration(click.ParamType[timedelta]):
     """A length of time, told as `pipeline.durations.duration` reads it; a number is of *unit*s.
 
     It is at most *most*, and never negative.
@@ -81,20 +81,20 @@ class Length(click.ParamType[timedelta]):
         return timedelta(seconds=min(number * self._unit.total_seconds(), 1e13))
 
 
-def names_who(verb: Verb) -> Verb:
+def who_option(verb: Verb) -> Verb:
     """Add ``--who`` to a verb that records who decided."""
     text = "Your name; by default the name you are logged in with."
-    return click.option("--who", default=login, help=text)(verb)
+    return click.option("--who", default=login_name, help=text)(verb)
 
 
-def reads_again(verb: Verb) -> Verb:
+def backfill_options(verb: Verb) -> Verb:
     """Add what a verb has that lets rows be read again: why, by whom, given up, waited for."""
     for option in (
         click.option(
             "--wait/--no-wait", default=True, show_default=True, help="Wait until it ends."
         ),
         click.option("--cancel", is_flag=True, help="Cancel the running backfill of these tables."),
-        names_who,
+        who_option,
         click.option("--reason", default="", help="The reason; stored for ever."),
     ):
         verb = option(verb)
@@ -111,7 +111,7 @@ def require_reason(reason: str) -> None:
         raise click.UsageError("Missing option '--reason'.")
 
 
-def at_a_rate(verb: Verb) -> Verb:
+def rate_option(verb: Verb) -> Verb:
     """Add ``--rate`` to a verb that may read many rows."""
     told = "Read at most this many rows per second; 0: as the source's limits allow."
     return click.option(
@@ -119,7 +119,7 @@ def at_a_rate(verb: Verb) -> Verb:
     )(verb)
 
 
-def asks_service(verb: Verb) -> Verb:
+def service_options(verb: Verb) -> Verb:
     """Add ``--config``, ``--server`` and ``--json`` to a verb that asks the running service."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
@@ -138,7 +138,7 @@ def asks_service(verb: Verb) -> Verb:
     return verb
 
 
-def login() -> str:
+def login_name() -> str:
     """Who is logged in, for verbs that record who decided."""
     try:
         return getpass.getuser()
@@ -152,7 +152,9 @@ MOST = 10_000  # that the service lists at once
 OTHERS = 1_000  # that may have been asked for meanwhile
 
 
-def ask(base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
+def request_backfill(
+    base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: bool
+) -> None:
     """Ask for *body*; tell of it, and if told to *wait*, until all has ended and been checked.
 
     Exits with 4 if something, or a check that it was to put right, did not end well.
@@ -160,14 +162,16 @@ def ask(base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: b
     _follow(base, _ids(base, path, body), wait=wait, as_json=as_json)
 
 
-def give_up(base: str, tables: Sequence[str], said: Mapping[str, str], *, as_json: bool) -> None:
+def cancel_backfill(
+    base: str, tables: Sequence[str], said: Mapping[str, str], *, as_json: bool
+) -> None:
     """Give up what of *tables* is read now, and tell of it; *said* is why and by whom."""
     ids = _ids(base, "/v1/rereads/cancelled", {"tables": list(tables), **said})
     _follow(base, ids, wait=False, as_json=as_json)
 
 
 def _ids(base: str, path: str, body: Mapping[str, Any]) -> set[str]:
-    return {one["id"] for one in posted(base, path, "rereads", body)["rereads"]}
+    return {one["id"] for one in post(base, path, "rereads", body)["rereads"]}
 
 
 def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
@@ -185,7 +189,7 @@ def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
 
 
 def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
-    found = listed(base, "/v1/rereads", {"limit": min(MOST, OTHERS + len(ids))})
+    found = get_list(base, "/v1/rereads", {"limit": min(MOST, OTHERS + len(ids))})
     return [one for one in found if one["id"] in ids]
 
 
@@ -248,12 +252,12 @@ def _checked(one: Mapping[str, Any]) -> str:
 SHOWN = 20  # tables that stand still, or of which nothing is known
 
 
-def of_table(row: Mapping[str, Any]) -> list[str]:
+def format_copies(row: Mapping[str, Any]) -> list[str]:
     """A line for each copy of one table."""
     return [f"copy {name}: {_standing(one)}" for name, one in sorted(row["copies"].items())]
 
 
-def of_tables(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def summarize_copies(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """A line for each copy; behind them those of its tables that do not follow their mirrors."""
     by_copy: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for row in rows:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from monitor.cli.client import address, listed, posted
-from monitor.cli.options import Length, asks_service, names_who
+from monitor.cli.client import get_list, post, service_address
+from monitor.cli.options import Duration, service_options, who_option
 from monitor.terminal import say
 from pipeline.errors import UnreachableError
 
@@ -35,8 +35,8 @@ def archive() -> None:
 )
 @click.option("--before", default="", metavar="VALUE", help="A date, a time or a number.")
 @click.option("--reason", required=True, help="The reason; stored for ever.")
-@names_who
-@asks_service
+@who_option
+@service_options
 def keep(
     *,
     table: str,
@@ -56,7 +56,7 @@ def keep(
     """
     body = {"table": table, "since": since, "until": until, "reason": reason, "who": who}
     body |= {"column": column, "before": before}
-    answer = posted(address(server, config), "/v1/archives", "window", body)
+    answer = post(service_address(server, config), "/v1/archives", "window", body)
     if as_json:
         say(json.dumps(answer))
         return
@@ -65,10 +65,10 @@ def keep(
 
 
 @archive.command("list")
-@asks_service
+@service_options
 def registered(*, config: Path, server: str | None, as_json: bool) -> None:
     """List the registered windows, newest first."""
-    windows = listed(address(server, config), "/v1/archives")
+    windows = get_list(service_address(server, config), "/v1/archives")
     if as_json:
         say(json.dumps(windows))
         return
@@ -81,8 +81,8 @@ def registered(*, config: Path, server: str | None, as_json: bool) -> None:
 @archive.command("withdraw")
 @click.argument("number", metavar="ID")
 @click.option("--reason", required=True, help="The reason; stored for ever.")
-@names_who
-@asks_service
+@who_option
+@service_options
 def withdraw(
     *, number: str, reason: str, who: str, config: Path, server: str | None, as_json: bool
 ) -> None:
@@ -91,7 +91,7 @@ def withdraw(
     Rows that the window has kept stay in the lake.
     """
     body = {"id": number, "reason": reason, "who": who}
-    answer = posted(address(server, config), "/v1/archives/withdrawals", "window", body)
+    answer = post(service_address(server, config), "/v1/archives/withdrawals", "window", body)
     say(json.dumps(answer) if as_json else f"withdrawn: {_line(answer['window'])}")
 
 
@@ -116,10 +116,10 @@ def withdraw(
     "--older",
     default="30d",
     show_default=True,
-    type=Length(timedelta(days=1), AGES),
+    type=Duration(timedelta(days=1), AGES),
     help="Count deleted rows of at least this age; a plain number means days.",
 )
-@asks_service
+@service_options
 def backtest(
     *,
     tables: tuple[str, ...],
@@ -140,16 +140,16 @@ def backtest(
         backtests,
         windows,
     )
-    from monitor.config.file import load  # noqa: PLC0415
+    from monitor.config.file import load_config  # noqa: PLC0415
     from pipeline.invariants.archive_purge import ArchivePurge  # noqa: PLC0415
 
     trial = ArchivePurge(column, rows, times, older) if column else None
     try:
-        registered = windows(listed(address(server, config), "/v1/archives"))
+        registered = windows(get_list(service_address(server, config), "/v1/archives"))
     except UnreachableError as error:
         registered = ()
         say(f"{error}; only windows of the config count", err=True)
-    found = backtests(load(config), tables, registered, trial)
+    found = backtests(load_config(config), tables, registered, trial)
     told = [{"table": table, **_day(day)} for table, days in found for day in days]
     if as_json:
         say(json.dumps(told))

@@ -4,15 +4,22 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import address
-from monitor.cli.options import ask, asks_service, at_a_rate, give_up, reads_again, require_reason
+from monitor.cli.client import service_address
+from monitor.cli.options import (
+    backfill_options,
+    cancel_backfill,
+    rate_option,
+    request_backfill,
+    require_reason,
+    service_options,
+)
 
 
 @click.command("bootstrap")
 @click.argument("tables", nargs=-1, required=True)
-@at_a_rate
-@reads_again
-@asks_service
+@rate_option
+@backfill_options
+@service_options
 def bootstrap(
     *,
     tables: tuple[str, ...],
@@ -30,12 +37,12 @@ def bootstrap(
     Exit status 0: done, or started with --no-wait; 4: ended without a new base.
     """
     require_reason(reason)
-    base, said = address(server, config), {"reason": reason, "who": who}
+    base, said = service_address(server, config), {"reason": reason, "who": who}
     if cancel:
-        give_up(base, tables, said, as_json=as_json)
+        cancel_backfill(base, tables, said, as_json=as_json)
     else:
         body = {"tables": list(tables), "rate": rate, **said}
-        ask(base, "/v1/bootstraps", body, wait=wait, as_json=as_json)
+        request_backfill(base, "/v1/bootstraps", body, wait=wait, as_json=as_json)
 
 
 COMMAND = bootstrap

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from monitor.config.file import load, schema
-from monitor.config.sections import mistaken, unbuilt
-from monitor.config.text import located, mapping, read_text, refusal
-from monitor.config.warnings import exposed_files, warnings
+from monitor.config.file import config_schema, load_config
+from monitor.config.sections import plugin_faults, probe_faults
+from monitor.config.text import build_config_error, locate_faults, parse_mapping, read_text
+from monitor.config.warnings import config_warnings, exposed_files
 from monitor.terminal import say
 from pipeline.spark import jars
 
@@ -26,14 +26,14 @@ from pipeline.spark import jars
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     """Read the config and report every fault; exit status 2 if there is one."""
     if as_schema:
-        say(json.dumps(schema(), indent=2))
+        say(json.dumps(config_schema(), indent=2))
         return
-    found = load(config, unbuilt)
+    found = load_config(config, plugin_faults)
     text = read_text(config)
-    if faults := list(mistaken(found)):
-        raise refusal(config, faults, text)
-    told = [*warnings(found), *map(str, exposed_files(mapping(text, config), config))]
-    doubts = [*located(config, told, text), *jars.missing_jars()]
+    if faults := list(probe_faults(found)):
+        raise build_config_error(config, faults, text)
+    told = [*config_warnings(found), *map(str, exposed_files(parse_mapping(text, config), config))]
+    doubts = [*locate_faults(config, told, text), *jars.missing_jars()]
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

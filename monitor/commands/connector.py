@@ -38,11 +38,11 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
 
     Exit status 2: wrong usage; 3: the collector does not answer.
     """
-    from monitor.config.file import load  # noqa: PLC0415  - help needs none of the three
-    from monitor.config.sections import unbuilt  # noqa: PLC0415
+    from monitor.config.file import load_config  # noqa: PLC0415  - help needs none of the three
+    from monitor.config.sections import plugin_faults  # noqa: PLC0415
     from pipeline.build import collection_scope, open_collector  # noqa: PLC0415
 
-    found = load(config, unbuilt)
+    found = load_config(config, plugin_faults)
     every = {one.name: one for one in found.sources}
     if source not in every:
         raise ConfigError(f"no source {source!r}; known: {', '.join(every)}")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from monitor.cli.options import Length
-from monitor.config.file import load
-from monitor.config.sections import unbuilt
-from monitor.config.text import mapping, read_text
+from monitor.cli.options import Duration
+from monitor.config.file import load_config
+from monitor.config.sections import plugin_faults
+from monitor.config.text import parse_mapping, read_text
 from monitor.config.warnings import exposed_files
 from monitor.terminal import say
 from pipeline.errors import ConfigError
@@ -46,7 +46,7 @@ TITLES = {
 @click.option(
     "--outage",
     "--outage-days",
-    type=Length(timedelta(days=1), CENTURY),
+    type=Duration(timedelta(days=1), CENTURY),
     default="3d",
     show_default=True,
     help="How long the pipeline may be down without losing a change, such as 12h or 3d;"
@@ -61,14 +61,14 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
     Exit status 0: nothing is refused; 1: something is refused; 2: wrong usage; 3: nothing is
     refused so far, but something did not answer.
     """
-    found = load(config, unbuilt)
+    found = load_config(config, plugin_faults)
     told = None if worker is None else _properties(worker)
     from monitor.doctor import Examination  # noqa: PLC0415  - seconds of imports
 
     examination = Examination(found, told, outage)
     examination.findings += (
         Finding(FindingSeverity.WARN, "exposed_file", str(config), file.what, file.fix)
-        for file in exposed_files(mapping(read_text(config), config), config)
+        for file in exposed_files(parse_mapping(read_text(config), config), config)
     )
     examination.run()
     if as_json:

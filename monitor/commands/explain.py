@@ -11,31 +11,31 @@ from typing import Any
 import click
 
 from monitor.cli import options as copy_lines
-from monitor.cli.client import address, listed, told
-from monitor.cli.options import UNKNOWN, about_cut, asked_cut, asks_service
+from monitor.cli.client import get_list, get_mapping, service_address
+from monitor.cli.options import UNKNOWN, cut_option, cut_parameter, service_options
 from monitor.terminal import say
 
 
 @click.command("explain")
 @click.argument("table")
-@about_cut
-@asks_service
+@cut_option
+@service_options
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
     """Show the readiness of TABLE for both stages, with lags, checks and reasons.
 
     Exit status 0: known; 2: wrong usage, or no service answers; 3: an answer is unknown.
     """
-    base = address(server, config)
-    question = {"table": table, **asked_cut(cut)}
+    base = service_address(server, config)
+    question = {"table": table, **cut_parameter(cut)}
     decisions = [
-        told(base, "/v1/gate", "state", {**question, "stage": stage})
+        get_mapping(base, "/v1/gate", "state", {**question, "stage": stage})
         for stage in ("landed", "mirror")
     ]
     answers = [one for decision in decisions for one in decision["tables"]] or decisions[:1]
-    history = listed(base, "/v1/verdicts", {"table": table, "limit": 500})
+    history = get_list(base, "/v1/verdicts", {"table": table, "limit": 500})
     verdicts = _newest(history)
-    incidents = listed(base, "/v1/incidents", {"limit": 1000})
-    rows = [one for one in listed(base, "/v1/tables") if one["table"] == table]
+    incidents = get_list(base, "/v1/incidents", {"limit": 1000})
+    rows = [one for one in get_list(base, "/v1/tables") if one["table"] == table]
     if as_json:
         copies = {name: told for one in rows for name, told in one["copies"].items()}
         say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
@@ -55,7 +55,7 @@ def _show(
     for answer in answers:
         for line in _answer(answer, repairs):
             say(line)
-    for line in (line for one in rows for line in copy_lines.of_table(one)):
+    for line in (line for one in rows for line in copy_lines.format_copies(one)):
         say(line)
     say("checks:" if verdicts else "checks: none has run yet")
     for one in verdicts:

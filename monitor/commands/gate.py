@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from monitor.cli.client import address, told
-from monitor.cli.offline_status import last_words, lines
-from monitor.cli.options import Length, about_cut, asked_cut, asks_service
-from monitor.config.location import whereabouts
+from monitor.cli.client import get_mapping, service_address
+from monitor.cli.offline_status import format_status, read_last_status
+from monitor.cli.options import Duration, cut_option, cut_parameter, service_options
+from monitor.config.location import read_location
 from monitor.terminal import say
 from pipeline.errors import UnreachableError
 
@@ -24,7 +24,7 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 
 @click.command("gate")
 @click.argument("tables", nargs=-1, required=True)
-@about_cut
+@cut_option
 @click.option(
     "--stage",
     type=click.Choice(["mirror", "landed", "image", "copy"]),
@@ -35,12 +35,12 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 @click.option("--copy", default="", help="Name of the copy, with --stage copy.")
 @click.option(
     "--wait",
-    type=Length(timedelta(seconds=1), YEAR),
+    type=Duration(timedelta(seconds=1), YEAR),
     default="0s",
     help="How long to wait at most, such as 90s, 5m or 1h; a plain number means seconds.",
 )
 @click.option("--patient", is_flag=True, help="Also wait while a table is blocked.")
-@asks_service
+@service_options
 def gate(
     *,
     tables: tuple[str, ...],
@@ -58,14 +58,16 @@ def gate(
     Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked, and
     waiting does not help.
     """
-    question = {"table": list(tables), "stage": stage, "copy": copy, **asked_cut(cut)}
+    question = {"table": list(tables), "stage": stage, "copy": copy, **cut_parameter(cut)}
     try:
-        answer = _wait(address(server, config), question, wait.total_seconds(), patient=patient)
+        answer = _wait(
+            service_address(server, config), question, wait.total_seconds(), patient=patient
+        )
     except UnreachableError as error:
         say(str(error), err=True)
-        _understood(cut, whereabouts(config).zone if server is None else ZoneInfo("UTC"))
+        _understood(cut, read_location(config).zone if server is None else ZoneInfo("UTC"))
         if server is None:
-            _unwatched(last_words(config, stage, tables), as_json=as_json)
+            _unwatched(read_last_status(config, stage, tables), as_json=as_json)
         elif as_json:
             say(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
         sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
@@ -80,7 +82,7 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
         left = max(until - time.monotonic(), 0.0)
         turn = min(left, LONGEST)
         params = {**question, "wait": turn, "patient": patient}
-        answer = told(base, "/v1/gate", "state", params, turn)
+        answer = get_mapping(base, "/v1/gate", "state", params, turn)
         closed = answer["state"] in CLOSED and not patient
         if answer["ready"] or closed or time.monotonic() >= until:
             return answer
@@ -104,7 +106,7 @@ def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({"state": "unknown", "ready": False, "last_known": known}))
         return
-    say("\n".join(["UNKNOWN: no service monitors the tables", *lines(known)]))
+    say("\n".join(["UNKNOWN: no service monitors the tables", *format_status(known)]))
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

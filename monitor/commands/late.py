@@ -6,21 +6,21 @@ from typing import Any
 
 import click
 
-from monitor.cli.client import address, listed
-from monitor.cli.options import asks_service
+from monitor.cli.client import get_list, service_address
+from monitor.cli.options import service_options
 from monitor.terminal import say
 
 
 @click.command("late")
 @click.option("--since", help="Only what landed since a date (its end) or an RFC 3339 instant.")
-@asks_service
+@service_options
 def late(since: str | None, config: Path, server: str | None, as_json: bool) -> None:
     """List changes that landed after their image was made, and late files by partition.
 
     The READY certificate of such an image is revoked.
     """
     params = {} if since is None else {"since": since}
-    found = listed(address(server, config), "/v1/late", params)
+    found = get_list(service_address(server, config), "/v1/late", params)
     if as_json:
         say(json.dumps(found))
         return

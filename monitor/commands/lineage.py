@@ -6,21 +6,21 @@ from typing import Any
 
 import click
 
-from monitor.cli.client import address, listed
-from monitor.cli.options import asks_service
+from monitor.cli.client import get_list, service_address
+from monitor.cli.options import service_options
 from monitor.terminal import say
 
 
 @click.command("lineage")
 @click.argument("name")
-@asks_service
+@service_options
 def lineage(name: str, config: Path, server: str | None, as_json: bool) -> None:
     """Show where the values of NAME come from and go to.
 
     NAME is a table (shop.orders), a shard (shop_01.orders_07), or a column of either
     (shop.orders.phone). Names before a RENAME work, too.
     """
-    found = listed(address(server, config), "/v1/lineage", {"name": name})
+    found = get_list(service_address(server, config), "/v1/lineage", {"name": name})
     if as_json:
         say(json.dumps(found))
         return

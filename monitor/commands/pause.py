@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import address, posted
-from monitor.cli.options import asks_service, names_who
+from monitor.cli.client import post, service_address
+from monitor.cli.options import service_options, who_option
 from monitor.terminal import say
 
 
@@ -18,8 +18,8 @@ from monitor.terminal import say
     metavar="WHEN",
     help=("End: an instant (2026-03-29T12:00:00Z), or a duration from now (4h)."),
 )
-@names_who
-@asks_service
+@who_option
+@service_options
 def pause(
     *,
     tables: tuple[str, ...],
@@ -36,7 +36,7 @@ def pause(
     end.
     """
     body = {"tables": list(tables), "reason": reason, "who": who, "until": until}
-    answer = posted(address(server, config), "/v1/pauses", "pauses", body)
+    answer = post(service_address(server, config), "/v1/pauses", "pauses", body)
     if as_json:
         say(json.dumps(answer["pauses"]))
         return

@@ -12,8 +12,8 @@ from typing import Any
 import click
 import msgspec
 
-from monitor.cli.client import address, posted, told
-from monitor.cli.options import asks_service, names_who
+from monitor.cli.client import get_mapping, post, service_address
+from monitor.cli.options import service_options, who_option
 from monitor.terminal import say
 from pipeline.errors import ConfigError
 
@@ -32,7 +32,7 @@ def quarantine() -> None:
 @click.argument("table", required=False)
 @click.option("--all", "every", is_flag=True, help="Include closed ones.")
 @click.option("--limit", default=100, show_default=True, help="How many at most, newest first.")
-@asks_service
+@service_options
 def list_(
     *,
     table: str | None,
@@ -48,7 +48,7 @@ def list_(
     mirror and in quarantine.
     """
     asked = {"limit": limit, "every": every} | ({} if table is None else {"table": table})
-    found = told(address(server, config), "/v1/quarantine", "changes", asked)
+    found = get_mapping(service_address(server, config), "/v1/quarantine", "changes", asked)
     if as_json:
         say(json.dumps(found))
         return
@@ -75,7 +75,7 @@ def list_(
 @click.option(
     "--out", type=click.Path(path_type=Path), help=("Write the whole message to this file.")
 )
-@asks_service
+@service_options
 def show(
     *, id_: str, letters: int, out: Path | None, config: Path, server: str | None, as_json: bool
 ) -> None:
@@ -84,7 +84,7 @@ def show(
     The service logs that the message was shown.
     """
     asked = {"id": id_, "letters": WHOLE if out is not None else letters}
-    found = told(address(server, config), "/v1/quarantine/message", "bytes", asked)
+    found = get_mapping(service_address(server, config), "/v1/quarantine/message", "bytes", asked)
     if out is not None:
         _write(out, found)
         return
@@ -127,8 +127,8 @@ def show(
 )
 @click.option("--reason", required=True, help="What was wrong; stored for ever.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it has landed.")
-@names_who
-@asks_service
+@who_option
+@service_options
 def resend(
     *,
     id_: str,
@@ -157,8 +157,8 @@ def resend(
         what["text"] = _text(text)
     if raw is not None:
         what["value"] = base64.b64encode(_bytes(raw)).decode()
-    base = address(server, config)
-    found = posted(base, "/v1/resubmissions", "change", said | what)
+    base = service_address(server, config)
+    found = post(base, "/v1/resubmissions", "change", said | what)
     found = _ended(base, found["id"]) if wait else found
     _say(json.dumps(found) if as_json else _became(found))
     if found["ended"] and found["batch"] is None:
@@ -182,7 +182,7 @@ def _text(path: Path) -> str:
 
 def _ended(base: str, id_: str) -> dict[str, Any]:
     while True:
-        found = told(base, f"/v1/resubmissions/{id_}", "change")
+        found = get_mapping(base, f"/v1/resubmissions/{id_}", "change")
         if found["ended"]:
             return found
         time.sleep(PACE)

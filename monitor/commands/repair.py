@@ -5,8 +5,14 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import address
-from monitor.cli.options import ask, asks_service, give_up, reads_again, require_reason
+from monitor.cli.client import service_address
+from monitor.cli.options import (
+    backfill_options,
+    cancel_backfill,
+    request_backfill,
+    require_reason,
+    service_options,
+)
 
 DRY = "a dry run"
 
@@ -28,8 +34,8 @@ DRY = "a dry run"
 )
 @click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change; only for ids.")
-@reads_again
-@asks_service
+@backfill_options
+@service_options
 def repair(
     *,
     table: str,
@@ -53,13 +59,13 @@ def repair(
     """
     if not dry_run or cancel:
         require_reason(reason)
-    base, said = address(server, config), {"reason": reason or DRY, "who": who}
+    base, said = service_address(server, config), {"reason": reason or DRY, "who": who}
     if cancel:
-        give_up(base, [table], said, as_json=as_json)
+        cancel_backfill(base, [table], said, as_json=as_json)
         return
     named = {"keys": _keys(keys), "ranges": [one for r in ranges for one in r.split(",")]}
     body = {"table": table, **named, "incident": incident, "most": most, "dry_run": dry_run}
-    ask(base, "/v1/repairs", body | said, wait=wait, as_json=as_json)
+    request_backfill(base, "/v1/repairs", body | said, wait=wait, as_json=as_json)
 
 
 def _keys(given: tuple[str, ...]) -> list[str]:

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import address
-from monitor.cli.options import ask, asks_service, at_a_rate, give_up, reads_again, require_reason
+from monitor.cli.client import service_address
+from monitor.cli.options import (
+    backfill_options,
+    cancel_backfill,
+    rate_option,
+    request_backfill,
+    require_reason,
+    service_options,
+)
 
 
 def _day(_: click.Context, __: click.Parameter, told: str | None) -> str | None:
@@ -21,9 +28,9 @@ def _day(_: click.Context, __: click.Parameter, told: str | None) -> str | None:
 @click.option("--where", default="", help="Condition on columns, such as \"day >= '2026-03-01'\".")
 @click.option("--date", "day", callback=_day, help="Business day of the rows, such as 2026-03-28.")
 @click.option("--most", default=1_000_000, show_default=True, help="Refuse to read more rows.")
-@at_a_rate
-@reads_again
-@asks_service
+@rate_option
+@backfill_options
+@service_options
 def replay(
     *,
     tables: str,
@@ -44,14 +51,14 @@ def replay(
     Later changes win, and no row is deleted. Exit status 0: done; 4: ended before that.
     """
     require_reason(reason)
-    base, said = address(server, config), {"reason": reason, "who": who}
+    base, said = service_address(server, config), {"reason": reason, "who": who}
     if cancel:
-        give_up(base, [tables], said, as_json=as_json)
+        cancel_backfill(base, [tables], said, as_json=as_json)
         return
     body = {"tables": tables, "where": where, "most": most, "rate": rate} | (
         {"day": day} if day else {}
     )
-    ask(base, "/v1/replays", body | said, wait=wait, as_json=as_json)
+    request_backfill(base, "/v1/replays", body | said, wait=wait, as_json=as_json)
 
 
 COMMAND = replay

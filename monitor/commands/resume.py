@@ -5,21 +5,21 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import address, posted
-from monitor.cli.options import asks_service, names_who
+from monitor.cli.client import post, service_address
+from monitor.cli.options import service_options, who_option
 from monitor.terminal import say
 
 
 @click.command("resume")
 @click.argument("tables", nargs=-1, required=True)
-@names_who
-@asks_service
+@who_option
+@service_options
 def resume(
     *, tables: tuple[str, ...], who: str, config: Path, server: str | None, as_json: bool
 ) -> None:
     """Resume merging into TABLES, from where it was paused."""
     body = {"tables": list(tables), "who": who}
-    answer = posted(address(server, config), "/v1/pauses/ended", "pauses", body)
+    answer = post(service_address(server, config), "/v1/pauses/ended", "pauses", body)
     if as_json:
         say(json.dumps(answer["pauses"]))
         return

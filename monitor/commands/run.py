@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import structlog
 
-from monitor.config.file import load
-from monitor.config.sections import unbuilt
-from monitor.config.text import located, read_text
-from monitor.config.warnings import warnings
+from monitor.config.file import load_config
+from monitor.config.sections import plugin_faults
+from monitor.config.text import locate_faults, read_text
+from monitor.config.warnings import config_warnings
 from monitor.runtime import configure
 from monitor.terminal import say
 from pipeline.errors import ConfigError
@@ -38,10 +38,10 @@ from pipeline.spark import jars
 )
 def run(config: Path, log_format: str | None, log_level: str) -> None:
     """Run the service: land and merge changes, monitor tables, serve the gate, send alerts."""
-    found = load(config, unbuilt)
+    found = load_config(config, plugin_faults)
     json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
     configure(json=json, level=log_level.upper())
-    for doubt in located(config, warnings(found), read_text(config)):
+    for doubt in locate_faults(config, config_warnings(found), read_text(config)):
         structlog.get_logger().warning("config", doubt=doubt)
     if lacks := jars.missing_jars():
         raise ConfigError("\n".join(lacks))

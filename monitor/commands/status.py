@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from monitor.cli import options as copy_lines
-from monitor.cli.client import address, listed, told
-from monitor.cli.offline_status import last_words, lines
-from monitor.cli.options import asks_service
+from monitor.cli.client import get_list, get_mapping, service_address
+from monitor.cli.offline_status import format_status, read_last_status
+from monitor.cli.options import service_options
 from monitor.terminal import say, visible_in
 from pipeline.errors import UnreachableError
 
@@ -23,20 +23,20 @@ UNLIMITED = 10_000  # columns where nobody has a screen: in a pipe whole names c
 
 
 @click.command("status")
-@asks_service
+@service_options
 def status(config: Path, server: str | None, as_json: bool) -> None:
     """Show tables and open incidents; without a running service, what it stored last.
 
     Exit status 3: no service answers.
     """
-    base = address(server, config)
+    base = service_address(server, config)
     try:
-        tables, incidents = listed(base, "/v1/tables"), listed(base, "/v1/incidents")
-        turning = told(base, "/v1/service", "turning")
+        tables, incidents = get_list(base, "/v1/tables"), get_list(base, "/v1/incidents")
+        turning = get_mapping(base, "/v1/service", "turning")
     except UnreachableError as error:
         if server is not None:
             raise
-        _unwatched(str(error), last_words(config, "mirror"), as_json=as_json)
+        _unwatched(str(error), read_last_status(config, "mirror"), as_json=as_json)
         sys.exit(UNWATCHED)
     if as_json:
         say(json.dumps({"service": turning, "tables": tables, "incidents": incidents}))
@@ -53,7 +53,7 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
         console.print(_first(one), markup=False, soft_wrap=True)
     if tables:
         console.print(_tables(tables))
-    for line in copy_lines.of_tables(tables):
+    for line in copy_lines.summarize_copies(tables):
         console.print(line, markup=False, soft_wrap=True)
     for one in incidents:
         console.print(_incident(one), markup=False, soft_wrap=True)
@@ -63,7 +63,7 @@ def _unwatched(why: str, known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({"service": {"turning": False, "why": why}, "last_known": known}))
         return
-    for line in (why, *lines(known), *map(_incident, known["incidents"])):
+    for line in (why, *format_status(known), *map(_incident, known["incidents"])):
         say(line)
 
 

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import click
 
-from monitor.cli.client import address, deleted, posted
-from monitor.cli.options import asks_service, names_who
+from monitor.cli.client import delete, post, service_address
+from monitor.cli.options import service_options, who_option
 from monitor.terminal import say
 
 
@@ -20,8 +20,8 @@ from monitor.terminal import say
     help=("End: an instant (2026-03-29T12:00:00Z), or a duration from now (4h)."),
 )
 @click.option("--withdraw", is_flag=True, help="End the waiver of ID, so that ID blocks again.")
-@names_who
-@asks_service
+@who_option
+@service_options
 def waive(
     *,
     id_: str,
@@ -34,18 +34,18 @@ def waive(
     as_json: bool,
 ) -> None:
     """Waive a gap, hold, quarantined change or key of a finding; `sluice explain` lists the ids."""
-    base = address(server, config)
+    base = service_address(server, config)
     if withdraw:
         if until is not None:
             raise click.UsageError("--until and --withdraw exclude each other; use one")
         body = {"reason": reason, "who": who}
-        answer = deleted(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
+        answer = delete(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
         say(json.dumps(answer) if as_json else f"the waiver of {id_} is withdrawn")
         return
     body = {"id": id_, "reason": reason, "who": who}
     if until is not None:
         body["until"] = until
-    answer = posted(base, "/v1/waivers", "new", body)
+    answer = post(base, "/v1/waivers", "new", body)
     if as_json:
         say(json.dumps(answer))
         return

@@ -18,32 +18,32 @@ from monitor.config.plans import (
     Beside,
     CheckPlan,
     SectionPlace,
-    plan,
-    read,
+    build_check_plan,
+    build_section,
     section_schema,
     with_keys,
     with_placed_files,
 )
-from monitor.config.sections import NOWHERE, placed_nowhere
+from monitor.config.sections import PLACEHOLDER_ADDRESS, with_placeholder_address
 from monitor.config.text import (
     SECRET_SCHEMA,
-    beside,
-    expand,
-    mapping,
-    placed,
+    build_config_error,
+    expand_environment,
+    parse_mapping,
     read_text,
-    refusal,
-    resolve,
     resolve_names,
+    resolve_path,
+    resolve_secrets,
     secret_fields,
+    without_unset,
 )
 from monitor.config.validation import (
-    elsewhere,
-    misplaced,
-    mistakes,
-    securities,
-    strangers,
+    config_errors,
+    find_plugins,
+    kafka_securities,
+    location_errors,
     tls_clients,
+    unknown_names,
 )
 from pipeline.durations import PATTERN, with_durations
 from pipeline.faults import fault_lines
@@ -83,31 +83,31 @@ def _none(_: Config) -> Iterable[str]:
     return ()
 
 
-def load(path: Path, also: Faults = _none) -> Config:
+def load_config(path: Path, also: Faults = _none) -> Config:
     """The config in *path*; relative places in it are taken from its folder.
 
-    *also* finds more that is wrong with it, such as :func:`monitor.config.sections.unbuilt`.
+    *also* finds more that is wrong with it, such as :func:`monitor.config.sections.plugin_faults`.
 
     Raises:
         ConfigError: with one line per fault.
     """
-    return parse(read_text(path), path, also)
+    return parse_config(read_text(path), path, also)
 
 
-def parse(text: str, path: Path, also: Faults = _none) -> Config:
+def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     """The config that *text* says, as if it stood in *path*; *also* as for ``load``.
 
     Raises:
         ConfigError: with one line per fault.
     """
-    raw = mapping(text, path)
+    raw = parse_mapping(text, path)
     plans, faults = _probes(raw.get("probes"), path.parent)
     sinks, more = _channels(raw.get("channels"), path.parent)
-    demanded, odd = invariants.rules(raw.get("invariants"), path.parent)
-    sent, bad = copies.plans(raw.get("copies"), path.parent)
+    demanded, odd = invariants.build_invariant_rules(raw.get("invariants"), path.parent)
+    sent, bad = copies.build_copy_plans(raw.get("copies"), path.parent)
     restated, strange = standards.standard_rules(raw.get("standards"), path.parent)
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)
-    plain, unset = expand(plain, "")
+    plain, unset = expand_environment(plain, "")
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
     faults += more + odd + bad + strange + hidden + unset
     hollow = list(_hollow(raw))
@@ -115,27 +115,32 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         config = _validated(plain)
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
-        wrong = beside(fault_lines(error, schema), unset) + faults
+        wrong = without_unset(fault_lines(error, schema), unset) + faults
         wrong += _untold([*hollow, *_judged_beside(error, plain, path)], wrong)
-        raise refusal(path, wrong, text) from None
+        raise build_config_error(path, wrong, text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
     lineage = config.openlineage and with_placed_files(config.openlineage, path)
     config = config.model_copy(
         update={"kafka_security": security, "sources": own, "openlineage": lineage}
     )
-    wrong = strangers(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
-    wrong += [*mistakes(config), *misplaced(config, path), *_unreadable(config), *also(config)]
+    wrong = unknown_names(config, plans, sinks, demanded=demanded, restated=restated, sent=sent)
+    wrong += [
+        *config_errors(config),
+        *location_errors(config, path),
+        *_unreadable(config),
+        *also(config),
+    ]
     faults += _untold(wrong, faults)
     faults += _untold(hollow, faults)
     if faults:
-        raise refusal(path, faults, text)
+        raise build_config_error(path, faults, text)
     return config.model_copy(
         update=built
         | {
             "standards": restated,
-            "lake": placed(config.lake, path),
-            "store": placed(config.store, path),
+            "lake": resolve_path(config.lake, path),
+            "store": resolve_path(config.store, path),
             "publish": tuple(_written(rule, path) for rule in config.publish),
         }
     )
@@ -170,7 +175,7 @@ def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path)
         config = _validated({**_STAND_IN, **rest})
     except ValidationError:
         return
-    for fault in [*mistakes(config), *misplaced(config, path)]:
+    for fault in [*config_errors(config), *location_errors(config, path)]:
         if _key(fault).partition(".")[0].partition("[")[0] not in wrong:
             yield fault
 
@@ -193,14 +198,16 @@ def _hollow(told: Any, at: str = "") -> Iterator[str]:
             yield from _hollow(value, place)
 
 
-def schema() -> dict[str, Any]:
+def config_schema() -> dict[str, Any]:
     """The JSON Schema of the whole file, for editors."""
     whole = Config.model_json_schema()
     for kind in (SourceSettings, KafkaSecurity, OpenLineageSettings, HttpAuth):
         for name in sorted(secret_fields(kind)):
             whole["$defs"][kind.__name__]["properties"][name] = SECRET_SCHEMA
     needed = whole["$defs"]["SourceSettings"]["required"]
-    needed[:] = [name for name in needed if name not in NOWHERE]  # some kinds have no server
+    needed[:] = [
+        name for name in needed if name not in PLACEHOLDER_ADDRESS
+    ]  # some kinds have no server
     beside = TypeAdapter(Beside).json_schema()["properties"]
     whole["properties"]["probes"] = _by_name(
         {name: section_schema(probes.find(name), beside) for name in probes.known()}
@@ -208,7 +215,7 @@ def schema() -> dict[str, Any]:
     kinds = {name: section_schema(channels.find(name), {"kind": {}}) for name in channels.known()}
     whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
     whole["properties"]["invariants"] = invariants.invariant_schema()
-    whole["properties"]["copies"] = copies.schema(SECRET_SCHEMA)
+    whole["properties"]["copies"] = copies.copies_schema(SECRET_SCHEMA)
     whole["properties"]["standards"] = standards.standard_schema()
     return cast("dict[str, Any]", _with_short_durations(whole))
 
@@ -228,7 +235,9 @@ def _with_short_durations(node: Any) -> Any:
 def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
     known, faults = _security(raw, "", folder)
     if isinstance(section := raw.get("openlineage"), Mapping):
-        known["openlineage"], wrong = resolve(section, OpenLineageSettings, "openlineage", folder)
+        known["openlineage"], wrong = resolve_secrets(
+            section, OpenLineageSettings, "openlineage", folder
+        )
         faults += wrong
     tuning = raw.get("pipeline")
     if isinstance(tuning, Mapping) and isinstance(spark := tuning.get("spark"), Mapping):
@@ -238,7 +247,7 @@ def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], li
         faults += wrong
     http = raw.get("http")
     if isinstance(http, Mapping) and isinstance(auth := http.get("auth"), Mapping):
-        read, wrong = resolve(auth, HttpAuth, "http.auth", folder)
+        read, wrong = resolve_secrets(auth, HttpAuth, "http.auth", folder)
         known["http"] = {**http, "auth": read}
         faults += wrong
     sources = raw.get("sources")
@@ -255,7 +264,7 @@ def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], li
 def _with_secrets_of(source: Any, where: str, folder: Path) -> tuple[Any, list[str]]:
     if not isinstance(source, Mapping):
         return source, []
-    known, faults = resolve(placed_nowhere(source), SourceSettings, where, folder)
+    known, faults = resolve_secrets(with_placeholder_address(source), SourceSettings, where, folder)
     if isinstance(known.get("mirrored"), Mapping):
         known["mirrored"], wrong = _security(known["mirrored"], f"{where}.mirrored.", folder)
         faults += wrong
@@ -267,7 +276,7 @@ def _security(
 ) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(section := raw.get("kafka_security"), Mapping):
         return dict(raw), []
-    known, faults = resolve(section, KafkaSecurity, f"{before}kafka_security", folder)
+    known, faults = resolve_secrets(section, KafkaSecurity, f"{before}kafka_security", folder)
     return {**raw, "kafka_security": known}, faults
 
 
@@ -275,11 +284,11 @@ def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
     off = "must be a mapping of settings; to switch it off, write {enabled: false}"
     raw, wrong = _sections(told, "probes", off)
     known = probes.known()
-    modules, unknown = elsewhere(probes.find, [n for n in raw if n not in known], probes.Probe)
+    modules, unknown = find_plugins(probes.find, [n for n in raw if n not in known], probes.Probe)
     faults = wrong + [f"probes.{name}: {why}" for name, why in unknown.items()]
     plans = []
     for name in (*known, *modules):
-        one, wrong = plan(name, probes.find(name), raw.get(name, {}), folder)
+        one, wrong = build_check_plan(name, probes.find(name), raw.get(name, {}), folder)
         plans += [one] if one else []
         faults += wrong
     return plans, faults
@@ -291,12 +300,12 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section)
         kind = str(settings.pop("kind", name))
-        _, unknown = elsewhere(channels.find, [kind], channels.Channel)
+        _, unknown = find_plugins(channels.find, [kind], channels.Channel)
         if unknown:
             faults.append(f"channels.{name}.kind: {unknown[kind]}")
             continue
         place = SectionPlace(f"channels.{name}", folder)
-        built[name], wrong = read(channels.find(kind), settings, place, ("kind",))
+        built[name], wrong = build_section(channels.find(kind), settings, place, ("kind",))
         faults += wrong
         if built[name] is not None and built[name].per_minute < 1:
             faults.append(
@@ -319,7 +328,7 @@ def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(rule: PublishRule, path: Path) -> PublishRule:
-    return replace(rule, where=placed(rule.where, path)) if rule.where else rule
+    return replace(rule, where=resolve_path(rule.where, path)) if rule.where else rule
 
 
 def _source(source: SourceSettings, path: Path) -> SourceSettings:
@@ -327,7 +336,7 @@ def _source(source: SourceSettings, path: Path) -> SourceSettings:
     options = dict(source.format_options)
     if isinstance(registry := options.get("registry"), Mapping):
         files = {name: registry.get(name) for name in FILES}
-        near = {k: placed(v, path) for k, v in files.items() if v and isinstance(v, str)}
+        near = {k: resolve_path(v, path) for k, v in files.items() if v and isinstance(v, str)}
         options["registry"] = {**registry, **near}
     source = with_placed_files(replace(source, collector=collector, format_options=options), path)
     if source.mirrored is None:
@@ -339,7 +348,7 @@ def _source(source: SourceSettings, path: Path) -> SourceSettings:
 
 def _unreadable(config: Config) -> Iterator[str]:
     """Files that no client could open or use: each would say so in a way of its own."""
-    for at, security in securities(config):
+    for at, security in kafka_securities(config):
         for name in FILES:
             if file := getattr(security, name):
                 try:

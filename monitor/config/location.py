@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from monitor.config.text import expand, mapping, placed, read_text, refusal, resolve
+from monitor.config.text import (
+    build_config_error,
+    expand_environment,
+    parse_mapping,
+    read_text,
+    resolve_path,
+    resolve_secrets,
+)
 from pipeline.clocks import no_zone
 
 HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # the model's defaults, by a test
@@ -20,7 +27,7 @@ EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  - not bound here
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class ServiceLocation:
     """The address without a slash at its end, the store's file, and where a business day ends.
 
     ``token`` is empty where the config names none, or one that this user cannot read.
@@ -39,36 +46,38 @@ class Secret:
     token: str = field(default="", repr=False)
 
 
-def whereabouts(path: Path) -> Whereabouts:
+def read_location(path: Path) -> ServiceLocation:
     """Read them from the config in *path*.
 
     Raises:
         ConfigError: the file cannot be read, or one of them is none.
     """
     text = read_text(path)
-    raw = mapping(text, path)
+    raw = parse_mapping(text, path)
     kept = {name: raw[name] for name in SECTIONS if name in raw}
     token = ""
     if isinstance(section := kept.get("http"), Mapping):
         token = _token(section.get("auth"), path)
         kept["http"] = {key: value for key, value in section.items() if key != "auth"}
-    known, unset = expand(kept, "")
+    known, unset = expand_environment(kept, "")
     http, store = known.get("http", {}), known.get("store", STORE)
     zone = known.get("time_zone", ZONE)
     faults = unset or [*_no_server(http), *_no_file(store), *_no_zone(zone)]
     if faults:
-        raise refusal(path, faults, text)
+        raise build_config_error(path, faults, text)
     host, port = http.get("host", HOST), http.get("port", PORT)
     host = HOST if host in EVERYWHERE else host
     name = f"[{host}]" if ":" in host else host
-    return Whereabouts(f"http://{name}:{port}", Path(placed(store, path)), ZoneInfo(zone), token)
+    return ServiceLocation(
+        f"http://{name}:{port}", Path(resolve_path(store, path)), ZoneInfo(zone), token
+    )
 
 
 def _token(auth: Any, path: Path) -> str:
     """The token, or nothing: without it the verbs that read go on, and the service refuses."""
     if not isinstance(auth, Mapping):
         return ""
-    known, _ = resolve({"token": auth.get("token")}, Secret, "http.auth", path.parent)
+    known, _ = resolve_secrets({"token": auth.get("token")}, Secret, "http.auth", path.parent)
     return str(known.get("token", ""))
 
 

@@ -16,7 +16,14 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from monitor.config.text import SECRET_SCHEMA, beside, expand, placed, resolve, secret_fields
+from monitor.config.text import (
+    SECRET_SCHEMA,
+    expand_environment,
+    resolve_path,
+    resolve_secrets,
+    secret_fields,
+    without_unset,
+)
 from pipeline.copies.copy import Copy
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
@@ -77,14 +84,14 @@ class SectionPlace:
     folder: Path
 
 
-def plan(
+def build_check_plan(
     name: str, kind: type, raw: Mapping[str, Any], folder: Path
 ) -> tuple[CheckPlan | None, list[str]]:
     """Read one probe's section; None when it is switched off or wrong, with the faults."""
     place = SectionPlace(f"probes.{name}", folder)
-    common, faults = read(Beside, {k: v for k, v in raw.items() if k in COMMON}, place)
+    common, faults = build_section(Beside, {k: v for k, v in raw.items() if k in COMMON}, place)
     own = {k: v for k, v in raw.items() if k not in COMMON}
-    probe, more = read(kind, own, place, also=COMMON)
+    probe, more = build_section(kind, own, place, also=COMMON)
     if common is None or probe is None or not common.enabled:
         return None, faults + more
     variants, rest = [], []
@@ -97,16 +104,16 @@ def plan(
     return CheckPlan(name, every, common.tables, probe, tuple(variants)), rest
 
 
-def read(
+def build_section(
     kind: type, raw: Mapping[str, Any], place: SectionPlace, also: Sequence[str] = ()
 ) -> tuple[Any | None, list[str]]:
     """Build dataclass *kind* from one section, strictly; *also* names keys read elsewhere."""
     at = place.at
-    known, faults = resolve(raw, kind, at, place.folder)
+    known, faults = resolve_secrets(raw, kind, at, place.folder)
     lost = [
         f"{at}.{name}: is ignored" for name in secret_fields(kind) & (raw.keys() - known.keys())
     ]
-    known, unset = expand(known, at)
+    known, unset = expand_environment(known, at)
     faults += unset
     told = {fault.partition(": ")[0] for fault in unset}
     known = {name: value for name, value in known.items() if f"{at}.{name}" not in told}
@@ -120,7 +127,7 @@ def read(
         return None, [*faults, f"{at}: {error}"]
     except ValidationError as error:
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
-        return None, faults + beside(lines, unset + lost)
+        return None, faults + without_unset(lines, unset + lost)
     if isinstance(value, TlsSettings):
         value = with_placed_files(value, place.folder / "sluice.yaml")
         faults += [f"{at}.{fault}" for one in (tls_faults, file_faults) for fault in one(value)]
@@ -130,7 +137,7 @@ def read(
 def with_placed_files(client: Client, path: Path) -> Client:
     """*client* with its PEM files as the config in *path* names them: from its folder."""
     named = ((name, getattr(client, name)) for name in FILES)
-    files: dict[str, Any] = {name: placed(file, path) for name, file in named if file}
+    files: dict[str, Any] = {name: resolve_path(file, path) for name, file in named if file}
     return replace(client, **files)
 
 
@@ -155,7 +162,7 @@ def _variant(
     if not isinstance(glob, str):
         return ("*", None), [f"{place.at}.tables: is required; write a pattern such as shop.*"]
     fields = {k: v for k, v in override.items() if k != "tables"}
-    probe, faults = read(kind, {**own, **fields}, place, also=("tables",))
+    probe, faults = build_section(kind, {**own, **fields}, place, also=("tables",))
     return (glob, probe), faults
 
 

@@ -28,9 +28,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from monitor.config.model import Config
-from monitor.config.plans import CopyPlan, SectionPlace, read, section_schema
+from monitor.config.plans import CopyPlan, SectionPlace, build_section, section_schema
 from monitor.config.text import secret_fields
-from monitor.config.validation import TRANSPORT, elsewhere, is_host
+from monitor.config.validation import TRANSPORT, find_plugins, is_host
 from pipeline import collectors, plugins
 from pipeline.copies.copy import Copy, find_copy, known_copies
 from pipeline.errors import ConfigError
@@ -48,7 +48,7 @@ _MUST = (
 )
 
 
-def plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
+def build_copy_plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
     """Each section that is right, and all that is wrong as ``place: fault``."""
     if not isinstance(told, Mapping | None):
         return (), [f"copies: {_MUST}"]
@@ -61,14 +61,14 @@ def plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
     return tuple(found), faults + list(_colliding(found))
 
 
-def schema(secret: Mapping[str, Any]) -> dict[str, Any]:
+def copies_schema(secret: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON Schema of the section, for editors; *secret* is that of a field that holds one.
 
     It leaves out kinds whose extra is not installed.
     """
     patterns = {"type": ["string", "array"], "items": {"type": "string"}}
     kinds = []
-    found, _ = elsewhere(find_copy, known_copies(), Copy)
+    found, _ = find_plugins(find_copy, known_copies(), Copy)
     for kind in found:
         own = TypeAdapter(find_copy(kind)).json_schema()
         properties = {**own["properties"], "kind": {"const": kind}, "tables": patterns}
@@ -93,11 +93,11 @@ def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[
     if "kind" not in section:
         return None, [*faults, f"{at}.kind: is required; known: {', '.join(known_copies())}"]
     kind = str(section["kind"])
-    _, unknown = elsewhere(find_copy, [kind], Copy)
+    _, unknown = find_plugins(find_copy, [kind], Copy)
     if unknown:
         return None, [*faults, f"{at}.kind: {unknown[kind]}"]
     own = {key: value for key, value in section.items() if key not in BESIDE}
-    made, wrong = read(find_copy(kind), own, SectionPlace(at, folder), BESIDE)
+    made, wrong = build_section(find_copy(kind), own, SectionPlace(at, folder), BESIDE)
     faults += wrong
     faults += [] if made is None else [f"{at}.{fault}" for fault in _unreachable(made)]
     return (None if made is None or faults else CopyPlan(name, patterns, made)), faults
@@ -137,14 +137,14 @@ def _colliding(found: list[CopyPlan]) -> Iterator[str]:
             yield f"copies.{one.name}: {told}"
 
 
-def built(
+def build_named(
     find: Callable[[str], type], needs: type, named: Mapping[str, Any], place: SectionPlace
 ) -> Iterator[tuple[str, Any | None, list[str]]]:
     """Name, what stands there (as *needs*, a protocol, says) or None, and faults by their places.
 
     *find* knows the class of a name, *named* has the sections of the part that stands at *place*.
     """
-    _, unknown = elsewhere(find, named, needs)
+    _, unknown = find_plugins(find, named, needs)
     for name, section in named.items():
         at = f"{place.at}.{name}"
         if name in unknown:
@@ -152,7 +152,7 @@ def built(
         elif not isinstance(section, Mapping):
             yield name, None, [f"{at}: must be a mapping of settings; see docs/guides"]
         else:
-            yield (name, *read(find(name), section, SectionPlace(at, place.folder)))
+            yield (name, *build_section(find(name), section, SectionPlace(at, place.folder)))
 
 
 _MUST_DEMAND = (
@@ -160,7 +160,7 @@ _MUST_DEMAND = (
 )
 
 
-def rules(told: Any, folder: Path) -> tuple[tuple[InvariantRule, ...], list[str]]:
+def build_invariant_rules(told: Any, folder: Path) -> tuple[tuple[InvariantRule, ...], list[str]]:
     """Each part that is right, and all that is wrong as ``place: fault``."""
     if told is None:
         return (), []
@@ -194,7 +194,7 @@ def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[InvariantRule, 
     if not named:
         faults.append(f"{place.at}: has no invariant; known: {', '.join(known_invariants())}")
     right: list[tuple[str, Invariant]] = []
-    for name, invariant, wrong in built(find_invariant, Invariant, named, place):
+    for name, invariant, wrong in build_named(find_invariant, Invariant, named, place):
         faults += wrong
         right += [(name, invariant)] if invariant is not None else []
     return InvariantRule(str(glob), tuple(right)), faults
@@ -249,7 +249,7 @@ def _standard_rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[Standa
     if not named:
         faults.append(f"{place.at}: has no standard; known: {', '.join(known_standards())}")
     right: list[tuple[str, Standard]] = []
-    for name, standard, wrong in built(find_standard, Standard, named, place):
+    for name, standard, wrong in build_named(find_standard, Standard, named, place):
         faults += wrong
         if standard is not None:
             right.append((name, standard))
@@ -282,7 +282,7 @@ def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str
             )
 
 
-def mistaken(config: Config) -> Iterator[str]:
+def probe_faults(config: Config) -> Iterator[str]:
     """What probes themselves refuse of their settings, as ``key: fault``; it may take seconds."""
     for plan in config.plans:
         variants = [
@@ -299,7 +299,7 @@ def _mistakes(probe: Any) -> Iterator[str]:
     yield from getattr(probe, "mistakes", tuple)()
 
 
-def unbuilt(config: Config) -> Iterator[str]:
+def plugin_faults(config: Config) -> Iterator[str]:
     """Each as ``place: fault``; nobody is dialled."""
     from pipeline import build  # noqa: PLC0415  - the second
 
@@ -319,25 +319,27 @@ def unbuilt(config: Config) -> Iterator[str]:
         )
 
 
-NOWHERE: Mapping[str, Any] = {"host": "localhost", "port": 1, "user": "nobody"}
+PLACEHOLDER_ADDRESS: Mapping[str, Any] = {"host": "localhost", "port": 1, "user": "nobody"}
 
 
-def placed_nowhere(source: Mapping[str, Any]) -> dict[str, Any]:
+def with_placeholder_address(source: Mapping[str, Any]) -> dict[str, Any]:
     """*source* with an address that says nothing, where its kind of collector reads no server.
 
     A kind that is not there is told when it is built.
     """
     collector = source.get("collector")
     kind = collector.get("kind") if isinstance(collector, Mapping) else None
-    if not isinstance(kind, str) or not kind or source.keys() >= NOWHERE.keys():
+    if not isinstance(kind, str) or not kind or source.keys() >= PLACEHOLDER_ADDRESS.keys():
         return dict(source)
     try:
         found = plugins.find(collectors, "COLLECTOR", kind)
     except ConfigError:
         return dict(source)
-    return {**NOWHERE, **source} if getattr(found, "serverless", False) else dict(source)
+    return (
+        {**PLACEHOLDER_ADDRESS, **source} if getattr(found, "serverless", False) else dict(source)
+    )
 
 
-def is_nowhere(source: SourceSettings) -> bool:
+def has_placeholder_address(source: SourceSettings) -> bool:
     """Whether that is its address."""
-    return all(getattr(source, name) == value for name, value in NOWHERE.items())
+    return all(getattr(source, name) == value for name, value in PLACEHOLDER_ADDRESS.items())

@@ -40,10 +40,12 @@ def read_text(path: Path) -> str:
         msg = f"cannot read {path}: {error.strerror}; use another file with --config{begin}"
         raise ConfigError(msg) from None
     except UnicodeDecodeError as error:
-        raise refusal(path, [f"is not UTF-8 text (byte {error.start}); save it as UTF-8"]) from None
+        raise build_config_error(
+            path, [f"is not UTF-8 text (byte {error.start}); save it as UTF-8"]
+        ) from None
 
 
-def mapping(text: str, path: Path) -> dict[str, Any]:
+def parse_mapping(text: str, path: Path) -> dict[str, Any]:
     """The sections of *text* by their names.
 
     Raises:
@@ -52,15 +54,19 @@ def mapping(text: str, path: Path) -> dict[str, Any]:
     try:
         raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
     except yaml.YAMLError as error:
-        raise refusal(path, [f"is not YAML: {_told(error, text)}"]) from None
+        raise build_config_error(path, [f"is not YAML: {_told(error, text)}"]) from None
     if not isinstance(raw, dict):
-        raise refusal(path, ["must be a mapping of sections; `sluice init` creates an example"])
+        raise build_config_error(
+            path, ["must be a mapping of sections; `sluice init` creates an example"]
+        )
     try:
         json.dumps(raw, default=str)  # as it is read from here on
     except (ValueError, RecursionError):
-        raise refusal(path, ["a YAML alias contains itself; write the values out"]) from None
+        raise build_config_error(
+            path, ["a YAML alias contains itself; write the values out"]
+        ) from None
     except TypeError as error:
-        raise refusal(path, [f"a key is not a text: {error}; quote it"]) from None
+        raise build_config_error(path, [f"a key is not a text: {error}; quote it"]) from None
     return {str(key): value for key, value in raw.items()}
 
 
@@ -81,17 +87,17 @@ def _place(line: int, column: int) -> str:
     return f" (line {line + 1}, column {column + 1})"
 
 
-def placed(text: str, path: Path) -> str:
+def resolve_path(text: str, path: Path) -> str:
     """A place as *path*'s file names it: from its folder, if it is no URL."""
     return text if "://" in text else str((path.parent / Path(text).expanduser()).resolve())
 
 
-def refusal(path: Path, faults: list[str], text: str = "") -> ConfigError:
+def build_config_error(path: Path, faults: list[str], text: str = "") -> ConfigError:
     """All that is wrong with the file, a line each; *text* is what it holds, if that is YAML."""
-    return ConfigError("\n".join(located(path, faults, text)))
+    return ConfigError("\n".join(locate_faults(path, faults, text)))
 
 
-def located(path: Path, faults: Iterable[str], text: str) -> list[str]:
+def locate_faults(path: Path, faults: Iterable[str], text: str) -> list[str]:
     """Each of *faults*, ``key: what``, behind the file's name and the key's line in its *text*."""
     try:
         root = yaml.compose(text, _Loader) if text else None
@@ -182,7 +188,7 @@ SECRET_SCHEMA = {
 """How editors are told what a secret may be."""
 
 
-def resolve(
+def resolve_secrets(
     raw: Mapping[str, Any], kind: type, where: str, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Replace the references in *raw*'s secret fields of *kind* by what they refer to.
@@ -208,22 +214,23 @@ def resolve_names(
     return found, faults
 
 
-def expand(raw: Any, at: str) -> tuple[Any, list[str]]:
+def expand_environment(raw: Any, at: str) -> tuple[Any, list[str]]:
     """Replace every ``{env: NAME}`` in *raw* by its value, read as YAML: a port is a number."""
     if isinstance(raw, Mapping):
         if set(raw) == {"env"} and isinstance(raw["env"], str):
             return _expanded(raw["env"], at)
         pairs = {
-            key: expand(value, f"{at}.{key}" if at else str(key)) for key, value in raw.items()
+            key: expand_environment(value, f"{at}.{key}" if at else str(key))
+            for key, value in raw.items()
         }
         return {k: v for k, (v, _) in pairs.items()}, [f for _, fs in pairs.values() for f in fs]
     if isinstance(raw, list):
-        items = [expand(value, f"{at}[{number}]") for number, value in enumerate(raw)]
+        items = [expand_environment(value, f"{at}[{number}]") for number, value in enumerate(raw)]
         return [value for value, _ in items], [fault for _, faults in items for fault in faults]
     return raw, []
 
 
-def beside(faults: Iterable[str], unset: Iterable[str]) -> list[str]:
+def without_unset(faults: Iterable[str], unset: Iterable[str]) -> list[str]:
     """Those of *faults* that are not about a value which is only *unset*."""
     places = [fault.partition(": ")[0] for fault in unset]
     within = tuple(f"{place}{sign}" for place in places for sign in (": ", ".", "["))

@@ -27,7 +27,7 @@ from alerts.routing import CHANNEL
 from checks import run as probes
 from monitor.config.model import Config, HttpSettings
 from monitor.config.plans import CheckPlan, CopyPlan
-from monitor.config.text import placed
+from monitor.config.text import resolve_path
 from monitor.suggest import nearest
 from pipeline.errors import ConfigError
 from pipeline.installed import fix, is_installed
@@ -65,7 +65,7 @@ _TOKEN, _SHORTEST_TOKEN = re.compile(r"[!-~]+"), 16
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
 
 
-def mistakes(config: Config) -> list[str]:
+def config_errors(config: Config) -> list[str]:
     """Each as ``place: fault``, in no order."""
     return [
         *_of_tables(config),
@@ -79,7 +79,7 @@ def mistakes(config: Config) -> list[str]:
         *_places(config),
         *(
             f"{at}.{name}: {fault}"
-            for at, security in securities(config)
+            for at, security in kafka_securities(config)
             for name, fault in contradictions(security)
         ),
         *(f"{at}.{fault}" for at, client in tls_clients(config) for fault in tls_faults(client)),
@@ -98,7 +98,7 @@ def is_host(text: str) -> bool:
     return named and not labels[-1].isdecimal() and len(text) <= _LONGEST_HOST
 
 
-def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
+def kafka_securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
     """How each cluster is secured, by where that stands."""
     return [("kafka_security", config.kafka_security)] + [
         (f"sources[{i}].mirrored.kafka_security", source.mirrored.kafka_security)
@@ -454,7 +454,7 @@ OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
 ALONE = ("kafka", "worker", "store")  # parts of the way whose names have no dot and no colon
 
 
-def strangers(
+def unknown_names(
     config: Config,
     plans: Sequence[CheckPlan],
     sinks: Collection[str],
@@ -475,7 +475,7 @@ def strangers(
     ]
 
 
-def elsewhere(
+def find_plugins(
     find: Callable[[str], type], names: Iterable[str], needs: type
 ) -> tuple[list[str], dict[str, str]]:
     """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
@@ -503,7 +503,7 @@ def _lacks(kind: type, needs: type) -> str:
 def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
     """A gate that looks closed and is open."""
     running = {plan.name for plan in plans}
-    _, unknown = elsewhere(probes.find, config.readiness.gating or (), probes.Probe)
+    _, unknown = find_plugins(probes.find, config.readiness.gating or (), probes.Probe)
     for i, name in enumerate(config.readiness.gating or ()):
         if name in unknown:
             yield f"readiness.gating[{i}]: {unknown[name]}"
@@ -615,7 +615,7 @@ UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")  # what a reader takes for someth
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
-def misplaced(config: Config, path: Path) -> Iterator[str]:
+def location_errors(config: Config, path: Path) -> Iterator[str]:
     """Each as ``place: fault``; *path* is the config's own."""
     if fault := _no_lake(config.lake, path):
         yield f"lake: {fault}"
@@ -623,7 +623,7 @@ def misplaced(config: Config, path: Path) -> Iterator[str]:
         yield "store: must be the path of an SQLite file; other databases are not supported"
     elif fault := _no_file(config.store, path):
         yield f"store: {fault}"
-    elif placed(config.store, path) == _whole(config.lake, path):
+    elif resolve_path(config.store, path) == _whole(config.lake, path):
         yield "store: is the directory of the lake; use a file outside of it, such as sluice.db"
     for i, rule in enumerate(config.publish):
         if rule.where and (fault := _no_images(rule.where, config.lake, path)):
@@ -702,7 +702,7 @@ def _no_file(text: str, path: Path) -> str:
 
 def _placed(text: str, path: Path) -> tuple[str, str]:
     try:
-        return placed(text, path), ""
+        return resolve_path(text, path), ""
     except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
         return "", f"{text!r} is not a path: {error}"
 

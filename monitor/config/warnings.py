@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from monitor.config.model import LOW, Config
-from monitor.config.text import placed
+from monitor.config.text import resolve_path
 from pipeline.settings import TableRule
 
 _parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
@@ -39,7 +39,7 @@ _CLASSES: Mapping[Any, str] = {
 }
 
 
-def warnings(config: Config) -> list[str]:
+def config_warnings(config: Config) -> list[str]:
     """Each as ``key: what; fix``, in the order of the file's sections."""
     return [*_rules(config), *_tiers(config), *_globs(config)]
 
@@ -61,7 +61,9 @@ def exposed_files(raw: Mapping[str, Any], path: Path) -> list[ExposedFile]:
 
     *raw* is what the config in *path* says.  A file that is not there is told elsewhere.
     """
-    return [fault for at, file in _private(raw, "") for fault in _exposed(at, placed(file, path))]
+    return [
+        fault for at, file in _private(raw, "") for fault in _exposed(at, resolve_path(file, path))
+    ]
 
 
 def _private(node: Any, at: str) -> Iterator[tuple[str, str]]:

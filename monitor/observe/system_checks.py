@@ -41,7 +41,7 @@ from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import STALE, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
 from monitor.config.model import DiskSettings
-from monitor.store.alerts import Pile, StoredOutbox
+from monitor.store.alerts import Backlog, StoredOutbox
 from monitor.store.store import ServiceStore
 from pipeline.checkpoint import Checkpoint
 from pipeline.clocks import first_fence
@@ -347,7 +347,7 @@ def _seen(name: str, waived: frozenset[str]) -> int:
     return max((int(end) for end in ends if end.isdecimal()), default=0)
 
 
-def _ailments(name: str, standing: ChannelHealth, pile: Pile, now: datetime) -> Iterator[str]:
+def _ailments(name: str, standing: ChannelHealth, pile: Backlog, now: datetime) -> Iterator[str]:
     if standing.failures:
         yield f"sendings that failed in a row: {standing.failures}, the last: {standing.why}"
     elif pile.since is not None and now - pile.since > PATIENCE:

@@ -24,7 +24,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 from alerts.model import Acknowledgement, Incident, IncidentState, Message, Silence
 from alerts.outbox import ChannelHealth, Letter
 from monitor.store.database import Database
-from monitor.store.history import HISTORY, forget
+from monitor.store.history import HISTORY, delete_rows
 from monitor.store.schema import incidents, outbox, silences, standings, waivers
 from monitor.store.types import dumps, loads
 from pipeline.errors import UnreachableError
@@ -78,7 +78,7 @@ class Incidents:
         over = (incidents.c.state == IncidentState.RESOLVED.value) & (
             incidents.c.turned < now - _KEPT
         )
-        return forget(self.database, incidents, over)
+        return delete_rows(self.database, incidents, over)
 
     def _all(self, query: Any) -> tuple[Incident, ...]:
         return tuple(self.database.decoded(query, incidents, _incident))
@@ -113,7 +113,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pile:
+class Backlog:
     """What lies at one channel: letters that wait, the oldest since when; those given up.
 
     ``last`` is the number of the newest that was given up, ``why`` its reason.
@@ -273,7 +273,7 @@ class StoredOutbox:
             self._fares[channel] = standing
         self._try_to_catch_up(None)
 
-    def pile(self, channel: str, seen: int = 0) -> Pile:
+    def pile(self, channel: str, seen: int = 0) -> Backlog:
         """What lies at *channel*; letters given up count if their number is above *seen*."""
         mine = outbox.c.channel == channel
         given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
@@ -288,7 +288,7 @@ class StoredOutbox:
         spare = self._spare_waiting(channel)
         first = min((one.put for one in spare), default=None)
         since = min(filter(None, (since, first)), default=None)
-        return Pile(waiting + len(spare), since, count, last or 0, why or "")
+        return Backlog(waiting + len(spare), since, count, last or 0, why or "")
 
     def counts(self) -> Mapping[tuple[str, str], int]:
         """(Channel, waiting | delivered | dead) -> letters kept."""
@@ -300,7 +300,7 @@ class StoredOutbox:
     def prune(self, now: datetime) -> int:
         """Forget letters that were delivered or buried long ago; return how many went."""
         over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT_LETTERS)
-        return forget(self.database, outbox, over)
+        return delete_rows(self.database, outbox, over)
 
     def _ended(
         self, letters: Sequence[Letter], end: _Ending, standing: ChannelHealth | None = None
@@ -394,7 +394,7 @@ class Silences:
 
     def prune(self, now: datetime) -> int:
         """Forget those that ended long ago; return how many went."""
-        return forget(self.database, silences, silences.c.end < now - HISTORY)
+        return delete_rows(self.database, silences, silences.c.end < now - HISTORY)
 
 
 def _silence(row: Row[Any]) -> Silence:

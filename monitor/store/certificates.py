@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Row, delete, insert, select, type_coerce, upd
 
 from checks.certificate import Certificate, Evidence
 from monitor.store.database import Database
-from monitor.store.history import HISTORY, forget, thin
+from monitor.store.history import HISTORY, delete_rows, downsample
 from monitor.store.schema import certificates, fences
 from monitor.store.types import dumps, loads
 from pipeline.clocks import ClockStep
@@ -174,8 +174,10 @@ class Certificates:
         """
         cut, quarter = type_coerce(certificates.c.cut, BigInteger), QUARTER // MICROSECOND
         passing = cut - (cut // quarter) * quarter != 0
-        gone = forget(self.database, certificates, certificates.c.issued < now - HISTORY)
-        gone += forget(self.database, certificates, certificates.c.issued < now - PASSING, passing)
+        gone = delete_rows(self.database, certificates, certificates.c.issued < now - HISTORY)
+        gone += delete_rows(
+            self.database, certificates, certificates.c.issued < now - PASSING, passing
+        )
         if gone:
             self._forget(list(self._newest))
         return gone
@@ -267,7 +269,7 @@ class Fences:
 
     def prune(self, now: datetime) -> int:
         """Thin out what is old; return how many went."""
-        return thin(self.database, fences, ["source"], now)
+        return downsample(self.database, fences, ["source"], now)
 
 
 def _fence_row(fence: Fence) -> dict[str, object]:

@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from monitor.store.schema import upgrade
+from monitor.store.schema import upgrade_schema
 from pipeline.errors import ConfigError, UnreachableError
 
 
@@ -137,7 +137,7 @@ class Database:
         database = cls(path, _engine(path), lock)
         try:
             with database.write() as connection:
-                upgrade(connection)
+                upgrade_schema(connection)
         except (ConfigError, DatabaseError, UnreachableError) as error:
             database.close()
             if isinstance(error, DatabaseError):

@@ -79,7 +79,7 @@ MINUTES_THEN_QUARTERS = (
 )
 
 
-def forget(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
+def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
     """Delete the rows of *table* for which all of *which* holds; return how many.
 
     They are found while others may write, and go a few at a time, fewer where that takes long:
@@ -98,17 +98,17 @@ def forget(database: Database, table: Table, *which: ColumnElement[bool]) -> int
         with database.write() as connection:
             gone += connection.execute(one, rows[first : first + few]).rowcount
         spent = time.monotonic() - began
-        first, few = first + few, paced(few, spent)
+        first, few = first + few, next_batch_size(few, spent)
         time.sleep(min(spent, LONG))
     return gone
 
 
-def paced(few: int, spent: float) -> int:
+def next_batch_size(few: int, spent: float) -> int:
     """How many rows go next, when *few* took so many seconds."""
     return max(few // 2, FEWEST) if spent > LONG else min(few * 2, AT_ONCE)
 
 
-def thin(
+def downsample(
     database: Database,
     table: Table,
     by: Sequence[str],
@@ -118,14 +118,14 @@ def thin(
     """Thin *table* by its ``at``, apart for each value of the columns *by*; return what went."""
     newer = table.alias("newer")
     later = exists().where(_same(table, newer, by), newer.c.at > table.c.at)
-    gone = forget(database, table, table.c.at < now - HISTORY, later)
+    gone = delete_rows(database, table, table.c.at < now - HISTORY, later)
     for step in steps:
         older = table.alias("older")
         start = _bucket(table.c.at, step.bucket)
         first = exists().where(
             _same(table, older, by), older.c.at < table.c.at, _micros(older.c.at) >= start
         )
-        gone += forget(database, table, table.c.at < now - step.age, later, first)
+        gone += delete_rows(database, table, table.c.at < now - step.age, later, first)
     return gone
 
 
@@ -242,9 +242,9 @@ class Verdicts:
         Of the checks *looked_back_on* what was ruled again stays, for the numbers.
         """
         repeated = _repeated(now - _DAY, looked_back_on)
-        gone = forget(self.database, verdicts, verdicts.c.id.in_(repeated))
+        gone = delete_rows(self.database, verdicts, verdicts.c.id.in_(repeated))
         by = ["table", "check", "outcome"]
-        return gone + thin(self.database, verdicts, by, now, _STEPS)
+        return gone + downsample(self.database, verdicts, by, now, _STEPS)
 
     def _all(self, query: Any) -> tuple[Verdict, ...]:
         return tuple(self.database.decoded(query, verdicts, _verdict))
@@ -341,7 +341,7 @@ class Accounts:
                 return False
             values = {**row, "terms": _plain(account), "residual": account.residual}
             connection.execute(insert(accounts).values(values))
-            for term, count in terms(account).items():
+            for term, count in nonzero_terms(account).items():
                 _count(connection, table, term, count)
         with self._turn:  # never around a write: who writes may be asking for residuals
             if self._residuals is not None:
@@ -370,7 +370,7 @@ class Accounts:
 
     def prune(self, now: datetime) -> int:
         """Forget what is old, and before that what balanced and is not the newest of its table."""
-        count = forget(self.database, accounts, accounts.c.at < now - HISTORY)
+        count = delete_rows(self.database, accounts, accounts.c.at < now - HISTORY)
         if count:
             with self._turn:
                 self._residuals = None
@@ -382,7 +382,7 @@ class Accounts:
             newer.c.at > accounts.c.at,
         )
         balanced = accounts.c.residual == 0
-        return count + forget(
+        return count + delete_rows(
             self.database, accounts, accounts.c.at < now - BALANCED, balanced, later
         )
 
@@ -431,7 +431,7 @@ def _whole(stored: object) -> int:
     return stored
 
 
-def terms(account: Account) -> Mapping[str, int]:
+def nonzero_terms(account: Account) -> Mapping[str, int]:
     """The account's terms that are not 0, by name."""
     own = {name: n for name, n in asdict(account).items() if name != "ignored"}
     ignored = {f"ignored:{rule}": count for rule, count in (account.ignored or {}).items()}
@@ -506,7 +506,7 @@ GAP, HOLD = "gap", "hold"
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class StoredHold:
     """A gap or a hold; ``subject`` is a table, ``source:NAME`` or, of a gap, its partition.
 
     ``tables`` are those a gap concerns; empty for a hold, whose subject says it.
@@ -537,36 +537,36 @@ class Holds:
             if rows := [_hold_row(one, since.get(key, at)) for key, one in now.items()]:
                 connection.execute(insert(standstills), rows)
 
-    def list(self) -> tuple[Standstill, ...]:
+    def list(self) -> tuple[StoredHold, ...]:
         """All of them, oldest first; one that cannot be read still holds its subject."""
         query = select(standstills).order_by(standstills.c.since, standstills.c.id)
         return tuple(self.database.decoded(query, standstills, _standstill, _salvaged_hold))
 
 
-def _standstill(row: Row[Any]) -> Standstill:
+def _standstill(row: Row[Any]) -> StoredHold:
     texts = (row.id, row.kind, row.subject, row.reason, row.detail)
-    return Standstill(*texts, row.since, tuple(row.tables))
+    return StoredHold(*texts, row.since, tuple(row.tables))
 
 
-def _salvaged_hold(stored: Mapping[str, bytes | None]) -> Standstill:
+def _salvaged_hold(stored: Mapping[str, bytes | None]) -> StoredHold:
     id_, kind, subject, reason = (
         stored_text(stored[name]) for name in ("id", "kind", "subject", "reason")
     )
     detail = "its row in the store is unreadable; it ends with the next merge or landing"
-    return Standstill(id_, kind, subject, reason or HOLD, detail, datetime.now(UTC))
+    return StoredHold(id_, kind, subject, reason or HOLD, detail, datetime.now(UTC))
 
 
-def _of_gap(gap: Gap, at: datetime) -> Standstill:
+def _of_gap(gap: Gap, at: datetime) -> StoredHold:
     where = f"{gap.topic}:{gap.partition}"
     detail = f"offsets [{gap.first}, {gap.until}) of {where}: {gap.why}"
-    return Standstill(gap.id, GAP, where, "gap", detail, at, gap.tables)
+    return StoredHold(gap.id, GAP, where, "gap", detail, at, gap.tables)
 
 
-def _of_hold(hold: Hold, at: datetime) -> Standstill:
-    return Standstill(hold.id, HOLD, hold.subject, hold.reason, hold.detail, at)
+def _of_hold(hold: Hold, at: datetime) -> StoredHold:
+    return StoredHold(hold.id, HOLD, hold.subject, hold.reason, hold.detail, at)
 
 
-def _hold_row(one: Standstill, since: datetime) -> dict[str, object]:
+def _hold_row(one: StoredHold, since: datetime) -> dict[str, object]:
     return {
         "id": one.id,
         "kind": one.kind,

@@ -307,7 +307,7 @@ FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 
 
-def upgrade(connection: Connection) -> None:
+def upgrade_schema(connection: Connection) -> None:
     """Bring the store to this version, inside the caller's transaction.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from monitor.store.database import Database
-from monitor.store.history import HISTORY, forget
+from monitor.store.history import HISTORY, delete_rows
 from monitor.store.schema import tick_totals, ticks
 
 RUNNING, FAILED, MISSED = "running", "failed", "missed"
@@ -162,7 +162,7 @@ class Ticks:
         newest = select(func.max(ticks.c.planned)).group_by(ticks.c.job)
         dull = ticks.c.result.in_(_DULL) & (ticks.c.until < now - _DULL_KEPT)
         old = dull | (ticks.c.until < now - HISTORY)
-        return forget(self.database, ticks, old, ticks.c.planned.not_in(newest))
+        return delete_rows(self.database, ticks, old, ticks.c.planned.not_in(newest))
 
     def _known(self, job: str, planned: datetime) -> bool:
         same = (ticks.c.job == job) & (ticks.c.planned <= planned) & (ticks.c.until >= planned)

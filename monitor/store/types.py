@@ -44,14 +44,14 @@ class Instant(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         """Refuse a naive datetime: whose clock it means cannot be known."""
-        return None if value is None else microseconds(value)
+        return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect | None) -> datetime | None:
         """Return the moment in UTC."""
         return None if value is None else _EPOCH + value * _MICROSECOND
 
 
-def microseconds(instant: datetime) -> int:
+def to_microseconds(instant: datetime) -> int:
     """Microseconds since 1970 UTC, exactly.
 
     Raises:

@@ -160,19 +160,24 @@ def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
         "keys": [key.values for key in rows.keys],
         "ranges": [[span.first, span.last] for span in rows.ranges],
         "where": rows.where,
-        "shown": render.instant(one.wish.shown) if one.wish.shown else None,
+        "shown": render.render_instant(one.wish.shown) if one.wish.shown else None,
         "incident": one.wish.incident,
         "checks": list(one.wish.checks),
         "unchecked": list(one.unchecked),
         "awaits_checks": awaits_checks(one, now),
         "proofs": [
-            {"check": p.check, "passed": p.passed, "at": render.instant(p.at), "reason": p.reason}
+            {
+                "check": p.check,
+                "passed": p.passed,
+                "at": render.render_instant(p.at),
+                "reason": p.reason,
+            }
             for p in one.proofs
         ],
         "reason": one.reason,
         "who": one.who,
-        "at": render.instant(one.at),
-        "ended": render.instant(one.ended) if one.ended else None,
+        "at": render.render_instant(one.at),
+        "ended": render.render_instant(one.ended) if one.ended else None,
         "done": one.done,
         "rows": one.rows,
         "preview": _preview(one),
@@ -415,10 +420,10 @@ def _told(one: PauseRecord) -> answers.Pause:
         "table": pause.table,
         "reason": pause.reason,
         "who": pause.who,
-        "since": render.instant(pause.since),
-        "at": render.instant(one.at),
-        "until": render.instant(pause.until) if pause.until else None,
-        "ended": render.instant(one.ended) if one.ended else None,
+        "since": render.render_instant(pause.since),
+        "at": render.render_instant(one.at),
+        "until": render.render_instant(pause.until) if pause.until else None,
+        "ended": render.render_instant(one.ended) if one.ended else None,
         "ended_by": one.ended_by or None,
     }
 
@@ -491,14 +496,18 @@ def _told_archive(one: ArchiveRecord) -> answers.Archive:
     return {
         "id": one.id,
         "table": one.registered.table,
-        "since": render.instant(window.since),
-        "until": render.instant(window.until),
+        "since": render.render_instant(window.since),
+        "until": render.render_instant(window.until),
         "column": window.column or None,
         "before": window.before or None,
         "reason": window.reason,
         "who": window.who,
-        "at": render.instant(one.at),
-        "withdrawn": {"who": taken.who, "at": render.instant(taken.at), "reason": taken.reason}
+        "at": render.render_instant(one.at),
+        "withdrawn": {
+            "who": taken.who,
+            "at": render.render_instant(taken.at),
+            "reason": taken.reason,
+        }
         if taken
         else None,
     }

@@ -33,10 +33,19 @@ from monitor.suggest import nearest
 from monitor.web import answers, render
 from monitor.web.actions import ARCHIVE_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES, REREAD_ROUTES
 from monitor.web.answers import NOT_FOUND, answer
-from monitor.web.deps import TOKEN_NEEDED, Access, ApiParts, GateRoom, Parts, Room, refusal, seconds
+from monitor.web.deps import (
+    TOKEN_NEEDED,
+    Access,
+    ApiParts,
+    GateRoom,
+    Parts,
+    Room,
+    find_refusal,
+    parse_seconds,
+)
 from monitor.web.history import ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, late_arrivals
 from monitor.web.metrics import CONTENT_TYPE
-from monitor.web.problems import Api, refuse
+from monitor.web.problems import Api, build_problem
 from monitor.web.quarantine import QUARANTINE_ROUTES
 from monitor.web.request_rules import RequestRules
 from monitor.web.status_page import (
@@ -46,7 +55,7 @@ from monitor.web.status_page import (
     reference_page,
     status_page,
 )
-from monitor.web.summary import first_lines
+from monitor.web.summary import headlines
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
@@ -57,7 +66,7 @@ _STATES = {"type": "string", "enum": [state.value for state in ReadinessState]}
 STATE_HEADER = {"headers": {GATE_HEADER: {"required": True, "schema": _STATES}}}
 
 Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
-Wait = Annotated[float, BeforeValidator(seconds), Query(ge=0, le=LONGEST_WAIT)]
+Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST_WAIT)]
 GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 
@@ -98,13 +107,13 @@ class TrustedOnly:
             host, origin = told.get("host", ""), told.get("origin", "")
             bound = (scope.get("server") or ("", 0))[0]
             path, site = scope["path"], told.get("sec-fetch-site", "")
-            if why := refusal(host, origin, self.access.names, bound, path=path, site=site):
-                await refuse(403, why)(scope, receive, send)
+            if why := find_refusal(host, origin, self.access.names, bound, path=path, site=site):
+                await build_problem(403, why)(scope, receive, send)
                 return
             sent = told.get("authorization", "")
             if self.access.unauthorized(scope["method"], path, sent):
                 asked = {"WWW-Authenticate": "Bearer"}
-                await refuse(401, TOKEN_NEEDED, asked)(scope, receive, send)
+                await build_problem(401, TOKEN_NEEDED, asked)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
@@ -112,7 +121,7 @@ class TrustedOnly:
 @GATE_ROUTES.get("/tables", responses={200: answer(list[answers.Table])})
 def tables(parts: Parts) -> JSONResponse:
     """All tables, with readiness for the end of yesterday and for one lag budget ago."""
-    return render.Answer([render.table(view) for view in parts.current.board.tables])
+    return render.Answer([render.render_table(view) for view in parts.current.board.tables])
 
 
 @GATE_ROUTES.get(
@@ -197,7 +206,9 @@ def late(parts: Parts, since: str | None = None) -> JSONResponse:
     after their hour.
     """
     instant = None if since is None else parts.gate.cut(since)
-    days = [one for view in parts.current.board.tables for one in render.late(view, instant)]
+    days = [
+        one for view in parts.current.board.tables for one in render.render_late_days(view, instant)
+    ]
     return render.Answer([*days, *late_arrivals(parts, instant)])
 
 
@@ -231,13 +242,13 @@ async def ready(parts: Parts) -> JSONResponse:
 def service(parts: Parts) -> JSONResponse:
     """The state of the service, its components and its jobs."""
     board, now = parts.current.board, parts.clock()
-    first = [render.first_line(one) for one in first_lines(board, now)]
+    first = [render.first_line(one) for one in headlines(board, now)]
     told: answers.Service = {
         "turning": not _stalled(board, now),
         "why": _stalled(board, now),
         "first": first,
-        "at": render.instant(board.at),
-        "started": render.instant(board.started),
+        "at": render.render_instant(board.at),
+        "started": render.render_instant(board.started),
         "spark_restarts": board.restarts,
         "parts": [{"name": p.name, "works": p.works, "detail": p.detail} for p in board.parts],
         "jobs": [{"name": j.name, "overdue": j.overdue, **j.results} for j in board.jobs],
@@ -276,7 +287,7 @@ def _answer(decision: Decision) -> answers.GateAnswer:
     made: answers.GateAnswer = {
         "state": decision.state.value,
         "ready": decision.status() == 200,
-        "tables": [render.readiness(one) for one in decision.answers],
+        "tables": [render.render_readiness(one) for one in decision.answers],
     }
     if not decision.answers:
         made["why"] = "no table is known yet, because nothing has landed since the service started"

@@ -37,7 +37,7 @@ from monitor.priority import RightOfWay
 from monitor.quarantine import ErrorTable
 from monitor.store.store import ServiceStore
 from monitor.suggest import alike
-from monitor.waivers import Bearers
+from monitor.waivers import WaivableIds
 from monitor.web.metrics import Scrape
 from monitor.web.server import most_connections
 from pipeline.durations import PATTERN, duration
@@ -81,7 +81,7 @@ class Access:
         return needed and not (same and scheme.lower() == "bearer")
 
 
-def refusal(
+def find_refusal(
     host: str,
     origin: str,
     names: Collection[str],
@@ -131,17 +131,17 @@ A = TypeVar("A")
 log = structlog.get_logger(__name__)
 
 
-async def stays() -> bool:
+async def never_gone() -> bool:
     """Nobody is known to have gone."""
     return False
 
 
-class RoomFullError(UnreachableError):
+class LongPollFullError(UnreachableError):
     """Too many wait already; the same question without a wait is answered."""
 
 
 @dataclass(eq=False)
-class WaitingRoom(Generic[Q, A]):
+class LongPoll(Generic[Q, A]):
     """``ask`` answers a question, in a thread; to be used from one event loop.
 
     ``hopeful`` are those of many questions that are worth asking; ``closing`` is whether nobody
@@ -163,7 +163,7 @@ class WaitingRoom(Generic[Q, A]):
         self,
         question: Q,
         within: float | None = None,
-        gone: Callable[[], Awaitable[bool]] = stays,
+        gone: Callable[[], Awaitable[bool]] = never_gone,
     ) -> A | None:
         """The next answer to *question*, which all get who wait for it; in *within* seconds.
 
@@ -174,7 +174,7 @@ class WaitingRoom(Generic[Q, A]):
             RoomFullError: ``most`` wait already.
         """
         if self._waiters >= self.most:
-            raise RoomFullError(
+            raise LongPollFullError(
                 f"{self._waiters} requests already wait at the gate; try again later"
             )
         self._waiters += 1
@@ -252,7 +252,7 @@ class WaitingRoom(Generic[Q, A]):
         return self.ask(question)
 
 
-GateRoom = WaitingRoom[GateQuestion, Decision]
+GateRoom = LongPoll[GateQuestion, Decision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class ApiParts:
 
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""
-        return Bearers(self.gate, self.store.outbox).bear(name)
+        return WaivableIds(self.gate, self.store.outbox).exists(name)
 
     def table(self, name: str) -> Table:
         """The table of that name, to be written about.
@@ -352,7 +352,7 @@ Room = Annotated[GateRoom, Depends(_room)]
 _LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
-def seconds(told: Any) -> Any:
+def parse_seconds(told: Any) -> Any:
     """The seconds of a duration such as ``5m``; a number, and what is none, as it is."""
     try:
         return duration(told).total_seconds() if isinstance(told, str) else told

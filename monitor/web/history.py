@@ -66,7 +66,7 @@ def certificate(parts: Parts, number: str) -> JSONResponse:
         raise UnknownNameError(
             f"unknown certificate {number!r}; READY answers of the gate have the ids"
         )
-    return render.Answer(render.certificate(found))
+    return render.Answer(render.render_certificate(found))
 
 
 @HISTORY_ROUTES.get("/states", responses={200: answer(list[answers.TableStateSince])})
@@ -76,7 +76,7 @@ def states(parts: Parts) -> JSONResponse:
     lives = [*(view.life for view in board.tables if view.life), *board.retired]
     found = sorted(lives, key=lambda one: one.table)
     told: list[answers.TableStateSince] = [
-        {"table": one.table, **render.life(one)} for one in found
+        {"table": one.table, **render.render_state(one)} for one in found
     ]
     return render.Answer(told)
 
@@ -90,7 +90,7 @@ def transitions(parts: Parts, table: str) -> JSONResponse:
     found = parts.store.table_states.list(table)
     if not found:
         parts.require_known(table)
-    return render.Answer([render.life(one) for one in found])
+    return render.Answer([render.render_state(one) for one in found])
 
 
 @HISTORY_ROUTES.get("/verdicts", responses={200: answer(list[answers.Verdict]), **NOT_FOUND})
@@ -107,7 +107,7 @@ def verdicts(
     names = {one.table for one in found}
     views = [view for view in parts.current.board.tables if view.table.name in names]
     newest = {(one.table, one.check): one for view in views for one in view.verdicts}
-    told = [render.verdict(one, newest.get((one.table, one.check))) for one in found]
+    told = [render.render_verdict(one, newest.get((one.table, one.check))) for one in found]
     return render.Answer(told)
 
 
@@ -132,7 +132,7 @@ def incidents(
     """Incidents, newest first; without a state only open ones."""
     open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
     found = parts.store.incidents.list(state or open_ones, limit=limit)
-    return render.Answer([render.incident(one) for one in found])
+    return render.Answer([render.render_incident(one) for one in found])
 
 
 @HISTORY_ROUTES.post(
@@ -204,7 +204,7 @@ def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResp
     if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
         msg = f"no open waiver {id_!r}"
         raise UnknownNameError(f"{msg}; use GET /v1/waivers to list them")
-    made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.instant(now)}
+    made: answers.WithdrawnWaiver = {"id": id_, "withdrawn": render.render_instant(now)}
     return render.Answer(made)
 
 
@@ -213,12 +213,12 @@ def _waiver(one: Waiver) -> answers.Waiver:
         "id": one.id,
         "reason": one.reason,
         "who": one.who,
-        "at": render.instant(one.at),
+        "at": render.render_instant(one.at),
     }
     if one.until is not None:
-        told["until"] = render.instant(one.until)
+        told["until"] = render.render_instant(one.until)
     if one.withdrawn is not None:
-        told["withdrawn"] = render.instant(one.withdrawn)
+        told["withdrawn"] = render.render_instant(one.withdrawn)
         told["withdrawn_by"], told["withdrawn_why"] = one.withdrawn_by, one.withdrawn_why
     return told
 
@@ -294,8 +294,8 @@ def _told_arrival(parts: ApiParts, source: str, one: PartitionArrivals) -> answe
         "partition": one.partition,
         "files": one.files,
         "rows": one.rows,
-        "first": render.instant(one.first),
-        "landed": render.instant(one.last),
+        "first": render.render_instant(one.first),
+        "landed": render.render_instant(one.last),
     }
 
 

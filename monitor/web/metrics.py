@@ -92,7 +92,7 @@ COPY_READY = MetricFamily(
 COPY_METRICS = (COPY_LAG, COPY_READY)
 
 
-def newest(view: TableView, now: datetime) -> Image | None:
+def find_newest_image(view: TableView, now: datetime) -> Image | None:
     """The image of the latest cut that can be read and lacks nothing; None if there is none."""
     good = (one for one in view.images if one.held(now) and not one.left_out)
     return max(good, key=lambda one: one.cut, default=None)
@@ -102,7 +102,7 @@ def _newest(board: Board, now: datetime) -> Iterator[tuple[str, Image]]:
     if board.stale(now):
         return
     for view in board.tables:
-        if (image := newest(view, now)) is not None:
+        if (image := find_newest_image(view, now)) is not None:
             yield view.table.name, image
 
 
@@ -149,7 +149,7 @@ OLD = timedelta(seconds=10)
 OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)
 
 
-def exposition(board: Board, now: datetime) -> bytes:
+def encode_metrics(board: Board, now: datetime) -> bytes:
     """Text of one scrape; families without a sample yet are in it: they show what is to come.
 
     Written here, since the library goes through each name and value several times: at thousands of
@@ -650,7 +650,7 @@ class Scrape:
 
     def text(self) -> bytes:
         """One scrape, in Prometheus' text format."""
-        return exposition(self.current.board, self.clock()) + generate_latest(self._own)
+        return encode_metrics(self.current.board, self.clock()) + generate_latest(self._own)
 
 
 def _scraped_family(metric: MetricFamily) -> GaugeMetricFamily | CounterMetricFamily:

@@ -18,7 +18,7 @@ from starlette.routing import Match
 
 from monitor.suggest import near, nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
-from monitor.web.deps import Access, RoomFullError
+from monitor.web.deps import Access, LongPollFullError
 from pipeline.errors import (
     ConfigError,
     HeldError,
@@ -49,12 +49,12 @@ BODY = "send a JSON object with content-type application/json"
 DEFECT = "internal error; see the traceback in the service's log"
 
 
-def certifies(path: str) -> bool:
+def stores_certificate(path: str) -> bool:
     """Whether a GET of *path* stores a certificate with its yes; it takes no HEAD."""
     return path == "/v1/gate" or path.startswith("/v1/readiness/")
 
 
-def refuse(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def build_problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer that says *why* a request was refused or failed."""
     body: Problem = {
         "type": "about:blank",
@@ -80,7 +80,7 @@ class Api(FastAPI):
         self.exception_handler(RequestValidationError)(_bad_parameters)
         for error in (UnreachableError, ProofError, HeldError):
             self.exception_handler(error)(_unreachable)
-        self.exception_handler(RoomFullError)(_full)
+        self.exception_handler(LongPollFullError)(_full)
         self.exception_handler(HTTPException)(_refused)
         self.exception_handler(Exception)(_failed)
 
@@ -113,17 +113,17 @@ def _declare(document: dict[str, Any], access: Access) -> None:
 
 
 async def _bad_request(_: Request, error: Exception) -> JSONResponse:
-    return refuse(400, str(error))
+    return build_problem(400, str(error))
 
 
 async def _unknown(_: Request, error: Exception) -> JSONResponse:
-    return refuse(404, str(error))
+    return build_problem(404, str(error))
 
 
 async def _bad_parameters(request: Request, error: Exception) -> JSONResponse:
     faults: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
     route = request.scope.get("route")
-    return refuse(400, "; ".join(_fault(one, route) for one in faults))
+    return build_problem(400, "; ".join(_fault(one, route) for one in faults))
 
 
 def _fault(one: Any, route: object) -> str:
@@ -182,19 +182,19 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     A sensor reads 404 as "not yet", and would wait for a mistyped path.
     """
     if not isinstance(error, HTTPException):
-        return refuse(500, DEFECT)
+        return build_problem(500, DEFECT)
     if error.status_code == 404 and "endpoint" not in request.scope:
         paths = {route.path for route in request.app.routes if isinstance(route, APIRoute)}
         close = near(request.url.path, map(shown_path, paths))
         fix = f"the nearest is {close}" if close else "see /docs"
-        return refuse(400, f"no path {request.url.path}; {fix}")
+        return build_problem(400, f"no path {request.url.path}; {fix}")
     if error.status_code == 405:
         allowed = ", ".join(_methods(request))
         why = f"{request.url.path} takes no {request.method}; use {allowed}"
-        return refuse(405, why, {"Allow": allowed})
+        return build_problem(405, why, {"Allow": allowed})
     if error.status_code == 400 and str(error.detail) == UNREAD:
-        return refuse(400, f"the request's body is not JSON in UTF-8; {BODY}")
-    return refuse(error.status_code, str(error.detail), error.headers)
+        return build_problem(400, f"the request's body is not JSON in UTF-8; {BODY}")
+    return build_problem(error.status_code, str(error.detail), error.headers)
 
 
 def _methods(request: Request) -> list[str]:
@@ -203,17 +203,17 @@ def _methods(request: Request) -> list[str]:
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= route.methods or set()
-    head = "GET" in found and not certifies(request.url.path)
+    head = "GET" in found and not stores_certificate(request.url.path)
     return sorted(found | ({"HEAD"} if head else set()))
 
 
 async def _unreachable(_: Request, error: Exception) -> JSONResponse:
-    return refuse(503, str(error))
+    return build_problem(503, str(error))
 
 
 async def _full(_: Request, error: Exception) -> JSONResponse:
-    return refuse(503, str(error), {"Retry-After": str(RETRY_SECONDS)})
+    return build_problem(503, str(error), {"Retry-After": str(RETRY_SECONDS)})
 
 
 async def _failed(_: Request, __: Exception) -> JSONResponse:
-    return refuse(500, DEFECT)
+    return build_problem(500, DEFECT)

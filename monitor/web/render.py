@@ -14,7 +14,7 @@ from checks.readiness import Readiness
 from checks.table_state import StateSince
 from monitor.board import CopyView, TableView
 from monitor.web import answers
-from monitor.web.summary import FirstLine
+from monitor.web.summary import Headline
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
 
@@ -27,28 +27,28 @@ class Answer(JSONResponse):
         return to_json(content, inf_nan_mode="null")
 
 
-def readiness(answer: Readiness) -> answers.Readiness:
+def render_readiness(answer: Readiness) -> answers.Readiness:
     """One answer with its reasons, lags, sample ages, watermarks and certificate."""
     return {
         "table": answer.table,
         "stage": answer.stage.value,
         "copy": answer.copy or None,
-        "cut": instant(answer.cut),
+        "cut": render_instant(answer.cut),
         "state": answer.state.value,
         "ready": answer.ready,
-        "at": instant(answer.at),
-        "reasons": [reason(one) for one in answer.reasons],
-        "eta": instant(answer.eta) if answer.eta else None,
+        "at": render_instant(answer.at),
+        "reasons": [render_reason(one) for one in answer.reasons],
+        "eta": render_instant(answer.eta) if answer.eta else None,
         "certificate": answer.certificate.id if answer.certificate else None,
         "version": answer.certificate.evidence.version if answer.certificate else None,
         "path": (answer.certificate.evidence.path if answer.certificate else "") or None,
         "order": answer.certificate.evidence.ordering.value if answer.certificate else None,
         "unknown_checks": list(answer.unknown),
-        **lags(answer.lags, answer.stage),
+        **render_lags(answer.lags, answer.stage),
     }
 
 
-def lags(found: Lags, stage: Stage) -> answers.Lags:
+def render_lags(found: Lags, stage: Stage) -> answers.Lags:
     """Hops up to *stage*, their sum, and the watermark of each stage."""
     return {
         "lag_seconds": _number(found.total(stage)),
@@ -57,39 +57,39 @@ def lags(found: Lags, stage: Stage) -> answers.Lags:
     }
 
 
-def reason(one: Reason) -> answers.Reason:
+def render_reason(one: Reason) -> answers.Reason:
     """Code, text, and what `sluice waive` takes, if a person may close it."""
     return {"code": one.code, "text": one.text, "id": one.id or None}
 
 
-def table(view: TableView) -> answers.Table:
+def render_table(view: TableView) -> answers.Table:
     """One line of the list of tables."""
     return {
         "table": view.table.name,
         "tier": view.table.tier,
         "shards": [str(shard) for shard in view.table.shards],
         "key": list(view.table.key),
-        "life": life(view.life) if view.life else None,
+        "life": render_state(view.life) if view.life else None,
         "day": {stage.value: _brief(answer) for stage, answer in view.day.items()},
         "recent": {stage.value: _brief(answer) for stage, answer in view.recent.items()},
-        **lags(view.lags, Stage.MIRROR),
+        **render_lags(view.lags, Stage.MIRROR),
         "copies": {one.name: _copy(one) for one in view.copies},
     }
 
 
-def life(one: StateSince) -> answers.StateSince:
+def render_state(one: StateSince) -> answers.StateSince:
     """What a table is, or was, at: since when and why."""
-    return {"state": one.state.value, "since": instant(one.since), "why": one.why}
+    return {"state": one.state.value, "since": render_instant(one.since), "why": one.why}
 
 
-def late(view: TableView, since: datetime | None) -> list[answers.LateImage]:
+def render_late_days(view: TableView, since: datetime | None) -> list[answers.LateImage]:
     """What landed after an image that it belongs in was made, *since* then; newest last."""
     return [
         {
             "table": view.table.name,
             "day": image.day,
-            "cut": instant(image.cut),
-            "landed": instant(each.at) if each.at else None,
+            "cut": render_instant(image.cut),
+            "landed": render_instant(each.at) if each.at else None,
             "batch": each.batch,
             "rows": each.rows,
             "days": dict(each.days),
@@ -100,7 +100,7 @@ def late(view: TableView, since: datetime | None) -> list[answers.LateImage]:
     ]
 
 
-def certificate(one: Certificate) -> answers.Certificate:
+def render_certificate(one: Certificate) -> answers.Certificate:
     """A certificate with all its evidence."""
     evidence = one.evidence
     return {
@@ -108,9 +108,9 @@ def certificate(one: Certificate) -> answers.Certificate:
         "table": one.table,
         "stage": one.stage.value,
         "copy": one.evidence.copy or None,
-        "cut": instant(one.cut),
-        "issued": instant(one.issued),
-        "revoked": instant(one.revoked) if one.revoked else None,
+        "cut": render_instant(one.cut),
+        "issued": render_instant(one.issued),
+        "revoked": render_instant(one.revoked) if one.revoked else None,
         "why": one.why,
         "unknown_checks": list(one.unknown),
         "batch": evidence.batch,
@@ -120,17 +120,17 @@ def certificate(one: Certificate) -> answers.Certificate:
         "order": evidence.ordering.value,
         "applied": evidence.applied,
         "offsets": dict(evidence.offsets),
-        "fences": fences(evidence.fences),
+        "fences": render_fences(evidence.fences),
     }
 
 
-def fences(many: Iterable[Fence]) -> list[answers.Fence]:
+def render_fences(many: Iterable[Fence]) -> list[answers.Fence]:
     """Heartbeats as positions."""
     return [
         {
             "source": one.source,
             "number": one.number,
-            "at": instant(one.at),
+            "at": render_instant(one.at),
             "identity": one.head.identity,
             "position": str(one.head.position),
         }
@@ -138,7 +138,7 @@ def fences(many: Iterable[Fence]) -> list[answers.Fence]:
     ]
 
 
-def verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdict:
+def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdict:
     """A verdict; its keys are those of the guilty rows, never their values."""
     return {
         "table": one.table,
@@ -148,18 +148,18 @@ def verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdict:
         "code": one.ruling.code,
         "keys": list(one.ruling.keys),
         "value": one.value,
-        "at": instant(one.at),
+        "at": render_instant(one.at),
         "cause": one.cause,
         "run": one.run,
-        "as_of": fences(one.as_of),
-        "looked": instant(newest.at) if newest else None,
+        "as_of": render_fences(one.as_of),
+        "looked": render_instant(newest.at) if newest else None,
         "now": {"outcome": newest.ruling.outcome.value, "reason": newest.ruling.reason}
         if newest
         else None,
     }
 
 
-def incident(one: Incident) -> answers.Incident:
+def render_incident(one: Incident) -> answers.Incident:
     """An incident as a person on call needs it."""
     return {
         "id": one.id,
@@ -169,8 +169,8 @@ def incident(one: Incident) -> answers.Incident:
         "state": one.state.value,
         "severity": one.severity.value,
         "owner": one.owner,
-        "opened": instant(one.opened),
-        "turned": instant(one.turned),
+        "opened": render_instant(one.opened),
+        "turned": render_instant(one.turned),
         "reason": one.ruling.reason,
         "code": one.ruling.code,
         "keys": list(one.ruling.keys),
@@ -180,7 +180,7 @@ def incident(one: Incident) -> answers.Incident:
     }
 
 
-def first_line(one: FirstLine) -> answers.FirstLine:
+def first_line(one: Headline) -> answers.FirstLine:
     """One cause that a person must know of first."""
     return {
         "kind": one.kind,
@@ -192,7 +192,7 @@ def first_line(one: FirstLine) -> answers.FirstLine:
     }
 
 
-def instant(at: datetime) -> str:
+def render_instant(at: datetime) -> str:
     """RFC 3339, which has no seconds in an offset: a time with some is given in UTC."""
     offset = at.utcoffset() or timedelta()
     return (at.astimezone(UTC) if offset % timedelta(minutes=1) else at).isoformat()
@@ -201,9 +201,9 @@ def instant(at: datetime) -> str:
 def _brief(answer: Readiness) -> answers.StageReadiness:
     return {
         "state": answer.state.value,
-        "cut": instant(answer.cut),
-        "reasons": [reason(one) for one in answer.reasons],
-        "eta": instant(answer.eta) if answer.eta else None,
+        "cut": render_instant(answer.cut),
+        "reasons": [render_reason(one) for one in answer.reasons],
+        "eta": render_instant(answer.eta) if answer.eta else None,
         "certificate": answer.certificate.id if answer.certificate else None,
     }
 
@@ -228,4 +228,4 @@ def _number(value: timedelta | Missing) -> float | None:
 
 
 def _mark(value: datetime | Missing) -> str | None:
-    return None if isinstance(value, Missing) else instant(value)
+    return None if isinstance(value, Missing) else render_instant(value)

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.suggest import nearest
-from monitor.web.problems import certifies, refuse, shown_path
+from monitor.web.problems import build_problem, shown_path, stores_certificate
 
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
@@ -39,20 +39,24 @@ class RequestRules:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the parameters of one request."""
-        if scope["type"] == "http" and scope["method"] == "HEAD" and not certifies(scope["path"]):
+        if (
+            scope["type"] == "http"
+            and scope["method"] == "HEAD"
+            and not stores_certificate(scope["path"])
+        ):
             scope = {**scope, "method": "GET"}  # the server sends no body for it
         if scope["type"] == "http" and scope["query_string"]:
             route = _route(scope, scope["app"].routes)
             fault = "" if route is None else parameter_fault(route, scope["query_string"])
             if fault:
-                await refuse(400, fault)(scope, receive, send)
+                await build_problem(400, fault)(scope, receive, send)
                 return
         if scope["type"] == "http":
             send = _confined(send)
             most = LARGEST_BODIES.get(scope["path"], LARGEST_BODY)
             length = Headers(scope=scope).get("content-length", "0")
             if length.isdecimal() and int(length) > most:
-                answer = refuse(413, _too_large(most), {"Connection": "close"})
+                answer = build_problem(413, _too_large(most), {"Connection": "close"})
                 await answer(scope, receive, send)
                 return
             receive = _limited(receive, most)

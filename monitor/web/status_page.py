@@ -35,8 +35,8 @@ from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, CopyView, TableView
 from monitor.web.answers import NOT_FOUND
-from monitor.web.metrics import newest as newest_image
-from monitor.web.summary import first_lines, moment, span
+from monitor.web.metrics import find_newest_image as newest_image
+from monitor.web.summary import format_duration, format_instant, headlines
 from pipeline import installed
 from pipeline.errors import UnknownNameError
 from pipeline.lags.lag import HopLag, Lags
@@ -58,7 +58,7 @@ class Segment:
     why: str = ""
 
 
-def segments(lags: Lags, longest: timedelta) -> tuple[Segment, ...]:
+def lag_segments(lags: Lags, longest: timedelta) -> tuple[Segment, ...]:
     """The hops of *lags* side by side; *longest*, the longest lag on the page, fills the line.
 
     A hop whose lag is unknown takes a width of its own: it must not look like nothing.
@@ -108,7 +108,7 @@ class ShownIncident:
     id: str
 
 
-def troubles(board: Board, now: datetime) -> tuple[list[ShownIncident], list[ShownIncident]]:
+def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], list[ShownIncident]]:
     """Open incidents, and apart from them those that may pass before anybody is told."""
     gravity = list(Severity)
     every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
@@ -128,7 +128,7 @@ def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
         kind=kind,
         state=one.state.value,
         title=f"{one.cause.subject} {check}".strip(),
-        since=span(now - one.opened),
+        since=format_duration(now - one.opened),
         reason=one.ruling.reason,
         keys=one.ruling.keys[:MOST_KEYS],
         more=max(len(one.ruling.keys) - MOST_KEYS, 0),
@@ -190,7 +190,7 @@ def reference_page(openapi: Mapping[str, Any]) -> str:
     return _PAGE.render(name="routes", body=_ROUTES.render(routes=routes), home="./")
 
 
-def link(runbook: str) -> str:
+def runbook_link(runbook: str) -> str:
     """Where the page may send a reader for *runbook*; empty if nowhere.
 
     A full address as it is; else the service's own page, as seen from the status page.
@@ -394,7 +394,7 @@ EVERYTHING = TableQuestion()
 def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) -> str:
     """The page as HTML; it refreshes itself every five seconds."""
     found = shown(_ordered(board, now), partial(_state, board.stale(now)), asked)
-    incidents, pending = troubles(board, now)
+    incidents, pending = open_incidents(board, now)
     template = _PAGES.get_template("status.html")
     return template.render(
         lines=list(_lines(board, found.views, now)),
@@ -403,8 +403,8 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
         at_once=AT_ONCE,
         asked=asked,
         counts=[(_named(kind), found.states[kind]) for kind in WORST_FIRST if found.states[kind]],
-        first=first_lines(board, now),
-        link=link,
+        first=headlines(board, now),
+        link=runbook_link,
         incidents=incidents,
         pending=pending,
         parts=board.parts,
@@ -413,12 +413,12 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
         late_jobs=[job.name for job in board.jobs if job.overdue],
         restarts=board.restarts,
         retired=board.retired,
-        cut=moment(board.cut),
+        cut=format_instant(board.cut),
         stale=board.stale(now),
         born=board.at != Board().at,
-        age=span(board.age(now)),
-        at=moment(board.at),
-        ago=lambda at: span(now - at) if at else "never",
+        age=format_duration(board.age(now)),
+        at=format_instant(board.at),
+        ago=lambda at: format_duration(now - at) if at else "never",
     )
 
 
@@ -463,10 +463,10 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
         day=day,
         landed=_badge(view.day[Stage.LANDED], stale=stale),
         recent=_answer(view.recent[Stage.MIRROR], now, stale=stale),
-        bar=() if stale else segments(view.lags, longest),
-        total="unknown" if isinstance(total, Missing) or stale else span(total),
+        bar=() if stale else lag_segments(view.lags, longest),
+        total="unknown" if isinstance(total, Missing) or stale else format_duration(total),
         checks=tuple(_check(verdict) for verdict in _worst_first(view.verdicts)),
-        checked=span(now - newest) if newest else "",
+        checked=format_duration(now - newest) if newest else "",
         image=None if imaged is None else _badge(imaged, stale=stale),
         imaged="" if stale else _imaged(view, now),
         copies=tuple(_copy(one, stale=stale) for one in view.copies),
@@ -480,14 +480,16 @@ def _copy(one: CopyView, *, stale: bool) -> CopyLine:
     if one.hold is not None:
         return CopyLine(one.name, badge, f"held: {one.hold.detail}")
     lag = one.hop.lag
-    told = lag.why if isinstance(lag, Missing) else f"{span(lag)} behind"
+    told = lag.why if isinstance(lag, Missing) else f"{format_duration(lag)} behind"
     return CopyLine(one.name, badge, told)
 
 
 def _life(view: TableView, now: datetime, *, stale: bool) -> str:
     """What the table is at, and for how long."""
     one = view.life
-    return "" if one is None or stale else f"{one.state.value} for {span(now - one.since)}"
+    return (
+        "" if one is None or stale else f"{one.state.value} for {format_duration(now - one.since)}"
+    )
 
 
 def _imaged(view: TableView, now: datetime) -> str:
@@ -499,7 +501,7 @@ def _imaged(view: TableView, now: datetime) -> str:
         return "no image is readable"
     rows = "" if image.rows is None else f", {image.rows:,} rows"
     again = f", corrected {image.revision} times" if image.revision else ""
-    return f"newest image: {image.day or moment(image.cut)}{rows}{again}"
+    return f"newest image: {image.day or format_instant(image.cut)}{rows}{again}"
 
 
 def _answer(answer: Readiness, now: datetime, *, stale: bool) -> StageAnswer:
@@ -508,7 +510,7 @@ def _answer(answer: Readiness, now: datetime, *, stale: bool) -> StageAnswer:
             _badge(answer, stale=True), (("no monitoring round ended for too long"),), ""
         )
     texts = tuple(dict.fromkeys(one.text for one in answer.reasons if one.code != "certified"))
-    eta = span(answer.eta - now) if answer.eta and answer.eta > now else ""
+    eta = format_duration(answer.eta - now) if answer.eta and answer.eta > now else ""
     return StageAnswer(_badge(answer, stale=False), () if answer.ready else texts[:4], eta)
 
 

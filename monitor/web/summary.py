@@ -15,12 +15,12 @@ from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
 from pipeline.model import Hop, Missing, Stage
 
 
-def moment(at: datetime) -> str:
+def format_instant(at: datetime) -> str:
     """To the second, with its zone."""
     return at.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def span(length: timedelta) -> str:
+def format_duration(length: timedelta) -> str:
     """Tell a length of time in its two largest units, rounded down: ``3 min 20 s``."""
     seconds = max(length.total_seconds(), 0.0)
     if seconds < 10:
@@ -59,7 +59,7 @@ READ_ON: Mapping[ReadinessState, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class FirstLine:
+class Headline:
     """One cause: ``kind`` is the state it puts its tables in, ``what`` is never empty.
 
     ``eta`` is None where it is not known yet, empty where it is not the point.  ``runbook`` says
@@ -98,16 +98,15 @@ class FirstLine:
         return self.eta and f"ready in about {self.eta}"
 
 
-def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
+def headlines(board: Board, now: datetime) -> tuple[Headline, ...]:
     """What stands first, in ten lines at most; one that says so if all is well."""
     if board.at == Board().at:
-        return (FirstLine("starting", "no monitoring round has ended yet, so nothing is known"),)
+        return (Headline("starting", "no monitoring round has ended yet, so nothing is known"),)
     if board.stale(now):
-        told = (
-            f"the last monitoring round ended {span(board.age(now))} ago, so every state is unknown"
-        )
+        age = format_duration(board.age(now))
+        told = f"the last monitoring round ended {age} ago, so every state is unknown"
         runbook = f"{board.runbooks.rstrip('/')}/service.md#stalled"
-        return (FirstLine("stale", told, runbook=runbook),)
+        return (Headline("stale", told, runbook=runbook),)
     found = [*_troubles(board, now), *(_landing(one, now) for one in board.firsts)]
     found += [_reread(one, now) for one in board.rereads]
     found.sort(key=lambda one: (ORDER.index(one.kind), -len(one.tables)))
@@ -117,20 +116,22 @@ def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
         return tuple(found)
     rest = found[MOST - 1 :]
     tables = tuple(dict.fromkeys(name for one in rest for name in one.tables))
-    more = FirstLine(rest[0].kind, f"{len(rest)} more causes are listed below", tables)
+    more = Headline(rest[0].kind, f"{len(rest)} more causes are listed below", tables)
     return (*found[: MOST - 1], more)
 
 
-def _all_well(board: Board) -> FirstLine:
+def _all_well(board: Board) -> Headline:
     if not board.tables:
-        return FirstLine("starting", "no table is known yet, because nothing has landed")
+        return Headline("starting", "no table is known yet, because nothing has landed")
     count = len(board.tables)
     every = f"all {count} tables are" if count > 1 else f"{board.tables[0].table.name} is"
     hole = _hole(board)
     if hole:
-        told = f"{every} ready up to {moment(board.cut)}; later changes are not proven: {hole}"
-        return FirstLine("unknown", told, runbook=f"{board.runbooks.rstrip('/')}/service.md")
-    return FirstLine("ready", f"{every} ready up to {moment(board.cut)}, and now")
+        told = (
+            f"{every} ready up to {format_instant(board.cut)}; later changes are not proven: {hole}"
+        )
+        return Headline("unknown", told, runbook=f"{board.runbooks.rstrip('/')}/service.md")
+    return Headline("ready", f"{every} ready up to {format_instant(board.cut)}, and now")
 
 
 def _hole(board: Board) -> str:
@@ -145,16 +146,16 @@ def _hole(board: Board) -> str:
     return ""
 
 
-def _landing(one: FirstLanding, now: datetime) -> FirstLine:
-    eta = span(one.eta - now) if one.eta else None
-    return FirstLine("starting", one.line, one.tables, span(now - one.since), eta=eta)
+def _landing(one: FirstLanding, now: datetime) -> Headline:
+    eta = format_duration(one.eta - now) if one.eta else None
+    return Headline("starting", one.line, one.tables, format_duration(now - one.since), eta=eta)
 
 
-def _reread(one: RereadView, now: datetime) -> FirstLine:
-    return FirstLine("starting", one.told, (one.table,), span(now - one.since))
+def _reread(one: RereadView, now: datetime) -> Headline:
+    return Headline("starting", one.told, (one.table,), format_duration(now - one.since))
 
 
-def _troubles(board: Board, now: datetime) -> Iterator[FirstLine]:
+def _troubles(board: Board, now: datetime) -> Iterator[Headline]:
     """One line for each cause that keeps tables from being ready, and for each loss."""
     failing = _failing(board.incidents)
     waiting = {name for one in board.firsts if one.stuck is None for name in one.tables}
@@ -181,7 +182,7 @@ def _failing(incidents: Sequence[Incident]) -> Mapping[str, Incident]:
 
 def _line(
     views: Sequence[TableView], known: Incident | None, board: Board, now: datetime
-) -> FirstLine:
+) -> Headline:
     worst = min(views, key=lambda view: GRAVITY.index(view.worst))
     answer = _shown(worst)
     etas = [one.eta for view in views if (one := _shown(view)).eta is not None]
@@ -190,13 +191,13 @@ def _line(
     since = known.opened if known else min((v.since for v in views if v.since), default=None)
     eta = max(filter(None, etas), default=None) if len(etas) == len(views) else None
     place = READ_ON.get(worst.worst, "unknown.md")
-    return FirstLine(
+    return Headline(
         kind="lost" if lost else worst.worst.value,
         what=(known.ruling.reason if known else "") or "; ".join(texts[:2]),
         tables=tuple(view.table.name for view in views),
-        since=span(now - since) if since else "",
+        since=format_duration(now - since) if since else "",
         hop=hop_of(worst),
-        eta=span(eta - now) if eta and eta > now else "",
+        eta=format_duration(eta - now) if eta and eta > now else "",
         runbook=page(known, board.runbooks) if known else f"{board.runbooks.rstrip('/')}/{place}",
     )
 

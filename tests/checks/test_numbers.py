@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_config import MINIMAL
 
@@ -31,11 +31,13 @@ from tests.monitor.config.test_config import MINIMAL
 )
 def test_a_number_that_makes_no_sense_is_refused(probe: str, setting: str, value: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        parse(f"{MINIMAL}probes: {{{probe}: {{{setting}: {value}}}}}\n", Path("/etc/sluice.yaml"))
+        parse_config(
+            f"{MINIMAL}probes: {{{probe}: {{{setting}: {value}}}}}\n", Path("/etc/sluice.yaml")
+        )
 
     (line,) = str(refused.value).splitlines()
     assert line.startswith(f"/etc/sluice.yaml:11: probes.{probe}.{setting}: ")
 
 
 def test_none_is_a_tolerance() -> None:
-    parse(f"{MINIMAL}probes: {{max_id: {{tolerance: 0}}}}\n", Path("/etc/sluice.yaml"))
+    parse_config(f"{MINIMAL}probes: {{max_id: {{tolerance: 0}}}}\n", Path("/etc/sluice.yaml"))

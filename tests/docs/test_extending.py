@@ -19,7 +19,7 @@ from examples.json_lines import JsonLines
 from examples.line_file import LineFile
 from examples.parquet_versions import ParquetVersions
 from examples.trimmed import Trimmed
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from pipeline import collectors, formats, plugins, sources
 from pipeline.build import open_table_format, open_transport
 from pipeline.changelog.transactions import LogMemory, TransactionReader
@@ -89,7 +89,7 @@ def test_the_other_plug_ins_are_found_by_the_config_and_work(
     }
     whole = {key: value for part in (minimal, *sections) for key, value in part.items()}
 
-    config = parse(yaml.safe_dump(whole), tmp_path / "sluice.yaml")
+    config = parse_config(yaml.safe_dump(whole), tmp_path / "sluice.yaml")
 
     (plan,) = [one for one in config.plans if one.name == "examples.few_rows"]
     assert plan.probe == FewRows(least=1000)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from pipeline.errors import ConfigError
 from tests.docs.markdown import ROOT
 
@@ -50,7 +50,7 @@ def test_a_config_that_a_guide_shows_is_taken(code: str, monkeypatch: pytest.Mon
     text = yaml.safe_dump(config(yaml.safe_load(code)))
 
     try:
-        parse(text, Path("sluice.yaml"))
+        parse_config(text, Path("sluice.yaml"))
         mistakes = []
     except ConfigError as error:  # files that it names are the reader's
         mistakes = [line for line in str(error).splitlines() if "No such file" not in line]

@@ -9,8 +9,8 @@ import pytest
 from checks.model import Outcome, Verdict
 from checks.run import Check, run_probe
 from examples.few_rows import FewRows
-from monitor.config.file import load, parse
-from monitor.config.plans import plan
+from monitor.config.file import load_config, parse_config
+from monitor.config.plans import build_check_plan
 from pipeline.errors import UnreachableError
 from tests.checks.world_fake import ONE, TABLE, FakeWorld
 from tests.docs.markdown import ROOT, anchors, blocks, links
@@ -29,7 +29,7 @@ def test_the_config_is_read_without_a_fault(
     file = tmp_path / "sluice.yaml"
     file.write_text(text, encoding="utf-8")
 
-    config = load(file)
+    config = load_config(file)
 
     assert [source.name for source in config.sources] == ["shop"]
     assert set(config.channels) == {"log", "slack"}
@@ -42,7 +42,7 @@ def test_its_channels_and_routes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     monkeypatch.setenv("SLACK_URL", "https://hooks.example.org/x")
 
-    config = parse(text, Path("sluice.yaml"))
+    config = parse_config(text, Path("sluice.yaml"))
 
     used = {name for route in config.alerts.routes for name in route.channels or ()}
     assert used <= set(config.channels)
@@ -91,7 +91,7 @@ def test_its_probe_does_not_know_when_nobody_answers() -> None:
 
 
 def test_its_probe_takes_its_settings_from_the_config() -> None:
-    made, faults = plan(PROBE, FewRows, {"least": 7, "every": "PT30S"}, ROOT)
+    made, faults = build_check_plan(PROBE, FewRows, {"least": 7, "every": "PT30S"}, ROOT)
 
     assert faults == []
     assert made is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from demo.story.play import ACTS
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from tests.docs.markdown import ROOT, blocks
 
 EXAMPLES = ROOT / "examples"
@@ -26,7 +26,7 @@ def test_its_config_is_read_without_a_fault(
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     (text,) = blocks(ROOT / "docs" / "start" / name, "yaml")
 
-    (source,) = parse(text, Path("sluice.yaml")).sources
+    (source,) = parse_config(text, Path("sluice.yaml")).sources
 
     assert (source.name, source.kind, source.options) == ("shop", kind, options)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.config.model import Config
-from monitor.config.sections import unbuilt
+from monitor.config.sections import plugin_faults
 from pipeline.build import collection_scope, open_collector
 from pipeline.collectors.connect.findings import connector_findings
 from pipeline.finding import NOTE
@@ -82,4 +82,4 @@ def loaded(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
         monkeypatch.setenv(variable, "x")
     file = folder / "sluice.yaml"
     file.write_text(text, encoding="utf-8")
-    return load(file, unbuilt)
+    return load_config(file, plugin_faults)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load
+from monitor.config.file import load_config
 from pipeline.errors import FormatError
 from pipeline.standards.table_standards import Standards
 from tests.monitor.config.test_invariants import LEAST
@@ -16,7 +16,7 @@ def test_a_standard_of_ones_own_is_named_in_the_config_alone(tmp_path: Path) -> 
     file = tmp_path / "sluice.yaml"
     file.write_text(f"{LEAST}\nstandards: [{part}]\n", encoding="utf-8")
 
-    own = Standards(load(file).settings.standards).of("shop.users")
+    own = Standards(load_config(file).settings.standards).of("shop.users")
 
     assert own is not None
     told = [own.row(json.dumps({"id": 1, "phone": one})) for one in ("0650 123", "+1 650-123")]

@@ -18,7 +18,7 @@ from checks.table_state import StateSince, TableState
 from demo.processes import wait_until
 from monitor.board import Board, CopyView, RereadView, TableView
 from monitor.observe.system_checks import IMAGE
-from monitor.web.metrics import CONTENT_TYPE, exposition
+from monitor.web.metrics import CONTENT_TYPE, encode_metrics
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Stage
@@ -76,7 +76,7 @@ def _with_own(view: TableView) -> TableView:
 class _Scraped(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer as the service does."""
-        text = exposition(_full(), _now())
+        text = encode_metrics(_full(), _now())
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.end_headers()

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 from monitor import service
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.runtime import configure
 
 SPARK = (sys.executable, "-m", "tests.monitor.fake_worker")
 
 if __name__ == "__main__":
     configure(json=True)
-    sys.exit(service.run(load(Path(sys.argv[1])), Path(sys.argv[2]).write_text, SPARK))
+    sys.exit(service.run(load_config(Path(sys.argv[1])), Path(sys.argv[2]).write_text, SPARK))

@@ -13,7 +13,7 @@ from alerts.outbox import RefusedError
 from checks.model import Outcome, Ruling, Verdict
 from monitor import app as wiring
 from monitor.app import App
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from monitor.schedule import Running
 from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
@@ -63,7 +63,7 @@ def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
     made: list[App] = []
 
     def build(**channels: Channel) -> App:
-        config = parse(TEXT + ALERTS, tmp_path / "sluice.yaml").model_copy(
+        config = parse_config(TEXT + ALERTS, tmp_path / "sluice.yaml").model_copy(
             update={"channels": channels}
         )
         made.append(App(config, ServiceStore.open(tmp_path / "s.db", service=True)))
@@ -237,7 +237,9 @@ def test_what_has_grown_old_is_freed_also_where_the_store_forgets_nothing(
 
 @pytest.mark.parametrize("tier", [0, 1])
 def test_tier_0_is_merged_by_a_job_of_its_own_where_there_is_one(tmp_path: Path, tier: int) -> None:
-    config = parse(f"{TEXT}tables: [{{shards: 'a.b', tier: {tier}}}]", tmp_path / "sluice.yaml")
+    config = parse_config(
+        f"{TEXT}tables: [{{shards: 'a.b', tier: {tier}}}]", tmp_path / "sluice.yaml"
+    )
     app = App(config, ServiceStore.open(tmp_path / "s.db", service=True))
 
     names = {job.name for job in app.schedule.jobs}

@@ -8,7 +8,7 @@ import pytest
 
 from checks.model import Outcome
 from monitor.store.alerts import Waiver
-from monitor.waivers import Bearers
+from monitor.waivers import WaivableIds
 from pipeline.checkpoint import OpenSnapshot, Quarantine
 from pipeline.errors import UnreachableError
 from pipeline.model import Account, Order
@@ -139,7 +139,7 @@ def test_of_letters_a_channel_and_the_number_of_one_given_up_is_borne(
 ) -> None:
     bury(healthy.store.outbox, 1, 2)
 
-    assert Bearers(healthy.gate, healthy.store.outbox).bear(id_) is borne
+    assert WaivableIds(healthy.gate, healthy.store.outbox).exists(id_) is borne
 
 
 def waived(rig: Rig, id_: str) -> tuple[int, str]:
@@ -159,11 +159,11 @@ def test_while_the_change_log_is_silent_only_what_is_known_is_borne(healthy: Rig
     hold(healthy)
     healthy.lake.silent = True
     healthy.second(60)
-    bearers = Bearers(healthy.gate, healthy.store.outbox)
+    bearers = WaivableIds(healthy.gate, healthy.store.outbox)
 
-    assert bearers.bear("schema:shop.users@7")
+    assert bearers.exists("schema:shop.users@7")
     with pytest.raises(UnreachableError, match=r"whether anything is named shop\.x:0:7@3"):
-        bearers.bear("shop.x:0:7@3")
+        bearers.exists("shop.x:0:7@3")
 
 
 def test_what_no_log_shows_is_borne_by_the_id_that_the_gate_tells(healthy: Rig) -> None:

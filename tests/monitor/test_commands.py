@@ -17,7 +17,7 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from monitor.__main__ import sluice as program
 from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
-from monitor.web.render import instant
+from monitor.web.render import render_instant
 from pipeline.errors import ConfigError
 from pipeline.model import Missing, Ordering
 from tests.monitor.config.test_config import MINIMAL
@@ -269,8 +269,8 @@ def test_f127_explain_shows_since_when_and_when_it_last_looked(
     result = sluice(explain.COMMAND, USERS)
 
     (line,) = [line for line in result.output.splitlines() if line.startswith("  lag: ")]
-    assert f"since {instant(kept[-1].at)}" in line
-    assert f"last run {instant(rig.current.board.tables[-1].lags.at)}" in line
+    assert f"since {render_instant(kept[-1].at)}" in line
+    assert f"last run {render_instant(rig.current.board.tables[-1].lags.at)}" in line
 
 
 def test_f128_explain_offers_the_repair_first_and_the_waiver_last(

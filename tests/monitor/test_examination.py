@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from demo.debezium import MYSQL_LOSSLESS
 from monitor import doctor as examination
 from monitor.commands.doctor import COMMAND
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.config.model import Config
 from monitor.doctor import Doors, Examination
 from pipeline.collectors.collector import (
@@ -185,7 +185,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def examined(path: Path, site: Site) -> Examination:
-    done = Examination(load(path), WORKER, timedelta(days=3), site.doors())
+    done = Examination(load_config(path), WORKER, timedelta(days=3), site.doors())
     done.run()
     return done
 
@@ -211,7 +211,7 @@ def examined_beside(path: Path, bucket: Bucket) -> tuple[Examination, list[str]]
         return cast("Store", bucket)
 
     doors = replace(site().doors(), lake=store)
-    done = Examination(load(path), WORKER, timedelta(days=3), doors)
+    done = Examination(load_config(path), WORKER, timedelta(days=3), doors)
     done.run()
     return done, asked
 
@@ -248,7 +248,7 @@ def test_a_bucket_that_does_not_answer_is_told_with_what_to_look_at(path: Path) 
 def test_f180_what_spark_lacks_on_this_machine_is_refused_with_its_fix(path: Path) -> None:
     doors = replace(site().doors(), machine=lambda: ["11 jars are not there; run `sluice jars`"])
 
-    done = Examination(load(path), WORKER, timedelta(days=3), doors)
+    done = Examination(load_config(path), WORKER, timedelta(days=3), doors)
     done.run()
 
     refused = [(one.where, one.what, one.fix) for one in done.findings if one.severity is REFUSE]

@@ -466,7 +466,7 @@ def test_a_caller_who_gets_no_further_answer_in_time_is_told_the_one_there_is(
     async def none(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(deps.WaitingRoom, "next", none)
+    monkeypatch.setattr(deps.LongPoll, "next", none)
 
     status, answer = healthy.ask(cut=(healthy.now + timedelta(hours=9)).isoformat(), wait="290")
 

@@ -13,7 +13,7 @@ from monitor.commands import explain
 from monitor.commands.status import COMMAND as STATUS
 from monitor.observe.system_checks import of_copies
 from monitor.web.api import application
-from monitor.web.metrics import exposition
+from monitor.web.metrics import encode_metrics
 from monitor.web.status_page import status_page
 from pipeline.copies.copy import CopyPosition
 from pipeline.errors import UnreachableError
@@ -197,7 +197,7 @@ def test_the_board_tells_how_far_each_copy_is(rig: Rig, copy: FakeCopy) -> None:
     (shown,) = view.copies
     assert isinstance(shown.hop.lag, timedelta)
     assert shown.hop.lag > timedelta(seconds=20)
-    lags = exposition(rig.current.board, rig.now).decode()
+    lags = encode_metrics(rig.current.board, rig.now).decode()
     assert f'sluice_copy_lag_seconds{{table="{USERS}",copy="cache"}}' in lags
     assert "copy cache" in status_page(rig.current.board, rig.now)
     assert rig.client.get("/v1/tables").json()[1]["copies"]["cache"]["hop"] == "copy"

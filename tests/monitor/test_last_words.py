@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from checks.model import Outcome
-from monitor.cli.offline_status import last_words, lines
+from monitor.cli.offline_status import format_status, read_last_status
 from monitor.commands import gate, status
 from pipeline.clocks import cut
 from pipeline.errors import ConfigError
@@ -106,9 +106,9 @@ def test_a_store_that_nobody_wrote_is_told_and_not_made(tmp_path: Path) -> None:
     config = tmp_path / "sluice.yaml"
     config.write_text("{}")
 
-    words = last_words(config, "mirror")
+    words = read_last_status(config, "mirror")
 
-    assert lines(words) == [
+    assert format_status(words) == [
         f"store {tmp_path / 'sluice.db'}: does not exist yet; start `sluice run`"
     ]
     assert not (tmp_path / "sluice.db").exists()
@@ -119,7 +119,9 @@ def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
     config.write_text("{}")
     store.write_text("x" * 5000)
 
-    assert lines(last_words(config, "mirror")) == [f"store {store}: file is not a database"]
+    assert format_status(read_last_status(config, "mirror")) == [
+        f"store {store}: file is not a database"
+    ]
 
 
 def test_a_zone_that_is_none_is_a_fault_of_the_config(tmp_path: Path) -> None:
@@ -127,4 +129,4 @@ def test_a_zone_that_is_none_is_a_fault_of_the_config(tmp_path: Path) -> None:
     config.write_text("time_zone: Mars/Base\n")
 
     with pytest.raises(ConfigError, match="is no time zone"):
-        last_words(config, "mirror")
+        read_last_status(config, "mirror")

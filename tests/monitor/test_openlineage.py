@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor import openlineage
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.config.model import OpenLineageSettings
 from monitor.openlineage import DatasetPlace, LineageEvents, server_place
 from pipeline.apply.lineage import ColumnLink
@@ -239,7 +239,7 @@ def test_the_config_names_who_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TOKEN", "secret-token")
     section = "{url: 'https://marquez:5000/api/v1/lineage', token: {env: TOKEN}}"
 
-    found = load(_config(tmp_path, section)).openlineage
+    found = load_config(_config(tmp_path, section)).openlineage
 
     wanted = OpenLineageSettings("https://marquez:5000/api/v1/lineage", "secret-token")
     assert found == wanted
@@ -258,6 +258,6 @@ def test_the_config_names_who_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_a_mistake_is_told(tmp_path: Path, section: str, fault: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        load(_config(tmp_path, section))
+        load_config(_config(tmp_path, section))
 
     assert fault in str(refused.value)

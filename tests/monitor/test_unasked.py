@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.config.sections import NOWHERE
+from monitor.config.sections import PLACEHOLDER_ADDRESS
 from monitor.doctor import brokers, collector, server
 from pipeline.settings import CollectorSettings, SourceSettings
 
@@ -36,4 +36,7 @@ def test_nobody_is_sent_to_what_the_source_has_not(
 
 def test_a_source_without_a_server_is_not_looked_for_at_an_address() -> None:
     assert "does the server run" in server(USUAL).then
-    assert "is all there that `collector` of shop names" in server(replace(LOGS, **NOWHERE)).then
+    assert (
+        "is all there that `collector` of shop names"
+        in server(replace(LOGS, **PLACEHOLDER_ADDRESS)).then
+    )

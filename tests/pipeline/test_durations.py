@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.cli.options import Length
-from monitor.config.file import parse
+from monitor.cli.options import Duration
+from monitor.config.file import parse_config
 from pipeline.durations import duration
 from pipeline.errors import ConfigError
 from pipeline.plugins import filled
@@ -58,7 +58,7 @@ def test_f192_every_number_of_seconds_is_read(seconds: int) -> None:
 
 
 def test_f192_the_config_reads_durations_at_any_depth() -> None:
-    config = parse(
+    config = parse_config(
         MINIMAL
         + "heartbeat: 2s\nschedule: {land: 1500ms, cycles: {2: 4m}}\n"
         + "readiness: {lag_budget: {0: 5m, 1: PT15M}}\n"
@@ -82,7 +82,7 @@ def test_f192_the_config_reads_durations_at_any_depth() -> None:
 def test_f192_a_bound_is_checked_of_either_spelling() -> None:
     for text in ("0s", "PT0S"):
         with pytest.raises(ConfigError, match="heartbeat: must be longer than 0s"):
-            parse(f"{MINIMAL}heartbeat: {text}\n", Path("/etc/sluice.yaml"))
+            parse_config(f"{MINIMAL}heartbeat: {text}\n", Path("/etc/sluice.yaml"))
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ def test_f192_options_of_plug_ins_read_them_and_texts_stay_texts() -> None:
 def test_f192_a_number_on_the_command_line_has_the_unit_that_it_had(
     text: str, found: timedelta
 ) -> None:
-    assert Length(timedelta(seconds=1), DAYS).convert(text, None, None) == found
+    assert Duration(timedelta(seconds=1), DAYS).convert(text, None, None) == found
 
 
 @pytest.mark.parametrize("text", ["2d", "-1", "1e99", "inf", "nan", "x", "PT25H"])
 def test_f192_an_option_has_bounds(text: str) -> None:
     with pytest.raises(click.BadParameter):
-        Length(timedelta(seconds=1), DAYS).convert(text, None, None)
+        Duration(timedelta(seconds=1), DAYS).convert(text, None, None)

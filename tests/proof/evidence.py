@@ -13,7 +13,7 @@ from alerts.model import IncidentState
 from demo.oracle.compare import compared
 from demo.shop.schema import MIRRORS
 from monitor.app import CENSUS, PUBLISH, RETENTION
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.store.schema import accounts
 from monitor.store.store import ServiceStore
 from tests.proof.judging import Tribunal, forgotten
@@ -122,7 +122,7 @@ def _untimed(stand: Stand, store: ServiceStore) -> Iterator[str]:
 def _paces(stand: Stand) -> dict[str, timedelta]:
     """How often each job is planned, by the config alone."""
     with stand.environment():
-        config = load(stand.service.config)
+        config = load_config(stand.service.config)
     schedule = config.schedule
     return {
         **{f"heartbeat:{source.name}": config.heartbeat for source in config.sources},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.store.history import terms
+from monitor.store.history import nonzero_terms
 from pipeline.apply.account import (
     ChangeCounts,
     MainAndError,
@@ -60,13 +60,13 @@ def test_s18_a_message_that_is_corrected_is_counted_once(
 
     lake.land(row(Op.CREATE, 10, 1, "a"), ODD, row(Op.CREATE, 11, 9, "z"))
     if not late:
-        sums.update(terms(lake.apply().account))
+        sums.update(nonzero_terms(lake.apply().account))
         assert main_and_error(sums) == MainAndError(read=3, main=2, error=1)
     names = [NAME, None, None]  # its rows bear its name as often as it was counted: once
     lake.land(
         *({**one, "offset": 20, "error": name} for one, name in zip(mended, names, strict=False))
     )
-    sums.update(terms(lake.apply().account))
+    sums.update(nonzero_terms(lake.apply().account))
 
     assert main_and_error(sums) == MainAndError(read=main, main=main, error=0)
     assert main_and_error(sums).lost == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from checks.ordering import CANNOT
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.doctor import Examination
 from pipeline.model import Ordering
 from tests.toy.database import Database
@@ -29,7 +29,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_doctor_reports_what_a_source_and_a_collector_of_ones_own_find(config: Path) -> None:
-    examination = Examination(load(config), None, timedelta(days=3))
+    examination = Examination(load_config(config), None, timedelta(days=3))
 
     examination.run()
 

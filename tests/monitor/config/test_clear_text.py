@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load
-from monitor.config.sections import unbuilt
+from monitor.config.file import load_config
+from monitor.config.sections import plugin_faults
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
 from pipeline.errors import ConfigError
@@ -37,7 +37,7 @@ def written(folder: Path, section: str) -> Path:
 def faults(folder: Path, section: str) -> list[str]:
     path = written(folder, section)
     try:
-        load(path, unbuilt)
+        load_config(path, plugin_faults)
     except ConfigError as error:
         return [line.partition(": ")[2] for line in str(error).splitlines()]
     return []
@@ -99,9 +99,9 @@ def test_f164_a_collector_behind_a_login_needs_https(tmp_path: Path) -> None:
     path.write_text(login)
 
     with pytest.raises(ConfigError, match=r"sources\[0\]\.collector\.url: its credentials would"):
-        load(path)
+        load_config(path)
     path.write_text(login.replace("connector: shop", "connector: shop, tls: false"))
-    load(path)
+    load_config(path)
 
 
 REDIS = "copies: {{c: {{kind: redis, tables: 'x.*', host: there, {rest}}}}}"
@@ -112,7 +112,7 @@ def test_f164_a_copy_beyond_this_machine_speaks_tls_by_default(tmp_path: Path) -
     ours = Authority(tmp_path, "ours")
     ours.certificate("sluice")
 
-    (plan,) = load(written(tmp_path, REDIS.format(rest=files))).copied
+    (plan,) = load_config(written(tmp_path, REDIS.format(rest=files))).copied
 
     assert plan.copy == RedisCopy(
         "there",
@@ -136,6 +136,6 @@ def test_f164_an_authority_of_the_registry_is_named_from_the_folder_of_the_confi
     at = "sources[0].format_options.registry"
     path = written(tmp_path, section(at, "https://there", "ca: ours.pem"))
 
-    (source,) = load(path, unbuilt).sources
+    (source,) = load_config(path, plugin_faults).sources
 
     assert source.format_options["registry"]["ca"] == str(ours.file)

@@ -11,9 +11,9 @@ import yaml
 
 from alerts.channels.webhook import Webhook
 from checks.probes.max_id import MaxId
-from monitor.config.file import load, parse, schema
+from monitor.config.file import config_schema, load_config, parse_config
 from monitor.config.model import Config, Tuning
-from monitor.config.sections import unbuilt
+from monitor.config.sections import plugin_faults
 from pipeline.errors import ConfigError
 from pipeline.model import Ordering
 from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings
@@ -35,12 +35,12 @@ PLACE = Path("/etc/sluice/sluice.yaml")
 
 
 def _parse(more: str = "", text: str = MINIMAL) -> Config:
-    return parse(text + more, PLACE)
+    return parse_config(text + more, PLACE)
 
 
 def _faults(text: str) -> list[str]:
     with pytest.raises(ConfigError) as told:
-        parse(text, PLACE)
+        parse_config(text, PLACE)
     return [without_place(line) for line in str(told.value).splitlines()]
 
 
@@ -336,7 +336,7 @@ def test_a_secured_cluster_is_named_with_a_secret_and_files_beside_the_config(
     monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
     (tmp_path / "ca.pem").touch()
 
-    config = parse(MINIMAL + SECURED, tmp_path / "sluice.yaml")
+    config = parse_config(MINIMAL + SECURED, tmp_path / "sluice.yaml")
 
     ca = str(tmp_path / "ca.pem")
     wanted = KafkaSecurity("SASL_SSL", "SCRAM-SHA-512", "sluice", "hunter2", ca)
@@ -353,7 +353,7 @@ def test_f164_files_of_tls_lie_beside_the_config(tmp_path: Path) -> None:
     text = MINIMAL.replace("host: 127.0.0.1", f"host: db\n    {lines}")
     text = text.replace("url: http://127.0.0.1:8083", "url: https://connect:8083, ca: ours.pem")
 
-    (source,) = parse(f"{text}    mirrored: {mirror}\n", tmp_path / "sluice.yaml").sources
+    (source,) = parse_config(f"{text}    mirrored: {mirror}\n", tmp_path / "sluice.yaml").sources
 
     assert source.mirrored is not None
     for client in (source, source.mirrored):
@@ -391,7 +391,7 @@ def test_f164_files_of_tls_that_do_nothing_or_cannot_be_used_are_told(
     (tmp_path / "empty.pem").touch()
 
     with pytest.raises(ConfigError) as told:
-        parse(f"{MINIMAL}    {more}\n", tmp_path / "sluice.yaml")
+        parse_config(f"{MINIMAL}    {more}\n", tmp_path / "sluice.yaml")
 
     (line,) = str(told.value).splitlines()
     assert f"sources[0].{fault}".replace("{folder}", str(tmp_path)) in line
@@ -402,7 +402,7 @@ def test_f164_a_file_of_the_collectors_that_is_none_is_told_once(tmp_path: Path)
     text = text.replace("connector: shop}", "connector: shop, ca: none.pem}")
 
     with pytest.raises(ConfigError, match=r"sources\[0\].collector.ca: .*none.pem") as told:
-        parse(text, tmp_path / "sluice.yaml", unbuilt)
+        parse_config(text, tmp_path / "sluice.yaml", plugin_faults)
 
     assert len(str(told.value).splitlines()) == 1
 
@@ -548,13 +548,13 @@ def test_a_missing_file_is_told_with_the_verb_that_writes_one(tmp_path: Path) ->
         " with `sluice init`"
     )
     with pytest.raises(ConfigError, match=said):
-        load(tmp_path / "sluice.yaml")
+        load_config(tmp_path / "sluice.yaml")
     with pytest.raises(ConfigError, match=r"Is a directory; use another file with --config$"):
-        load(tmp_path)
+        load_config(tmp_path)
 
 
 def test_the_schema_for_editors_agrees_with_the_reader() -> None:
-    whole = json.loads(json.dumps(schema()))
+    whole = json.loads(json.dumps(config_schema()))
     good = {**yaml.safe_load(MINIMAL), "probes": {"max_id": {"every": "PT1M"}}}
     good["sources"][0]["password"] = {"env": "X"}
     bad = {**good, "probes": {"max_id": {"evry": "PT1M"}}}

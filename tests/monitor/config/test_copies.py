@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load, schema
+from monitor.config.file import config_schema, load_config
 from monitor.config.plans import CopyPlan
 from pipeline.copies.copy import known_copies
 from pipeline.copies.postgres import PostgresCopy
@@ -23,7 +23,7 @@ PG = "kind: postgres, host: h, database: d, user: u"
 def copies(folder: Path, section: str) -> tuple[CopyPlan, ...]:
     path = folder / "sluice.yaml"
     path.write_text(f"{LEAST}copies:\n{section}")
-    return load(path).copied
+    return load_config(path).copied
 
 
 def test_reading_a_config_loads_nothing_that_only_rows_need() -> None:
@@ -145,7 +145,7 @@ def test_a_route_may_name_a_copy_that_there_is(tmp_path: Path) -> None:
 
 
 def test_the_schema_for_editors_knows_every_kind() -> None:
-    told = json.dumps(schema()["properties"]["copies"])
+    told = json.dumps(config_schema()["properties"]["copies"])
 
     assert all(json.dumps(kind) in told for kind in known_copies())
     assert '"env"' in told

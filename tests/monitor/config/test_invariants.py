@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.file import load, schema
+from monitor.config.file import config_schema, load_config
 from pipeline.errors import ConfigError
 from pipeline.invariants.changed_at_most import ChangedAtMost
 from pipeline.invariants.column_loss import ColumnLoss
@@ -28,7 +28,7 @@ sources:
 def demanded(folder: Path, section: str) -> tuple[InvariantRule, ...]:
     path = folder / "sluice.yaml"
     path.write_text(f"{LEAST}invariants:\n{section}")
-    return load(path).settings.invariants
+    return load_config(path).settings.invariants
 
 
 def test_every_invariant_is_told_as_its_fields(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
     each = "{{tables: '{0}', not_null: {{columns: [{1}]}}}}"
     parts = ", ".join(each.format(*one) for one in (("shop.*", "a"), ("shop.x", "b"), ("u.*", "c")))
     path.write_text(f"{LEAST}invariants: [{parts}]")
-    settings = load(path).settings
+    settings = load_config(path).settings
 
     assert [one.columns for _, one in settings.demanded("shop.x")] == [("a",), ("b",)]
     assert settings.demanded("v.x") == ()
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, section: str, faul
 
 
 def test_editors_know_every_invariant() -> None:
-    section: dict[str, Any] = schema()["properties"]["invariants"]
+    section: dict[str, Any] = config_schema()["properties"]["invariants"]
 
     properties = section["items"]["properties"]
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import Faults, load, parse
-from monitor.config.sections import unbuilt
+from monitor.config.file import Faults, load_config, parse_config
+from monitor.config.sections import plugin_faults
 from pipeline.errors import ConfigError
 from pipeline.sources.source import read_limits
 from tests.monitor.config.plain import without_place
@@ -20,12 +20,12 @@ SECOND = """
 
 
 def built_faults(text: str) -> list[str]:
-    return faults(text, unbuilt)
+    return faults(text, plugin_faults)
 
 
 def faults(text: str, also: Faults = lambda _: ()) -> list[str]:
     try:
-        parse(text, PLACE, also)
+        parse_config(text, PLACE, also)
     except ConfigError as error:
         return [without_place(line) for line in str(error).splitlines()]
     return []
@@ -345,7 +345,7 @@ def test_a_file_of_another_encoding_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"lake: \xe4\n")
 
     with pytest.raises(ConfigError, match=r"is not UTF-8 text .byte 6.; save"):
-        load(path)
+        load_config(path)
 
 
 def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from monitor.config.validation import OBJECT_STORES
 from pipeline.delta import store
 from pipeline.errors import ConfigError
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 def _told(path: Path, text: str) -> str:
     with pytest.raises(ConfigError) as refused:
-        parse(text, path)
+        parse_config(text, path)
     return without_place(str(refused.value))
 
 
@@ -68,7 +68,7 @@ def test_a_lake_that_cannot_be_read_by_all_is_refused(path: Path, lake: str, sai
     ["lake", "a b", "./x:y", "/no/such/folder", "file:///data", "s3://bucket", "abfss://c@a/x"],
 )
 def test_a_lake_elsewhere_is_fine_and_is_not_made(path: Path, lake: str) -> None:
-    config = parse(MINIMAL.replace("lake: lake", f"lake: {lake}"), path)
+    config = parse_config(MINIMAL.replace("lake: lake", f"lake: {lake}"), path)
 
     assert config.lake in (lake, str((path.parent / lake).resolve()))
     assert sorted(one.name for one in path.parent.iterdir()) == ["file", "folder"]
@@ -126,7 +126,7 @@ def test_images_where_upkeep_deletes_files_are_refused(
 def test_images_in_a_folder_of_their_own_are_fine(path: Path, where: str) -> None:
     text = f"{MINIMAL}publish: [{{tables: '*', how: parquet, where: {where}}}]\n"
 
-    assert parse(text, path).publish[0].where.endswith(where)
+    assert parse_config(text, path).publish[0].where.endswith(where)
 
 
 def test_images_in_a_bucket_do_not_share_the_mirrors(path: Path) -> None:

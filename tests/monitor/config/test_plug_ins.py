@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load, parse
-from monitor.config.sections import unbuilt
+from monitor.config.file import load_config, parse_config
+from monitor.config.sections import plugin_faults
 from pipeline.errors import ConfigError
 from tests.monitor.config.plain import without_place
 from tests.monitor.config.test_config import MINIMAL, PLACE
@@ -11,7 +11,7 @@ from tests.monitor.config.test_config import MINIMAL, PLACE
 
 def faults(text: str) -> list[str]:
     with pytest.raises(ConfigError) as told:
-        parse(text, PLACE, unbuilt)
+        parse_config(text, PLACE, plugin_faults)
     return [without_place(line) for line in str(told.value).splitlines()]
 
 
@@ -72,4 +72,4 @@ def test_who_only_wants_to_read_the_file_is_not_kept_waiting_for_plug_ins(tmp_pa
     place = tmp_path / "sluice.yaml"
     place.write_text(MINIMAL.replace("prefix: shop", "prefix: shop\n    format: avro"))
 
-    assert load(place).sources[0].format == "avro"
+    assert load_config(place).sources[0].format == "avro"

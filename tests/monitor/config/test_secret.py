@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from pipeline.errors import ConfigError
 from pipeline.settings import may_be_spark_secret
 from tests.monitor.config.plain import without_place
@@ -19,7 +19,7 @@ SECURITY = (
 
 def _faults(text: str) -> list[str]:
     with pytest.raises(ConfigError) as told:
-        parse(text, Path("/etc/sluice.yaml"))
+        parse_config(text, Path("/etc/sluice.yaml"))
     return [without_place(line) for line in str(told.value).splitlines()]
 
 
@@ -33,7 +33,7 @@ def test_a_secrets_file_is_named_from_the_configs_folder(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
 
-    config = parse(WITH_FILE + HOOK + SECURITY % "secrets/shop", home / "sluice.yaml")
+    config = parse_config(WITH_FILE + HOOK + SECURITY % "secrets/shop", home / "sluice.yaml")
 
     assert config.sources[0].password == "hidden"
     assert config.channels["webhook"].secret == "hidden"
@@ -43,7 +43,7 @@ def test_a_secrets_file_is_named_from_the_configs_folder(
 def test_a_file_with_its_whole_path_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("hidden")
 
-    config = parse(MINIMAL + SECURITY % (tmp_path / "s"), Path("/etc/sluice.yaml"))
+    config = parse_config(MINIMAL + SECURITY % (tmp_path / "s"), Path("/etc/sluice.yaml"))
 
     assert config.kafka_security.password == "hidden"
 
@@ -140,7 +140,7 @@ def test_a_secret_of_spark_is_not_written_down(name: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("SLUICE_THE_KEY", "0123")
 
     told = _faults(MINIMAL + f"pipeline: {{spark: {{{name}: hunter2}}}}\n")
-    config = parse(
+    config = parse_config(
         MINIMAL + f"pipeline: {{spark: {{{name}: {{env: SLUICE_THE_KEY}}}}}}\n", Path("/etc/s")
     )
 
@@ -154,7 +154,7 @@ def test_a_secret_of_spark_is_not_written_down(name: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", PLAIN_SETTINGS + ABOUT_SECRETS)
 def test_a_setting_of_spark_that_is_no_secret_may_be_written_down(name: str) -> None:
-    config = parse(MINIMAL + f"pipeline: {{spark: {{{name}: x}}}}\n", Path("/etc/s"))
+    config = parse_config(MINIMAL + f"pipeline: {{spark: {{{name}: x}}}}\n", Path("/etc/s"))
 
     assert config.pipeline.spark == {name: "x"}
     assert may_be_spark_secret(name) == (name in ABOUT_SECRETS), "Spark needs it at its start"
@@ -166,7 +166,7 @@ def test_a_secret_that_is_empty_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     told = []
     for way in ("{env: SLUICE_EMPTY}", "{file: secret}"):
         with pytest.raises(ConfigError) as refused:
-            parse(MINIMAL + f"    password: {way}\n", tmp_path / "sluice.yaml")
+            parse_config(MINIMAL + f"    password: {way}\n", tmp_path / "sluice.yaml")
         told.append(without_place(str(refused.value)))
 
     write = "is empty; write the secret there, or remove the line"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load, schema
-from monitor.config.sections import is_nowhere, placed_nowhere
+from monitor.config.file import config_schema, load_config
+from monitor.config.sections import has_placeholder_address, with_placeholder_address
 from pipeline.errors import ConfigError
 
 FILES = """
@@ -29,9 +29,9 @@ def written(folder: Path, kind: str, more: str = "tls: false") -> Path:
 
 @pytest.mark.parametrize("more", ["tls: false", "port: 1", "host: localhost"])
 def test_a_source_of_files_needs_no_address(tmp_path: Path, more: str) -> None:
-    (source,) = load(written(tmp_path, "files", more)).sources
+    (source,) = load_config(written(tmp_path, "files", more)).sources
 
-    assert is_nowhere(source)
+    assert has_placeholder_address(source)
 
 
 @pytest.mark.parametrize("kind", ["connect", "{env: KIND}", "none_of_this_name"])
@@ -39,13 +39,13 @@ def test_every_other_kind_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("KIND", "connect")
 
     with pytest.raises(ConfigError, match=r"sources\[0\]\.host: is required"):
-        load(written(tmp_path, kind))
+        load_config(written(tmp_path, kind))
 
 
 def test_what_is_no_collector_is_told_by_whoever_reads_it() -> None:
-    assert placed_nowhere({"collector": "files"}) == {"collector": "files"}
-    assert placed_nowhere({}) == {}
+    assert with_placeholder_address({"collector": "files"}) == {"collector": "files"}
+    assert with_placeholder_address({}) == {}
 
 
 def test_editors_do_not_ask_for_it() -> None:
-    assert schema()["$defs"]["SourceSettings"]["required"] == ["name", "collector", "prefix"]
+    assert config_schema()["$defs"]["SourceSettings"]["required"] == ["name", "collector", "prefix"]

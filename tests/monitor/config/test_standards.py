@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.file import load, schema
+from monitor.config.file import config_schema, load_config
 from monitor.spark.protocol import Request, Verb, dump_request, load_request
 from pipeline.errors import ConfigError
 from pipeline.settings import StandardRule
@@ -29,7 +29,7 @@ def _written(file: Path, *parts: str) -> Path:
 
 
 def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
-    settings = load(_written(file, GOOD)).settings
+    settings = load_config(_written(file, GOOD)).settings
 
     standards = (("hash", KeyedHash(("phone",), SECRET)),)
     wanted = StandardRule("shop.orders", ("id",), standards, ("id", "*_at"))
@@ -121,7 +121,7 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
 )
 def test_a_mistake_is_told_by_its_place(file: Path, part: str, fault: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        load(_written(file, part))
+        load_config(_written(file, part))
 
     assert fault in str(refused.value)
 
@@ -142,7 +142,7 @@ def test_what_lands_as_it_is_is_said_where_something_is_hidden(
     ids = file.with_name("ids.csv")
     ids.write_text("source,standard\n")
     part = part.replace("FILE", str(ids))
-    (rule,) = load(_written(file, f"{{tables: t.t, key: [id], {part}}}")).settings.standards
+    (rule,) = load_config(_written(file, f"{{tables: t.t, key: [id], {part}}}")).settings.standards
 
     assert rule.clear == clear
 
@@ -151,11 +151,11 @@ def test_what_is_no_list_is_refused(file: Path) -> None:
     file.write_text(f"{LEAST}standards: {GOOD}\n", encoding="utf-8")
 
     with pytest.raises(ConfigError, match="standards: must be a list"):
-        load(file)
+        load_config(file)
 
 
 def test_editors_know_its_fields() -> None:
-    part = schema()["properties"]["standards"]["items"]
+    part = config_schema()["properties"]["standards"]["items"]
 
     assert {"tables", "key", "clear", "hash", "mask", "mapping", "cipher"} <= part[
         "properties"

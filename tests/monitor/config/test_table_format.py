@@ -1,7 +1,7 @@
 import pytest
 
-from monitor.config.file import parse
-from monitor.config.sections import unbuilt
+from monitor.config.file import parse_config
+from monitor.config.sections import plugin_faults
 from pipeline.build import open_table_format
 from pipeline.errors import ConfigError
 from tests.monitor.config.plain import without_place
@@ -9,7 +9,7 @@ from tests.monitor.config.test_config import MINIMAL, PLACE
 
 
 def test_mirrors_are_delta_where_nothing_is_said() -> None:
-    found = open_table_format(parse(MINIMAL, PLACE, unbuilt).settings)
+    found = open_table_format(parse_config(MINIMAL, PLACE, plugin_faults).settings)
 
     assert type(found).__module__ == "pipeline.tables.delta.table_format"
 
@@ -34,6 +34,6 @@ def test_mirrors_are_delta_where_nothing_is_said() -> None:
 )
 def test_a_table_format_that_cannot_be_built_is_refused(more: str, line: str) -> None:
     with pytest.raises(ConfigError) as told:
-        parse(f"{MINIMAL}{more}\n", PLACE, unbuilt)
+        parse_config(f"{MINIMAL}{more}\n", PLACE, plugin_faults)
 
     assert without_place(str(told.value)).startswith(line)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from monitor.commands import check_config
 from monitor.commands.init import TEMPLATE
-from monitor.config.file import load
+from monitor.config.file import load_config
 from monitor.config.model import Config, RebootstrapRule
 from pipeline.settings import PublishRule
 from tests.pipeline.certificates import Authority
@@ -38,7 +38,7 @@ def test_all_that_it_shows_is_read_without_a_fault(
     path = tmp_path / "sluice.yaml"
     path.write_text(uncommented(TEMPLATE.read_text(encoding="utf-8")), encoding="utf-8")
 
-    config = load(path)
+    config = load_config(path)
 
     (rule,) = config.rebootstrap
     assert (rule.tables, rule.how) == ("shop.*", "auto")
@@ -57,9 +57,9 @@ def test_f186_every_default_that_it_shows_is_the_models(
     text = TEMPLATE.read_text(encoding="utf-8")
     path.write_text(uncommented(text), encoding="utf-8")
 
-    shown = load(path)
+    shown = load_config(path)
     path.write_text(text, encoding="utf-8")
-    usual = load(path)
+    usual = load_config(path)
 
     sections = ("time_zone", "transport", "table_format", "pipeline", "readiness", "heartbeat")
     for name in (*sections, "store", "http"):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
 
@@ -20,7 +20,7 @@ from tests.monitor.config.test_config import MINIMAL, PLACE
     ],
 )
 def test_low_tiers_wait_for_less_than_would_be_late(more: str, cycles: dict[int, int]) -> None:
-    told = parse(MINIMAL + more, PLACE).settings.cycles
+    told = parse_config(MINIMAL + more, PLACE).settings.cycles
 
     assert told == {tier: timedelta(minutes=length) for tier, length in cycles.items()}
 
@@ -34,6 +34,6 @@ def test_low_tiers_wait_for_less_than_would_be_late(more: str, cycles: dict[int,
     ],
 )
 def test_tier_0_has_a_line_of_its_own_where_a_rule_names_it(rule: str, rows: int) -> None:
-    settings = parse(f"{MINIMAL}tables: [{{shards: 'a.b', {rule}}}]", PLACE).settings
+    settings = parse_config(f"{MINIMAL}tables: [{{shards: 'a.b', {rule}}}]", PLACE).settings
 
     assert (settings.divided, settings.most_rows) == (rows == 20_000, rows)

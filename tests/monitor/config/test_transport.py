@@ -1,8 +1,8 @@
 import pytest
 
 from examples.json_lines import JsonLines
-from monitor.config.file import parse
-from monitor.config.sections import unbuilt
+from monitor.config.file import parse_config
+from monitor.config.sections import plugin_faults
 from pipeline.build import open_transport
 from pipeline.errors import ConfigError
 from pipeline.transports.kafka import KafkaTransport
@@ -14,7 +14,7 @@ from tests.monitor.config.test_config import MINIMAL, PLACE
 def test_another_transport_needs_no_kafka() -> None:
     text = MINIMAL.replace("kafka: 127.0.0.1:9092\n", "transport: examples.json_lines\n")
 
-    config = parse(text + "transport_options: {folder: /spool}\n", PLACE)
+    config = parse_config(text + "transport_options: {folder: /spool}\n", PLACE)
 
     assert config.settings.kafka_fields == {}
     assert open_transport(config.settings) == JsonLines("/spool")
@@ -62,7 +62,7 @@ def test_another_transport_needs_no_kafka() -> None:
 )
 def test_a_transport_that_cannot_be_built_is_refused(kafka: str, line: str) -> None:
     with pytest.raises(ConfigError) as told:
-        parse(MINIMAL.replace("kafka: 127.0.0.1:9092", kafka), PLACE, unbuilt)
+        parse_config(MINIMAL.replace("kafka: 127.0.0.1:9092", kafka), PLACE, plugin_faults)
 
     assert without_place(str(told.value)).startswith(line)
 
@@ -75,7 +75,7 @@ OWN = """    transport: examples.json_lines
 def test_a_source_may_have_a_transport_of_its_own_beside_kafka() -> None:
     second = MINIMAL.partition("sources:\n")[2].replace("shop", "logs")
 
-    config = parse(f"{MINIMAL}{second}{OWN}", PLACE, unbuilt)
+    config = parse_config(f"{MINIMAL}{second}{OWN}", PLACE, plugin_faults)
 
     made = open_transport(config.settings)
     assert isinstance(made, TransportsBySource)
@@ -85,7 +85,9 @@ def test_a_source_may_have_a_transport_of_its_own_beside_kafka() -> None:
 
 
 def test_no_kafka_is_needed_where_every_source_has_its_own() -> None:
-    config = parse(MINIMAL.replace("kafka: 127.0.0.1:9092\n", "") + OWN, PLACE, unbuilt)
+    config = parse_config(
+        MINIMAL.replace("kafka: 127.0.0.1:9092\n", "") + OWN, PLACE, plugin_faults
+    )
 
     made = open_transport(config.settings)
 
@@ -95,7 +97,7 @@ def test_no_kafka_is_needed_where_every_source_has_its_own() -> None:
 
 def test_a_transport_of_its_own_that_cannot_be_built_is_told_at_its_source() -> None:
     with pytest.raises(ConfigError) as told:
-        parse(MINIMAL + "    transport: examples.json_lines\n", PLACE, unbuilt)
+        parse_config(MINIMAL + "    transport: examples.json_lines\n", PLACE, plugin_faults)
 
     at = f"{PLACE}:5: sources[0].transport_options.folder: is required"
     assert str(told.value).startswith(at)

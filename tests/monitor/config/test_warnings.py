@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from monitor.__main__ import sluice
-from monitor.config.file import parse
-from monitor.config.text import located
-from monitor.config.warnings import exposed_files, warnings
+from monitor.config.file import parse_config
+from monitor.config.text import locate_faults
+from monitor.config.warnings import config_warnings, exposed_files
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_config import MINIMAL
 
@@ -17,12 +17,12 @@ PLACE = Path("/etc/sluice.yaml")
 
 
 def doubts(more: str) -> list[str]:
-    return warnings(parse(f"{MINIMAL}\n{more}", PLACE))
+    return config_warnings(parse_config(f"{MINIMAL}\n{more}", PLACE))
 
 
 def refused(text: str) -> str:
     with pytest.raises(ConfigError) as error:
-        parse(text, PLACE)
+        parse_config(text, PLACE)
     return str(error.value)
 
 
@@ -154,8 +154,10 @@ def test_f190_every_fault_has_its_line() -> None:
 
 
 def test_f190_a_key_that_the_file_has_not_has_no_line() -> None:
-    assert located(PLACE, ["kafka: is required"], "lake: a\n") == [f"{PLACE}: kafka: is required"]
-    assert located(PLACE, ["kafka: is required"], "[") == [f"{PLACE}: kafka: is required"]
+    assert locate_faults(PLACE, ["kafka: is required"], "lake: a\n") == [
+        f"{PLACE}: kafka: is required"
+    ]
+    assert locate_faults(PLACE, ["kafka: is required"], "[") == [f"{PLACE}: kafka: is required"]
 
 
 def test_f190_check_config_tells_warnings_and_their_lines(

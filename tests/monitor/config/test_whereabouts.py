@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.location import HOST, PORT, STORE, ZONE, whereabouts
+from monitor.config.location import HOST, PORT, STORE, ZONE, read_location
 from monitor.config.model import Config
 from pipeline.errors import ConfigError
 
@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_model() -> None:
 def test_f51_a_fault_elsewhere_and_an_unset_secret_keep_nobody_from_asking(tmp_path: Path) -> None:
     text = "sources: [{password: {env: NOT_SET}}, nonsense]\nhttp: {port: 9000}\n"
 
-    found = whereabouts(_written(tmp_path, text))
+    found = read_location(_written(tmp_path, text))
 
     assert found.address == "http://127.0.0.1:9000"
     assert found.store == (tmp_path / "sluice.db").resolve()
@@ -47,7 +47,7 @@ def test_a_host_is_called_as_one_dials_it(
 ) -> None:
     monkeypatch.setenv("GAUGE", "10.0.0.7")
 
-    found = whereabouts(_written(tmp_path, f"http: {{host: {host}}}\n"))
+    found = read_location(_written(tmp_path, f"http: {{host: {host}}}\n"))
 
     assert found.address == address
 
@@ -70,7 +70,7 @@ def test_what_is_no_address_is_told_with_its_place(tmp_path: Path, text: str, sa
     path = _written(tmp_path, text)
 
     with pytest.raises(ConfigError) as told:
-        whereabouts(path)
+        read_location(path)
 
     assert re.match(rf"{path}(:\d+)?: ", str(told.value))
     assert said in str(told.value)
@@ -78,7 +78,7 @@ def test_what_is_no_address_is_told_with_its_place(tmp_path: Path, text: str, sa
 
 def test_a_file_that_is_not_there_is_told() -> None:
     with pytest.raises(ConfigError, match="sluice init"):
-        whereabouts(Path("/no/such.yaml"))
+        read_location(Path("/no/such.yaml"))
 
 
 def test_f161_the_token_is_read_and_one_that_cannot_be_keeps_nobody_from_asking(
@@ -86,9 +86,9 @@ def test_f161_the_token_is_read_and_one_that_cannot_be_keeps_nobody_from_asking(
 ) -> None:
     (tmp_path / "token").write_text("0123456789abcdef\n")
 
-    found = whereabouts(_written(tmp_path, "http: {auth: {token: {file: token}}}\n"))
-    unread = whereabouts(_written(tmp_path, "http: {port: 9, auth: {token: {env: NOT_SET}}}\n"))
-    odd = whereabouts(_written(tmp_path, "http: {auth: [1]}\n"))
+    found = read_location(_written(tmp_path, "http: {auth: {token: {file: token}}}\n"))
+    unread = read_location(_written(tmp_path, "http: {port: 9, auth: {token: {env: NOT_SET}}}\n"))
+    odd = read_location(_written(tmp_path, "http: {auth: [1]}\n"))
 
     assert found.token == "0123456789abcdef"
     assert "0123456789abcdef" not in repr(found)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from demo.postgres import Postgres
 from demo.servers import Servers
 from monitor.commands import init
-from monitor.config.file import load
+from monitor.config.file import load_config
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import Router
 
@@ -42,7 +42,7 @@ def test_a_whole_server_is_proposed_and_the_config_is_good(
     )
 
     assert ran.exit_code == 0, ran.output
-    config = load(path)
+    config = load_config(path)
     router = Router(config.tables)
     shards = {f"survey_{n}.orders_{m:02}" for n in range(3) for m in range(4)}
     assert {router.table(name) for name in shards} == {"survey.orders"}
@@ -80,7 +80,7 @@ def test_f182_a_postgres_database_is_proposed_and_the_config_is_good(
 
     assert "one database; write postgres://" in str(nowhere.exception)
     assert ran.exit_code == 0, (ran.output, ran.exception)
-    config = load(path)
+    config = load_config(path)
     assert config.sources[0].options == {"database": database}
     assert {Router(config.tables).table(f"public.orders_{n}") for n in range(3)} == {
         "public.orders"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.commands.init import TEMPLATE
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from monitor.config.model import Config
 from monitor.onboarding import SeenTable, addressed, propose, require_database, written
 from pipeline.build import source_options
@@ -27,7 +27,7 @@ def text_of(*seen: SeenTable, address: str = SERVER, name: str = "shop") -> str:
 def read(text: str) -> Config:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHOP_PASSWORD", "hush-hush")
-        return parse(text, Path("sluice.yaml"))
+        return parse_config(text, Path("sluice.yaml"))
 
 
 def test_the_server_and_its_rules_are_in_a_config_without_a_fault() -> None:

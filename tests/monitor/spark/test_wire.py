@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.sections import rules
+from monitor.config.sections import build_invariant_rules
 from monitor.spark.protocol import (
     CRASH,
     Failure,
@@ -90,7 +90,7 @@ def test_a_request_carries_waivers_and_settings_on_one_line() -> None:
 
 
 def test_invariants_come_out_as_what_they_were() -> None:
-    listed, _ = rules(
+    listed, _ = build_invariant_rules(
         [{"tables": "a.*", "not_null": {"columns": ["x"]}, "column_loss": {"share": 0.5}}], Path()
     )
     settings = PipelineSettings("/lake", "k:1", (SOURCE,), invariants=listed)

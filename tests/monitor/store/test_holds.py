@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from monitor.store.history import Standstill
+from monitor.store.history import StoredHold
 from monitor.store.store import ServiceStore
 from pipeline.reports import Gap, Hold
 from tests.monitor.store.kit import NOW, SECOND
@@ -14,7 +14,7 @@ def test_what_stands_still_keeps_its_since_and_what_is_over_goes(store: ServiceS
     store.holds.replace([], [replace(HOLD, detail="still waiting")], NOW + SECOND)
 
     assert store.holds.list() == (
-        Standstill("hold-1", "hold", "shop.users", "no_base", "still waiting", NOW),
+        StoredHold("hold-1", "hold", "shop.users", "no_base", "still waiting", NOW),
     )
 
 

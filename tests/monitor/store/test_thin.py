@@ -8,7 +8,7 @@ from sqlalchemy import event, insert
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import history
-from monitor.store.history import paced
+from monitor.store.history import next_batch_size
 from monitor.store.schema import ticks
 from monitor.store.store import ServiceStore
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence
@@ -55,7 +55,7 @@ def test_old_ticks_go_by_many_short_transactions(store: ServiceStore) -> None:
     ],
 )
 def test_fewer_rows_go_at_once_where_that_takes_long(few: int, seconds: float, then: int) -> None:
-    assert paced(few, seconds) == then
+    assert next_batch_size(few, seconds) == then
 
 
 def test_all_that_is_old_goes_where_each_transaction_takes_long(

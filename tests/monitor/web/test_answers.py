@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from checks.model import Outcome, Ruling, Verdict
 from monitor.web.answers import PROBLEM_JSON
 from monitor.web.api import GATE_HEADER
-from monitor.web.render import instant
+from monitor.web.render import render_instant
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.web.furnished import ODD_CHANGE, WHO, Furnished
 
@@ -114,7 +114,7 @@ def test_f185_a_value_that_is_no_number_is_null(rig: Rig) -> None:
 def test_f185_a_local_time_before_standard_time_is_given_in_utc() -> None:
     then = datetime(1800, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
 
-    assert instant(then) == "1799-12-31T23:06:32+00:00"
+    assert render_instant(then) == "1799-12-31T23:06:32+00:00"
 
 
 def test_f185_the_types_refuse_what_is_not_declared(full: Furnished) -> None:

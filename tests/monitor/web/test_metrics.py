@@ -14,7 +14,7 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.table_state import StateSince, TableState
 from monitor.board import Board, CopyView, RereadView
 from monitor.observe.system_checks import IMAGE
-from monitor.web.metrics import METRICS, exposition
+from monitor.web.metrics import METRICS, encode_metrics
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Stage
@@ -37,7 +37,7 @@ class Told:
 
 
 def _scrape(shown: Board, now: datetime = NOW) -> tuple[set[str], Samples]:
-    text = exposition(shown, now).decode()
+    text = encode_metrics(shown, now).decode()
     families = list(text_string_to_metric_families(text))
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -99,7 +99,7 @@ def test_the_text_says_what_the_library_would_write(name: str) -> None:
     views = tuple(replace(one, table=replace(one.table, name=name)) for one in MIXED.tables)
     shown = replace(MIXED, tables=views)
 
-    text = exposition(shown, NOW).decode()
+    text = encode_metrics(shown, NOW).decode()
 
     ours, theirs = (
         list(text_string_to_metric_families(one)) for one in (text, _by_the_library(shown, NOW))

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from monitor.cli.client import asked, told
+from monitor.cli.client import get_mapping, send_request
 from monitor.commands.quarantine import COMMAND
 from monitor.quarantine import ErrorTable, SourceFormat
 from monitor.web.api import application
@@ -328,9 +328,9 @@ def test_of_what_nothing_was_kept_it_is_said_so(server: str, desk: EventDesk) ->
 def test_one_of_many_corrections_is_asked_for_by_its_id(server: str, rig: Rig) -> None:
     made = json.loads(resend(server, "--bytes", "-", input=replace(ODD, error=None).value).output)
 
-    assert told(server, f"/v1/resubmissions/{made['id']}", "change") == made
+    assert get_mapping(server, f"/v1/resubmissions/{made['id']}", "change") == made
     with pytest.raises(ConfigError, match="unknown resubmission 'none'"):
-        asked("GET", f"{server}/v1/resubmissions/none")
+        send_request("GET", f"{server}/v1/resubmissions/none")
 
 
 def test_its_verbs_are_told(server: str) -> None:

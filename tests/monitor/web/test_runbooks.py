@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from monitor.web.problems import Api
-from monitor.web.status_page import DOCS, RUNBOOK_ROUTES, link
+from monitor.web.status_page import DOCS, RUNBOOK_ROUTES, runbook_link
 from tests.docs.markdown import PAGES, anchors
 
 
@@ -70,7 +70,7 @@ def served(page: Path) -> str:
     ],
 )
 def test_a_link_leads_somewhere_or_is_none(runbook: str, href: str) -> None:
-    assert link(runbook) == href
+    assert runbook_link(runbook) == href
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.board import Board, CurrentBoard
-from monitor.web.metrics import METRICS, BoardCollector, Scrape, exposition
+from monitor.web.metrics import METRICS, BoardCollector, Scrape, encode_metrics
 from tests.monitor.boards import ALL_WELL, MIXED, MUTE, NOW, SOURCE_DOWN
 from tests.monitor.rig import USERS, Rig
 
@@ -29,7 +29,7 @@ def test_the_registry_and_the_fast_text_say_the_same(shown: Board) -> None:
     registry = CollectorRegistry()
     registry.register(BoardCollector(lambda: shown, lambda: NOW))
 
-    library, fast = generate_latest(registry), exposition(shown, NOW)
+    library, fast = generate_latest(registry), encode_metrics(shown, NOW)
 
     assert set(parsed(library)) == set(parsed(fast))
     assert len(set(parsed(fast))) == len(METRICS)
@@ -72,7 +72,7 @@ def test_5000_tables_are_written_faster_than_by_the_library(
     registry.register(BoardCollector(lambda: shown, lambda: NOW))
 
     began = time.perf_counter()
-    fast = exposition(shown, NOW)
+    fast = encode_metrics(shown, NOW)
     between = time.perf_counter()
     library = generate_latest(registry)
     ended = time.perf_counter()

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from monitor.__main__ import sluice as program
-from monitor.web.deps import Access, refusal
+from monitor.web.deps import Access, find_refusal
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.serving import serving
 
@@ -29,7 +29,7 @@ WAIVER = {"id": f"gap:{USERS}", "who": "ann", "reason": "a test"}
     ],
 )
 def test_f35_a_request_under_our_name_is_accepted(host: str, origin: str) -> None:
-    assert refusal(host, origin, NAMES, "10.0.0.9") == ""
+    assert find_refusal(host, origin, NAMES, "10.0.0.9") == ""
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_f35_a_request_under_our_name_is_accepted(host: str, origin: str) -> Non
 def test_f161_a_request_under_a_foreign_name_or_from_a_foreign_page_is_refused(
     host: str, origin: str
 ) -> None:
-    assert refusal(host, origin, NAMES, "10.0.0.9") != ""
+    assert find_refusal(host, origin, NAMES, "10.0.0.9") != ""
 
 
 def test_f35_the_refusal_says_what_to_do() -> None:
-    assert "add it to http.names" in refusal("sluice.internal:8088", "", NAMES)
+    assert "add it to http.names" in find_refusal("sluice.internal:8088", "", NAMES)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.priority import RightOfWay
 from monitor.web import deps
-from monitor.web.deps import RoomFullError, WaitingRoom
+from monitor.web.deps import LongPoll, LongPollFullError
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,8 @@ class Gate:
         return self.asked.count(question)
 
 
-def room(gate: Gate) -> WaitingRoom[str, int]:
-    return WaitingRoom(gate.ask, RightOfWay())
+def room(gate: Gate) -> LongPoll[str, int]:
+    return LongPoll(gate.ask, RightOfWay())
 
 
 def run(*waiting: Awaitable[int | None]) -> list[int | BaseException | None]:
@@ -86,7 +86,7 @@ def test_a_caller_who_leaves_takes_nobodys_answer_away() -> None:
     assert asyncio.run(one_leaves()) == 1
 
 
-def due(own: WaitingRoom[str, int], waiting: str, asked: str = "") -> list[str]:
+def due(own: LongPoll[str, int], waiting: str, asked: str = "") -> list[str]:
     """Who is asked next of those *waiting*, one of whom whatever it hopes for."""
 
     async def turn() -> list[str]:
@@ -122,7 +122,7 @@ def _broken(_: Sequence[str]) -> Sequence[str]:
 def test_who_has_hope_is_asked_before_the_others_and_all_where_the_service_ends(
     hopeful: Callable[[Sequence[str]], Sequence[str]], closing: bool, asked: str
 ) -> None:
-    own = WaitingRoom(Gate().ask, RightOfWay(), hopeful, lambda: closing)
+    own = LongPoll(Gate().ask, RightOfWay(), hopeful, lambda: closing)
 
     assert due(own, "abcde") == [*asked]
 
@@ -130,7 +130,7 @@ def test_who_has_hope_is_asked_before_the_others_and_all_where_the_service_ends(
 @pytest.mark.usefixtures("in_turn")
 @pytest.mark.parametrize(("asked", "next_"), [("", "abc"), ("a", "bc"), ("ab", "c"), ("abc", "d")])
 def test_those_with_hope_do_not_queue_up_behind_each_other(asked: str, next_: str) -> None:
-    own = WaitingRoom(Gate().ask, RightOfWay(), lambda rest: rest)
+    own = LongPoll(Gate().ask, RightOfWay(), lambda rest: rest)
 
     assert due(own, "abcde", asked) == [*next_]
 
@@ -138,7 +138,7 @@ def test_those_with_hope_do_not_queue_up_behind_each_other(asked: str, next_: st
 @pytest.mark.usefixtures("in_turn")
 def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
     gate = Gate()
-    own = WaitingRoom(gate.ask, RightOfWay(), lambda _: ())
+    own = LongPoll(gate.ask, RightOfWay(), lambda _: ())
 
     assert run(*(own.next(name) for name in "abc")) == [1, 1, 1]
 
@@ -166,7 +166,7 @@ def test_whose_time_is_over_waits_no_longer_for_an_answer_that_does_not_come(
         free.wait()
         return gate.ask(asked)
 
-    own = WaitingRoom(ask, RightOfWay())
+    own = LongPoll(ask, RightOfWay())
 
     async def once() -> bool:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: forgotten.append(told))
@@ -184,7 +184,7 @@ def test_whose_time_is_over_waits_no_longer_for_an_answer_that_does_not_come(
 
 def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
     gate, way = Gate(), RightOfWay()
-    own, gave = WaitingRoom(gate.ask, way), list[list[str]]()
+    own, gave = LongPoll(gate.ask, way), list[list[str]]()
     way.give = lambda: gave.append([*gate.asked])  # type: ignore[method-assign]
 
     run(own.next("a"))
@@ -194,20 +194,20 @@ def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
 
 def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
     gate = Gate()
-    own = WaitingRoom(gate.ask, RightOfWay(), most=2)
+    own = LongPoll(gate.ask, RightOfWay(), most=2)
 
     first = run(*(own.next(name) for name in "aab"))
     later = run(own.next("b"))
 
     assert first[:2] == [1, 1]
-    assert isinstance(first[2], RoomFullError)
+    assert isinstance(first[2], LongPollFullError)
     assert later == [1]
 
 
 def test_who_has_gone_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deps, "AGAIN", 3600.0)
     monkeypatch.setattr(deps, "SEEN", 0.01)
-    own = WaitingRoom(Gate().ask, RightOfWay(), most=1)
+    own = LongPoll(Gate().ask, RightOfWay(), most=1)
 
     async def gone() -> bool:
         return True

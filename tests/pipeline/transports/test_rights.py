@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-from monitor.config.file import parse
+from monitor.config.file import parse_config
 from pipeline.model import TopicPartition
 from pipeline.settings import KafkaSecurity
 from pipeline.transports.kafka import KafkaTransport, consume
@@ -131,7 +131,7 @@ def test_one_section_of_the_config_opens_both_clients(node: Node, tmp_path: Path
     (tmp_path / "password").write_text(PASSWORDS["reader"], encoding="utf-8")
     where = f"{{file: {tmp_path / 'password'}}}"
     text = SECURED.format(bootstrap=node.bootstrap, password=where)
-    config = parse(text, tmp_path / "sluice.yaml").settings
+    config = parse_config(text, tmp_path / "sluice.yaml").settings
 
     with KafkaTransport(config.kafka, security=config.kafka_security) as transport:
         assert ALLOWED in transport.topics(".*")
