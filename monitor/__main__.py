@@ -53,7 +53,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that *args* begin with; one that is none is told with those there are."""
+        """The verb that *args* begin with; an unknown one is reported with the known ones."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             ctx.fail(f"no verb {args[0]!r}; {nearest(args[0], known)}")

@@ -98,16 +98,16 @@ def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) 
 
 
 def _bearer(base: str) -> dict[str, Any]:
-    """The token as a header; nothing where there is none."""
+    """The token as a header; empty without a token."""
     token = getattr(base, "token", "") or os.environ.get(TOKEN, "")
     return {"headers": {"Authorization": f"Bearer {token}"}} if token else {}
 
 
 def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
-    """One request; JSON of the answer, whatever its status says beside.
+    """Send one request; return the JSON of the answer for any status that is not an error.
 
     Raises:
-        UnreachableError: nobody answers there, or it is not Sluice.
+        UnreachableError: no service answers there, or it is not Sluice.
         ConfigError: the service refuses the question.
     """
     import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for

@@ -26,7 +26,7 @@ from monitor.terminal import say, visible
 
 Verb = Callable[..., Any]
 UNKNOWN = 3
-"""Exit status of a verb that has nobody's answer."""
+"""Exit status of a verb without an answer."""
 CUT = (
     "Complete up to when: a date (its end in `time_zone`), an instant with an offset such "
     "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."
@@ -44,7 +44,7 @@ def cut_parameter(cut: str | None) -> Mapping[str, str]:
 
 
 class Duration(click.ParamType[timedelta]):
-    """A length of time, told as `pipeline.durations.duration` reads it; a number is of *unit*s.
+    """A duration as `pipeline.durations.duration` reads it; a plain number means *unit*s.
 
     It is at most *most*, and never negative.
     """
@@ -155,9 +155,9 @@ OTHERS = 1_000  # that may have been asked for meanwhile
 def request_backfill(
     base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: bool
 ) -> None:
-    """Ask for *body*; tell of it, and if told to *wait*, until all has ended and been checked.
+    """Request *body* and print its progress; with *wait*, until all has ended and been checked.
 
-    Exits with 4 if something, or a check that it was to put right, did not end well.
+    Exits with 4 if a backfill, or a check that it repairs, does not succeed.
     """
     _follow(base, _ids(base, path, body), wait=wait, as_json=as_json)
 
@@ -238,7 +238,7 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 def _checked(one: Mapping[str, Any]) -> str:
-    """What the checks said that it was to put right."""
+    """Results of the checks that it repairs."""
     said = {proof["check"]: proof for proof in one["proofs"]}
     told = [
         f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"

@@ -91,7 +91,7 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
 
 
 def _understood(cut: str | None, zone: ZoneInfo) -> None:
-    """Refuse a cut that is none, which the service would: asking again would never help.
+    """Refuse an invalid cut before the service does, because asking again would not help.
 
     Raises:
         ConfigError: it is no day and no instant.

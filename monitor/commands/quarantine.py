@@ -189,7 +189,7 @@ def _ended(base: str, id_: str) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    """Print *text*, of which nothing acts on the terminal: it may hold whatever was sent."""
+    """Print *text* without control characters: a message may contain anything."""
     shown = (x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in text)
     say("".join(shown))
 

@@ -1,4 +1,4 @@
-"""From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
+"""Parses `sluice.yaml` into a `Config`, or reports all faults of the file."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +95,7 @@ def load_config(path: Path, also: Faults = _none) -> Config:
 
 
 def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
-    """The config that *text* says, as if it stood in *path*; *also* as for ``load``.
+    """Parse *text* as if it were the file at *path*; *also* as for ``load``.
 
     Raises:
         ConfigError: with one line per fault.
@@ -154,7 +154,7 @@ def _validated(plain: Mapping[str, Any]) -> Config:
 
 
 def _untold(more: Iterable[str], faults: Iterable[str]) -> list[str]:
-    """Those of *more* that are about keys of which no fault is told yet, each once."""
+    """Those of *more* whose keys have no fault in *faults*, each once."""
     told = {_key(fault) for fault in faults}
     return list(dict.fromkeys(fault for fault in more if _key(fault) not in told))
 
@@ -164,9 +164,9 @@ def _key(fault: str) -> str:
 
 
 def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """What is wrong with the sections that *error* is not about, by themselves.
+    """Faults of the sections that *error* does not concern.
 
-    What refers to another section, and plug-ins, are judged once all types are right.
+    References between sections, and plug-ins, are checked once all types are right.
     """
     wrong = {str(fault["loc"][0]) for fault in error.errors() if fault["loc"]}
     wrong |= {name for name, others in _JUDGED_BY.items() if others & wrong}
@@ -181,7 +181,7 @@ def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path)
 
 
 def _hollow(told: Any, at: str = "") -> Iterator[str]:
-    """Lists and texts of names that name none, or one twice."""
+    """Lists and texts of names that are empty, or contain a name twice."""
     if isinstance(told, list):
         for number, one in enumerate(told):
             yield from _hollow(one, f"{at}[{number}]")
@@ -315,7 +315,7 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _sections(told: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """Sections by their names, and what is none: left out, it would pass for its defaults."""
+    """Sections by name, and faults for those that are not mappings."""
     if not isinstance(told, Mapping | None):
         return {}, [f"{at}: must be a mapping of names"]
     found = {str(name): {} if one is None else one for name, one in (told or {}).items()}
@@ -347,7 +347,7 @@ def _source(source: SourceSettings, path: Path) -> SourceSettings:
 
 
 def _unreadable(config: Config) -> Iterator[str]:
-    """Files that no client could open or use: each would say so in a way of its own."""
+    """Files that no client could open; each client would report that in its own words."""
     for at, security in kafka_securities(config):
         for name in FILES:
             if file := getattr(security, name):

@@ -50,7 +50,7 @@ def read_location(path: Path) -> ServiceLocation:
     """Read them from the config in *path*.
 
     Raises:
-        ConfigError: the file cannot be read, or one of them is none.
+        ConfigError: the file is unreadable, or one of these values is invalid.
     """
     text = read_text(path)
     raw = parse_mapping(text, path)

@@ -78,22 +78,22 @@ class OpenLineageSettings(TlsSettings):
 
 @dataclass(frozen=True, slots=True)
 class RebootstrapRule:
-    """Whether a table that only a new base helps gets one by itself; the first that fits decides.
+    """Whether tables that need a new base are bootstrapped automatically; the first match decides.
 
-    ``tables`` is a glob on the table's name.  With ``auto`` one is begun once it has been needed
-    for ``after``, and not again within ``again`` of the last; ``at_once`` are read side by side.
-    With ``ask``, as without a rule, `sluice explain` says what to type.
+    ``tables`` is a glob of table names. With ``auto``, a bootstrap starts once it has been needed
+    for ``after``, and not within ``again`` of the last one; at most ``at_once`` run at a time. With
+    ``ask``, and without a rule, `sluice explain` shows the command.
     """
 
     tables: str
     how: Literal["ask", "auto"] = "ask"
-    """`auto` starts a new base; `ask` only prints the command."""
+    """`auto` starts a bootstrap; `ask` only shows the command."""
     after: Every = timedelta(minutes=5)
-    """How long a table must have needed a new base."""
+    """How long a table must need a new base before its bootstrap starts."""
     again: Every = timedelta(hours=6)
-    """The shortest time between two bases of one table."""
+    """The shortest time between two bootstraps of one table."""
     at_once: int = 1
-    """How many tables are read at the same time."""
+    """How many tables are bootstrapped at the same time."""
 
 
 LOW = 2  # the first tier whose tables may wait for others
@@ -102,7 +102,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How the lane works; each default is that of :class:`PipelineSettings`."""
+    """How landing and merging work; each default is that of :class:`PipelineSettings`."""
 
     lane: str = "main"
     """The name of this service's lane in the lake; each lane belongs to one service."""
@@ -111,7 +111,7 @@ class Tuning:
     urgent_rows: int = 20_000
     """The most rows of one landing batch while a table of tier 0 is live."""
     small_batch_rows: int = 20_000
-    """Up to so many rows a batch is landed without a Spark job."""
+    """A batch of up to this many rows lands without a Spark job."""
     landing_tasks: int = 4
     """The most Spark tasks of one landing batch."""
     merge_workers: int = 2
@@ -121,34 +121,34 @@ class Tuning:
     driver_memory: str = "1500m"
     """Memory of Spark's driver."""
     spark: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of Spark, by their full names."""
+    """Further Spark settings, by their full names."""
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
     """How long old versions and old changes are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessSettings:
-    """When a table may be called ready, and how old what is known about it may be.
+    """When a table is ready, and how old samples and heartbeats may be.
 
-    ``gating`` names the probes whose FAIL blocks a table, by default those that say so themselves.
-    ``checks: required`` withholds READY from a table of which no gating check can find a loss.
-    ``sample_age`` is how old a sample may be that a READY rests on, ``heartbeat_age`` how old the
-    newest heartbeat.  ``clock_skew`` is how far a source's clock may be from Sluice's.
-    ``lag_budget`` is per tier; a tier it does not name has that of the highest.
+    ``gating`` lists the probes whose FAIL blocks a table; by default each probe decides. With
+    ``checks: required``, a table is READY only if a gating check covers it. ``sample_age`` and
+    ``heartbeat_age`` bound the age of samples and of the newest heartbeat. ``clock_skew`` bounds
+    the difference between a source's clock and Sluice's. ``lag_budget`` is per tier; a missing tier
+    has the budget of the highest one.
     """
 
     rule: Rule = Rule.BOTH
     """Which rule must hold: the sum of the lags, the proof by positions, or both."""
     margin: timedelta = timedelta(seconds=5)
-    """How much more than the sum of the lags must have passed since the cut."""
+    """Time that must have passed since the cut, in addition to the sum of the lags."""
     sample_age: Every = timedelta(seconds=60)
     heartbeat_age: Every = timedelta(seconds=15)
     clock_skew: Every = timedelta(seconds=2)
     disagreement: Every = timedelta(minutes=10)
-    """How long the two rules may contradict each other before that is an incident."""
+    """How long the two rules may disagree before an incident opens."""
     gating: tuple[str, ...] | None = None
     checks: CheckNeed = CheckNeed.OPTIONAL
-    """`required`: a table of which no gating check can find a loss is never READY."""
+    """`required`: a table that no gating check covers is never READY."""
     lag_budget: Mapping[str, Every] = field(
         default_factory=lambda: {"0": timedelta(minutes=5), "1": timedelta(minutes=15)}
     )
@@ -164,24 +164,23 @@ class HttpAuth:
     """The bearer token that a request must bring: ``{env: NAME}`` or ``{file: PATH}``."""
 
     token: str = field(default="", repr=False)
-    """At least 16 characters of ASCII, without spaces."""
+    """At least 16 ASCII characters without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Where the API and the status page are served.
 
-    ``names`` are the host names and addresses by which clients call the service, in addition to
-    loopback, the address that it listens on and this machine's name.  A request under another
-    ``Host`` is refused.  ``auth`` is the token that every POST and DELETE needs.  A ``host``
-    that other machines reach is refused without it; reading needs the token there, too, except
-    ``/livez``, ``/readyz`` and ``/metrics``.
+    ``names`` lists further host names and addresses of the service. Loopback, the bound address and
+    this machine's name are always known. A request with another ``Host`` is refused. ``auth`` is
+    the token that every POST and DELETE needs. If other machines can reach ``host``, a token is
+    required, and reading needs it, too, except ``/livez``, ``/readyz`` and ``/metrics``.
     """
 
     host: str = "127.0.0.1"
-    """The address that is listened on."""
+    """Address that the service listens on."""
     port: int = 8088
-    """The port that is listened on."""
+    """Port that the service listens on."""
     names: tuple[str, ...] = ()
     auth: HttpAuth | None = None
 
@@ -190,7 +189,7 @@ class HttpSettings:
 class DiskSettings:
     """How much space must be free on the disks of store, lake and log.
 
-    The smaller of the two counts: ``free_share`` of the disk, or ``free_bytes``.
+    The smaller of ``free_share`` of the disk and ``free_bytes`` counts.
     """
 
     free_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -205,16 +204,16 @@ class DiskSettings:
 class ScheduleSettings:
     """How often each job of the service runs, and how long the Spark process may take.
 
-    A job that takes longer than its pace goes on at the next tick after its end.  ``land`` commits
-    to the change log each time: more often than every two seconds, and more than some 4,000 files
-    lie there between two compactions.  ``cycles``: how long tables of a tier may wait for
-    their turn, by tier; one that is not named waits as long as the highest named below it.  By
-    default those of tier 2 and above wait for a third of their lag budget at most, no others.
+    A job that takes longer than its interval runs again at the next tick after its end. Each
+    ``land`` commits to the change log: below two seconds, more than 4,000 files lie there between
+    two compactions. ``cycles`` is the longest time between two merges of a table, by tier; a
+    missing tier has the value of the highest tier below it. By default, tables of tier 2 and above
+    wait for at most a third of their lag budget, and others do not wait.
     """
 
     land: Every = timedelta(seconds=2)
     merge: Every = timedelta(seconds=5)
-    """Merging of what has landed into the mirrors."""
+    """How often landed changes are merged into the mirrors."""
     cycles: Mapping[str, Every] | None = None
     watch: Every = timedelta(seconds=5)
     """A monitoring round: samples, lags, readiness, incidents."""
@@ -240,7 +239,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     time_zone: ZoneInfo = ZoneInfo("UTC")
-    """Where a business day ends; a cut that is a date means the end of that day here."""
+    """Time zone of business days; a cut that is a date means the end of that day in this zone."""
     lake: Text
     """A local folder, or a bucket such as `s3a://bucket/lake`."""
     kafka: str = ""
@@ -248,33 +247,33 @@ class Config(BaseModel):
     kafka_security: KafkaSecurity = KafkaSecurity()
     """TLS and login of these brokers."""
     transport: Text = "kafka"
-    """What carries the topics, unless a source names its own."""
+    """Transport of the topics, unless a source sets its own."""
     transport_options: Mapping[str, Any] = {}
-    """Keys of that transport."""
+    """Settings of that transport."""
     table_format: Text = "delta"
     """The format of the mirrors."""
     table_format_options: Mapping[str, Any] = {}
-    """Keys of that format."""
+    """Settings of that format."""
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
     """Database servers, each with its collector and its topics."""
     tables: tuple[TableRule, ...] = ()
     """Which shards fold into which table; the first rule that matches a shard decides."""
     publish: tuple[PublishRule, ...] = ()
-    """Of which tables an image is made at the end of each business day."""
+    """Tables that get an image at the end of each business day."""
     rebootstrap: tuple[RebootstrapRule, ...] = ()
-    """Which tables the service gives a new base without being asked."""
+    """Tables that are bootstrapped automatically when they need a new base."""
     openlineage: OpenLineageSettings | None = None
-    """Where events of OpenLineage are sent."""
+    """Where OpenLineage events are sent."""
     archive: tuple[ArchiveRule, ...] = ()
-    """Which deletes only move rows to an archive, so that the lake keeps them."""
+    """Deletes that archive rows at the source, so the lake keeps these rows."""
     pipeline: Tuning = Tuning()
     """How landing and merging work."""
     readiness: ReadinessSettings = ReadinessSettings()
     """When a table is ready."""
     heartbeat: Every = timedelta(seconds=1)
-    """How often a heartbeat is written at each source."""
+    """How often a heartbeat is written to each source."""
     alerts: AlertSettings = AlertSettings()
-    """Who is notified of what."""
+    """Who is notified of which incident."""
     store: Text = "sluice.db"
     """The SQLite file of history, incidents and certificates."""
     http: HttpSettings = HttpSettings()
@@ -334,7 +333,7 @@ class Config(BaseModel):
 
     @property
     def whole(self) -> frozenset[str]:
-        """Probes that run of which a PASS has looked at all rows."""
+        """Running probes whose PASS covers all rows."""
         return frozenset(plan.name for plan in self.plans if probes.is_whole(plan.name))
 
     @property

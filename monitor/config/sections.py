@@ -125,7 +125,7 @@ def _unreachable(copy: Copy) -> Iterator[str]:
 
 
 def _colliding(found: list[CopyPlan]) -> Iterator[str]:
-    """Copies that would write over each other, whatever tables they have."""
+    """Copies that would overwrite each other."""
     places: dict[str, str] = {}
     for one in found:
         other = places.setdefault(one.copy.place, one.name)
@@ -260,7 +260,7 @@ def _standard_rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[Standa
 
 
 def _cleared(told: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
-    """Without it nobody could say whether a column that is new, or has another name, may land."""
+    """Read `clear`, which decides whether a new or renamed column may land."""
     if told is None and not needed:
         return ALL, []
     listed = [told] if isinstance(told, str) else told
@@ -300,7 +300,7 @@ def _mistakes(probe: Any) -> Iterator[str]:
 
 
 def plugin_faults(config: Config) -> Iterator[str]:
-    """Each as ``place: fault``; nobody is dialled."""
+    """Each as ``key: fault``; no connection is opened."""
     from pipeline import build  # noqa: PLC0415  - the second
 
     settings = replace(config.settings, sources=())  # what a source names is told at its place
@@ -325,7 +325,7 @@ PLACEHOLDER_ADDRESS: Mapping[str, Any] = {"host": "localhost", "port": 1, "user"
 def with_placeholder_address(source: Mapping[str, Any]) -> dict[str, Any]:
     """*source* with an address that says nothing, where its kind of collector reads no server.
 
-    A kind that is not there is told when it is built.
+    An unknown kind is reported when it is built.
     """
     collector = source.get("collector")
     kind = collector.get("kind") if isinstance(collector, Mapping) else None

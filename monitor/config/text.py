@@ -185,7 +185,7 @@ SECRET_SCHEMA = {
         for way in ("env", "file")
     ]
 }
-"""How editors are told what a secret may be."""
+"""JSON Schema of a secret, for editors."""
 
 
 def resolve_secrets(

@@ -599,7 +599,7 @@ def _is_table(name: str) -> bool:
 
 
 def _names_no_table(pattern: str, config: Config) -> str:
-    """Why *pattern* can match no table: each is called database.table, by rules or by itself."""
+    """Why *pattern* can match no table; tables are named database.table, by rules or sources."""
     odd = any(  # who knows what groups make of it
         not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
         for rule in config.tables
@@ -708,6 +708,6 @@ def _placed(text: str, path: Path) -> tuple[str, str]:
 
 
 def _file_above(folder: Path) -> Path | None:
-    """What stands in the way of *folder*, if it is none and cannot be made."""
+    """The file that prevents *folder* from being created, if any."""
     there = next((one for one in (folder, *folder.parents) if one.exists()), None)
     return None if there is None or there.is_dir() else there

@@ -59,7 +59,7 @@ class ExposedFile:
 def exposed_files(raw: Mapping[str, Any], path: Path) -> list[ExposedFile]:
     """Files of secrets and private keys that others than their owner may read.
 
-    *raw* is what the config in *path* says.  A file that is not there is told elsewhere.
+    *raw* is what the config in *path* says.  A missing file is reported elsewhere.
     """
     return [
         fault for at, file in _private(raw, "") for fault in _exposed(at, resolve_path(file, path))

@@ -52,7 +52,7 @@ class Incidents:
         return self._all(query)
 
     def get(self, episode: str) -> Incident | None:
-        """The incident of that id; None if there is none (any more)."""
+        """The incident of that id, unless it is unknown or was deleted."""
         found = self._all(select(incidents).where(incidents.c.id == episode))
         return found[0] if found else None
 
@@ -67,7 +67,7 @@ class Incidents:
                 connection.execute(delete(incidents).where(incidents.c.id == id_))
 
     def acknowledge(self, episode: str, who: str, at: datetime) -> bool:
-        """Note that *who* has it in hand; False if there is no such open incident."""
+        """Record that *who* acknowledged it; False if no such incident is open."""
         mine = (incidents.c.id == episode) & (incidents.c.state != IncidentState.RESOLVED.value)
         change = update(incidents).where(mine).values(ack_who=who, ack_at=at)
         with self.database.write() as connection:
@@ -114,7 +114,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What lies at one channel: letters that wait, the oldest since when; those given up.
+    """The backlog of one channel: queued notifications, the oldest one's time, and dead ones.
 
     ``last`` is the number of the newest that was given up, ``why`` its reason.
     """
@@ -186,7 +186,7 @@ class StoredOutbox:
     def catch_up(self, at: datetime, along: Callable[[], object] | None = None) -> None:
         """Write what is only in memory, in one transaction with what *along* writes.
 
-        The lock is not held meanwhile: nobody who has the store waits for it.
+        The lock is not held meanwhile, so no writer of the store waits for it.
 
         Raises:
             UnreachableError: the store takes nothing; all of it is kept in memory.
@@ -218,7 +218,7 @@ class StoredOutbox:
             self._fares = {c: h for c, h in self._fares.items() if fares.get(c) != h}
 
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels that letters wait for, sorted."""
+        """Names of the channels with queued notifications, sorted."""
         query = select(outbox.c.channel).where(outbox.c.state == WAITING).distinct()
         found = {one.channel for one in self._spare_waiting()}
         try:
@@ -229,7 +229,7 @@ class StoredOutbox:
         return tuple(sorted(found))
 
     def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
-        """The oldest *limit* letters that wait for *channel*; unreadable ones are given up."""
+        """The oldest *limit* notifications of *channel*; unreadable ones are dead-lettered."""
         query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
         done, spare = {*self._done}, self._spare_waiting(channel)
         query = query.order_by(outbox.c.number).limit(limit + len(done))
@@ -260,11 +260,11 @@ class StoredOutbox:
         return found[0] if found else ChannelHealth()
 
     def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
-        """Take *letters* of one channel off the queue, and keep its *standing*."""
+        """Remove *letters* of one channel from the queue, and store its *standing*."""
         self._ended(letters, _Ending(DELIVERED, "", at), standing)
 
     def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
-        """Keep *letters* as dead ones."""
+        """Dead-letter *letters*."""
         self._ended(letters, _Ending(DEAD, why, at))
 
     def fare(self, channel: str, standing: ChannelHealth) -> None:
@@ -274,7 +274,7 @@ class StoredOutbox:
         self._try_to_catch_up(None)
 
     def pile(self, channel: str, seen: int = 0) -> Backlog:
-        """What lies at *channel*; letters given up count if their number is above *seen*."""
+        """The backlog of *channel*; dead-lettered ones count if their number is above *seen*."""
         mine = outbox.c.channel == channel
         given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
         legible = func.typeof(outbox.c.put) == "integer"
@@ -291,14 +291,14 @@ class StoredOutbox:
         return Backlog(waiting + len(spare), since, count, last or 0, why or "")
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """(Channel, waiting | delivered | dead) -> letters kept."""
+        """(Channel, waiting | delivered | dead) -> stored notifications."""
         query = select(outbox.c.channel, outbox.c.state, func.count().label("letters"))
         with self.database.read() as connection:
             rows = connection.execute(query.group_by(outbox.c.channel, outbox.c.state)).all()
         return {(row.channel, row.state): row.letters for row in rows}
 
     def prune(self, now: datetime) -> int:
-        """Forget letters that were delivered or buried long ago; return how many went."""
+        """Delete notifications delivered or dead-lettered long ago; return their number."""
         over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT_LETTERS)
         return delete_rows(self.database, outbox, over)
 

@@ -71,7 +71,7 @@ class Certificates:
         return len(fresh)
 
     def get(self, number: str) -> Certificate | None:
-        """The certificate of that id; None if there is none (any more)."""
+        """The certificate of that id, unless it is unknown or was deleted."""
         found = self._all(select(certificates).where(certificates.c.id == number))
         return found[0] if found else None
 

@@ -117,8 +117,8 @@ class Database:
     def open(cls, path: Path, *, service: bool) -> "Database":
         """Open or create the file at *path*; *service* takes the lock that only one may hold.
 
-        Only its owner may read it, whatever the umask: it can hold corrected messages.  The lock
-        is that of the file itself, whatever symbolic link names it.
+        Only its owner may read it, regardless of the umask: it can hold corrected messages. The
+        lock is that of the file itself, also behind a symbolic link.
 
         Raises:
             ConfigError: it cannot be opened, belongs to another service, or is too new.
@@ -254,7 +254,7 @@ class Database:
 
 
 def stored_text(value: bytes | None) -> str:
-    """A column of an unreadable row as text, whatever it holds."""
+    """A column of an unreadable row as text."""
     return (value or b"").decode(errors="replace")
 
 

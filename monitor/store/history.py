@@ -82,9 +82,9 @@ MINUTES_THEN_QUARTERS = (
 def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
     """Delete the rows of *table* for which all of *which* holds; return how many.
 
-    They are found while others may write, and go a few at a time, fewer where that takes long:
-    nobody waits for more.  In between nothing is done for as long: the lock knows no order, and who
-    waits to write would not get it from one that asks for it again at once.
+    Rows are found while others may write, and deleted in small batches, smaller if one takes long,
+    so no writer waits for more. Between two batches it pauses for as long as the batch took: the
+    lock is not fair, and a waiting writer would not get it otherwise.
     """
     key = table.primary_key.columns
     with database.read() as connection:
@@ -193,8 +193,8 @@ class Verdicts:
         """The newest verdict of each table, check and outcome, in the order they were ruled.
 
         That order is the rows' own: a clock that went back makes times of no use for it.
-        One that cannot be read is a FAIL without rows, unless it is known that it was none: nobody
-        can waive it, and the next PASS ends it.
+        An unreadable verdict counts as a FAIL without rows, unless it is known to be none. It
+        cannot be waived, and the next PASS ends it.
         """
         each = (verdicts.c.table, verdicts.c.check, verdicts.c.outcome)
         newest = select(func.max(verdicts.c.id)).group_by(*each)
@@ -361,7 +361,7 @@ class Accounts:
     def residuals(self) -> Mapping[str, int]:
         """Table -> residual of its newest account; anything but 0 is wrong.
 
-        One that cannot be read is 1, until a later turn of its table is told.
+        An unreadable one counts as 1, until a later merge of its table is recorded.
         """
         with self._turn:
             if self._residuals is None:
@@ -494,7 +494,7 @@ class TableStates:
 
 
 def _from(since: datetime) -> Any:
-    """Those of that instant or later: a clock that went back tells the rest anew."""
+    """Delete those of that instant or later: after a clock went back they are recorded again."""
     return table_states.c.since >= since
 
 
@@ -603,7 +603,7 @@ class CheckMemory:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Be written with whatever else is."""
+        """Register, to be written with the next transaction."""
         self.database.first.append(self)
 
     def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
@@ -640,8 +640,8 @@ class CheckMemory:
     def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
         """Keep *kept* (JSON values only).
 
-        While the store takes nothing it waits in memory: a check that were told so would lose what
-        it has just found, for its next look begins behind it.
+        While the store accepts nothing, the value waits in memory. An error here would make the
+        check lose its finding, because its next run starts after it.
         """
         text = json.dumps(dict(kept))
         with self._turn:
@@ -655,7 +655,7 @@ class CheckMemory:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, though nobody writes anything else; later, if the store takes none."""
+        """Write waiting values without another write; they stay if the store accepts nothing."""
         if self.waits:
             with suppress(UnreachableError), self.database.write():
                 pass

@@ -1,7 +1,7 @@
-"""What did the service write last, where none answers?
+"""Reads what the service stored last, while no service answers.
 
-By SQLite itself, read only: the store's own door takes a second to import, and upgrades what it
-opens.  Nothing here is an answer about now: only a service that looks may say READY.
+Uses SQLite directly and read-only: importing the store takes a second, and opening it upgrades the
+file. Nothing here is about the present: only a running service may say READY.
 """
 
 import json
@@ -37,7 +37,7 @@ class LastProof:
 class LastKnown:
     """What stands in the store at *path*.
 
-    Each method raises UnreachableError where there is none, or it cannot be read.
+    Each method raises UnreachableError if the file does not exist or is unreadable.
     """
 
     path: Path

@@ -65,7 +65,7 @@ class CheckedAgain:
 class RereadRequest:
     """Who asked for *table*, why and when; ``ended`` is None as long as it goes on.
 
-    ``proofs`` are the newest answers of the checks that it was to put right.
+    ``proofs`` are the newest results of the checks that it repairs.
     """
 
     id: str
@@ -80,7 +80,7 @@ class RereadRequest:
 
     @property
     def kind(self) -> str:
-        """What it is called: as the verb that asks for it, or what that is told."""
+        """Its kind: the verb that requests it, or `dry run`."""
         if self.wish.dry:
             return "dry run"
         return KINDS[self.wish.origin]
@@ -221,7 +221,7 @@ class RereadRequests:
             connection.execute(update(rereads).where(going).values(states=told, ended=ended))
 
     def _found(self, query: Select[Any]) -> tuple[RereadRequest, ...]:
-        """Those that can be read: what cannot is read on by nobody, and closes no gap."""
+        """Those that are readable: an unreadable backfill does not go on, and closes no gap."""
         return tuple(self.database.decoded(query, rereads, _read))
 
     def _end_unreadable(self, connection: Connection, asked: RereadRequest) -> None:
@@ -279,7 +279,7 @@ class ResubmissionRecord:
 
 @dataclass(eq=False)
 class Resubmissions:
-    """Kept for ever: they say how a change came that nobody could read.
+    """Corrections of unreadable messages, kept for ever.
 
     What it was to say is kept until it has ended: values may be in it that are in no lake.
     """

@@ -1,4 +1,4 @@
-"""Everything the service remembers, one attribute per subject, in one SQL database."""
+"""Opens the store of the service: one SQL database, with one attribute per subject."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -74,7 +74,7 @@ class ServiceStore:
         return self.database.write()
 
     def record(self, settled: Round, verdicts: Sequence[Verdict], at: datetime) -> None:
-        """Keep one round: verdicts, what they changed, and the letters about it, all or nothing."""
+        """Store one round in one transaction: verdicts, changed incidents, and notifications."""
         with self.write():
             self.verdicts.add(verdicts)
             self.incidents.keep(settled.changed, [one.id for one in settled.dropped])

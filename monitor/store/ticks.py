@@ -1,7 +1,7 @@
-"""Which ticks ran, how they ended, and which did not run at all.
+"""Stores which ticks ran, how they ended, and which were missed.
 
-Ticks that were missed one after another are one row: first, last, how many.  So are a tick that
-ran and those it ran through.
+Consecutive missed ticks are one row with first, last and number. So are a tick that ran and the
+ticks that it ran through.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What people and programs see: pages, HTTP, metrics, JSON."""
+"""The HTTP server: API, status page, docs and metrics."""

@@ -121,7 +121,7 @@ def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
 
 
 def backfills(some: Iterable[RereadRequest], parts: ApiParts, status: int = 200) -> JSONResponse:
-    """The answer to whoever asked for *some*, or cancelled them."""
+    """The answer to a request that started or cancelled *some*."""
     made: answers.Backfills = {"rereads": [reread(one, parts) for one in some]}
     return render.Answer(made, status)
 
@@ -133,7 +133,7 @@ def meant(text: str, names: Iterable[str]) -> list[str]:
 
 
 def _require(name: str, parts: ApiParts) -> None:
-    """Refuse a table of which nothing has landed, no statement tells, and no source has it.
+    """Refuse a table that has not landed, that no statement mentions, and that no source has.
 
     Raises:
         UnknownNameError: there is none.

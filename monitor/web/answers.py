@@ -1,4 +1,4 @@
-"""What the API answers: one typed dictionary for each JSON object.
+"""Defines the answers of the API: one typed dictionary for each JSON object.
 
 The same types make the OpenAPI document and check, by mypy, what the routes build.  Nothing is
 validated when a route answers: tests hold that real answers are as declared.  A later version may
@@ -237,7 +237,7 @@ Job = Annotated[
 
 
 class Service(TypedDict):
-    """The state of the service itself; ``turning`` says whether its monitoring round runs."""
+    """The state of the service; ``turning`` is whether its monitoring round runs."""
 
     turning: bool
     why: str

@@ -1,10 +1,10 @@
-"""The HTTP face: gate and readiness for programs, metrics for Prometheus, a page for people.
+"""Serves the HTTP API: gate and readiness for programs, metrics, and the status page.
 
-Answers of the gate: 200 ready, 404 not yet or unknown, 409 blocked or revoked, 400 no such table
-or cut.  A path that no route has is 400, too.  Elsewhere a name that nothing has is 404.
+The gate answers 200 for ready, 404 for not ready or unknown, 409 for blocked or revoked, and 400
+for an unknown table or an invalid cut. An unknown path is 400, too. Elsewhere an unknown name is
+404.
 
-Nothing is asked of a source or the lake here but by the gate and for waivers, within their samples'
-age.
+Only the gate and waivers query sources or the lake, at most once per sample age.
 """
 
 from collections.abc import Awaitable, Callable

@@ -72,7 +72,7 @@ class Access:
     beyond: bool = False
 
     def unauthorized(self, method: str, path: str, authorization: str) -> bool:
-        """Whether the request lacks the token that it needs; compared in constant time."""
+        """Whether the request needs a token and does not have it; compared in constant time."""
         needed = method not in READING or (self.beyond and path not in OPEN)
         if not self.token:
             return self.beyond and needed
@@ -132,7 +132,7 @@ log = structlog.get_logger(__name__)
 
 
 async def never_gone() -> bool:
-    """Nobody is known to have gone."""
+    """The default for clients: none has gone."""
     return False
 
 
@@ -144,8 +144,8 @@ class LongPollFullError(UnreachableError):
 class LongPoll(Generic[Q, A]):
     """``ask`` answers a question, in a thread; to be used from one event loop.
 
-    ``hopeful`` are those of many questions that are worth asking; ``closing`` is whether nobody
-    may wait any longer.  At most ``most`` requests wait at once.
+    ``hopeful`` selects the questions that are worth asking; ``closing`` is whether waiting must
+    end.  At most ``most`` requests wait at once.
     """
 
     ask: Callable[[Q], A]
@@ -296,10 +296,10 @@ class ApiParts:
         return found
 
     def require_known(self, name: str) -> None:
-        """Refuse a name of which nothing is kept, unless it is that of a table, or was.
+        """Refuse a name that is not, and never was, that of a table.
 
         Raises:
-            UnknownNameError: there was never one; before anything has landed nobody can say so.
+            UnknownNameError: no table has had this name, as far as has landed.
         """
         roster, retired = self.gate.roster, self.current.board.retired
         if roster.known and not roster.table(name) and name not in {one.table for one in retired}:
@@ -353,7 +353,7 @@ _LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
 def parse_seconds(told: Any) -> Any:
-    """The seconds of a duration such as ``5m``; a number, and what is none, as it is."""
+    """The seconds of a duration such as ``5m``; anything else unchanged."""
     try:
         return duration(told).total_seconds() if isinstance(told, str) else told
     except ValueError:
@@ -392,7 +392,7 @@ def _in_utc(at: datetime) -> datetime:
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 """With its offset; what is taken is the same in UTC."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
-"""A name, a reason or whoever asks: never blank."""
+"""A name, a reason or a person: never blank."""
 Word = Annotated[str, StringConstraints(max_length=200)]
 """A name or a value that may be left out."""
 Line = Annotated[str, StringConstraints(max_length=100_000)]

@@ -49,7 +49,7 @@ class WithdrawalRequest(BaseModel):
 
 
 class AckRequest(BaseModel):
-    """Who has an incident in hand."""
+    """Who acknowledges an incident."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -93,7 +93,7 @@ COPY_METRICS = (COPY_LAG, COPY_READY)
 
 
 def find_newest_image(view: TableView, now: datetime) -> Image | None:
-    """The image of the latest cut that can be read and lacks nothing; None if there is none."""
+    """The complete and readable image of the latest cut, if any."""
     good = (one for one in view.images if one.held(now) and not one.left_out)
     return max(good, key=lambda one: one.cut, default=None)
 
@@ -162,10 +162,10 @@ def encode_metrics(board: Board, now: datetime) -> bytes:
 
 
 class EscapedLabels(dict[str, str]):
-    """Values of labels as the format wants them: few names, told many times."""
+    """Caches escaped label values: there are few values, each written many times."""
 
     def __missing__(self, value: str) -> str:
-        """Escape one that was not told yet."""
+        """Escape a value that is not cached yet."""
         plain = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
         return self.setdefault(value, plain)
 

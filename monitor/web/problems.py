@@ -1,4 +1,4 @@
-"""Errors of the API as problem documents (RFC 9457), on every route and before any route.
+"""Answers errors of the API as problem documents (RFC 9457), on and before every route.
 
 ``error`` holds the same line as ``detail``: clients of earlier versions read it.
 """
@@ -35,7 +35,7 @@ COMMON = {
     500: "A defect of Sluice; its log has the traceback",
     503: "A source, the lake or the store is unavailable",
 }
-"""What each operation may answer, besides what it declares itself."""
+"""Errors that every operation may answer, in addition to those that it declares."""
 TOKEN = {
     "type": "http",
     "scheme": "bearer",

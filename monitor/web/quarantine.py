@@ -1,4 +1,4 @@
-"""What could not be read: listed, shown one by one, corrected and sent again."""
+"""Serves the quarantine: unreadable messages are listed, shown, corrected and resent."""
 
 import base64
 import hashlib

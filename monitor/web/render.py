@@ -1,4 +1,4 @@
-"""Values as the JSON that the API and `--json` give: instants in RFC 3339, durations in seconds."""
+"""Renders values as the JSON of API and `--json`: instants in RFC 3339, durations in seconds."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from pipeline.model import Fence, Missing, Stage
 
 
 class Answer(JSONResponse):
-    """JSON of what a route has built: a number that is none is null, and nothing is validated."""
+    """Encode what a route has built, without validation; NaN and infinity become null."""
 
     def render(self, content: Any) -> bytes:
         """Several times as fast as Python's own encoder."""

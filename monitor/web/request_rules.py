@@ -1,9 +1,9 @@
-"""Rules that each HTTP request keeps, whatever its route is.
+"""Checks rules that hold for each HTTP request on every route.
 
 A parameter that a route does not declare is refused: `cutt=2027-01-01` would otherwise be ignored,
-and the answer would be about another cut.  A body beyond a limit is refused before it is read.
-HEAD is answered as GET, without the body, but for the gate: its yes is stored.  A page may load
-nothing from elsewhere.
+and the answer would be about another cut. A body beyond a limit is refused before it is read. HEAD
+is answered as GET without the body, except for the gate, because READY is stored. A page may load
+nothing from other servers.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from monitor.web.problems import build_problem, shown_path, stores_certificate
 
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
-"""Bytes of a request's body, by path; a corrected message has 16 Mi letters at most."""
+"""Bytes of a request's body, by path; a corrected message has at most 16 Mi characters."""
 
 PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self';"

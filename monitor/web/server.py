@@ -1,4 +1,4 @@
-"""The API in a thread of its own; its port is bound before anything else is started."""
+"""Runs the API in its own thread; its port is bound before anything else starts."""
 
 import asyncio
 import resource

@@ -109,7 +109,7 @@ class ShownIncident:
 
 
 def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], list[ShownIncident]]:
-    """Open incidents, and apart from them those that may pass before anybody is told."""
+    """Open incidents, and separately those that may end before they are notified."""
     gravity = list(Severity)
     every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
     told = [_trouble(one, board, now) for one in every if _told(one)]
@@ -117,7 +117,7 @@ def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], li
 
 
 def _told(one: Incident) -> bool:
-    """Whether it is more than a suspicion: a pending one may pass before anybody is told."""
+    """Whether it is more than a suspicion: a pending one may end before it is notified."""
     return one.state is not IncidentState.PENDING or one.cause.kind is not AlertKind.UNKNOWN
 
 
