@@ -8,7 +8,7 @@ import pytest
 from monitor.config.file import load_config
 from pipeline.errors import FormatError
 from pipeline.standards.table_standards import Standards
-from tests.monitor.config.test_invariants import LEAST
+from tests.monitor.config.test_sections import LEAST
 
 
 def test_a_standard_of_ones_own_is_named_in_the_config_alone(tmp_path: Path) -> None:

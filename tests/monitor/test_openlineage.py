@@ -19,7 +19,7 @@ from pipeline.errors import ConfigError
 from pipeline.model import Account
 from pipeline.reports import Hold
 from pipeline.settings import CollectorSettings, SourceSettings
-from tests.monitor.config.test_invariants import LEAST
+from tests.monitor.config.test_sections import LEAST
 from tests.monitor.receiver import receiver
 from tests.monitor.test_openlineage_events import LINKS, TURN
 

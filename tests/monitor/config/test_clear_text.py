@@ -9,7 +9,7 @@ from monitor.config.sections import plugin_faults
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
 from pipeline.errors import ConfigError
-from tests.monitor.config.test_invariants import LEAST
+from tests.monitor.config.test_sections import LEAST
 from tests.pipeline.certificates import Authority
 
 CLEAR = "would go to there in clear text; write https://, or set tls: false to send them so"

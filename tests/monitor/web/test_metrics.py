@@ -1,5 +1,6 @@
 """What Prometheus scrapes is the board, no more and no less."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,14 +13,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from checks.model import Outcome, Ruling, Verdict
 from checks.table_state import StateSince, TableState
-from monitor.board import Board, CopyView, RereadView
+from monitor.board import Board, CopyView, CurrentBoard, RereadView
 from monitor.observe.system_checks import IMAGE
-from monitor.web.metrics import METRICS, encode_metrics
+from monitor.web.metrics import METRICS, BoardCollector, Scrape, encode_metrics
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Stage
 from pipeline.reports import SPARK_WORK
-from tests.monitor.boards import ALL_WELL, CUT, LOST, MIXED, MUTE, NOW, incident
+from tests.monitor.boards import ALL_WELL, CUT, LOST, MIXED, MUTE, NOW, SOURCE_DOWN, incident
+from tests.monitor.rig import USERS, Rig
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 LATER = NOW + timedelta(minutes=3)
@@ -210,3 +212,75 @@ def test_alerts_that_do_not_arrive_are_counted_by_channel() -> None:
     assert _value(samples, letters, channel="slack", state="waiting") == 4.0
     assert _value(samples, letters, channel="slack", state="dead") == 2.0
     assert _value(samples, "sluice_channel_failures", channel="slack") == 3.0
+
+
+Sample = tuple[str, tuple[tuple[str, str], ...], float]
+
+
+def parsed(text: bytes) -> Iterator[tuple[str, str, str, frozenset[Sample]]]:
+    for family in text_string_to_metric_families(text.decode()):
+        samples = frozenset(
+            (one.name, tuple(sorted(one.labels.items())), one.value) for one in family.samples
+        )
+        yield family.name, family.type, family.documentation, samples
+
+
+@pytest.mark.parametrize("shown", [Board(), ALL_WELL, MIXED, MUTE, SOURCE_DOWN])
+def test_the_registry_and_the_fast_text_say_the_same(shown: Board) -> None:
+    registry = CollectorRegistry()
+    registry.register(BoardCollector(lambda: shown, lambda: NOW))
+
+    library, fast = generate_latest(registry), encode_metrics(shown, NOW)
+
+    assert set(parsed(library)) == set(parsed(fast))
+    assert len(set(parsed(fast))) == len(METRICS)
+
+
+def test_a_service_tells_its_build_its_process_and_its_gate(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    assert rig.client.get("/v1/gate", params={"table": USERS}).status_code in {200, 404}
+    text = rig.client.get("/metrics").text
+
+    samples = {
+        (one.name, *sorted(one.labels)): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+    assert samples["sluice_build_info", "python", "version"] == 1
+    assert samples["sluice_gate_latency_seconds_count",] == 1
+    assert samples["sluice_store_size_bytes",] > 0
+    assert ("process_resident_memory_bytes",) in samples
+    assert [key for key in samples if key[0] == "python_info"]
+    assert not [key for key in samples if key[0].endswith("_created")]
+
+
+def test_names_are_registered_once() -> None:
+    scrape = Scrape(CurrentBoard(), lambda: NOW)
+
+    with pytest.raises(ValueError, match="Duplicated"):
+        scrape.registry.register(BoardCollector(Board, lambda: NOW))
+
+
+@pytest.mark.long
+def test_5000_tables_are_written_faster_than_by_the_library(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (view,) = ALL_WELL.tables
+    named = (replace(view.table, name=f"shop.table_{number:05}") for number in range(5000))
+    shown = replace(ALL_WELL, tables=tuple(replace(view, table=table) for table in named))
+    registry = CollectorRegistry()
+    registry.register(BoardCollector(lambda: shown, lambda: NOW))
+
+    began = time.perf_counter()
+    fast = encode_metrics(shown, NOW)
+    between = time.perf_counter()
+    library = generate_latest(registry)
+    ended = time.perf_counter()
+
+    with capsys.disabled():
+        print(  # noqa: T201
+            f"{len(fast) / 1e6:.1f} MB: fast {between - began:.2f} s,"
+            f" library {ended - between:.2f} s, {len(library) / 1e6:.1f} MB"
+        )
+    assert between - began < ended - between

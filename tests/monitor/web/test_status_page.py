@@ -1,5 +1,7 @@
 """The page says what is true, in words that do not need its colours."""
 
+import asyncio
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -8,12 +10,24 @@ from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
+import httpx
 import pytest
 
 from alerts.model import Acknowledgement
-from checks.model import Outcome, Ruling, Verdict
-from monitor.board import Board
-from monitor.web.status_page import status_page
+from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.readiness import ReadinessState
+from monitor.board import Board, TableView
+from monitor.web.problems import Api
+from monitor.web.status_page import (
+    AT_ONCE,
+    DOCS,
+    RUNBOOK_ROUTES,
+    TableQuestion,
+    runbook_link,
+    shown,
+    status_page,
+)
+from tests.docs.markdown import PAGES, anchors
 from tests.monitor.boards import (
     ALL_WELL,
     LOST,
@@ -26,6 +40,7 @@ from tests.monitor.boards import (
     UNKNOWN,
     board,
     incident,
+    view,
 )
 
 CHROMIUM = (
@@ -228,3 +243,146 @@ def test_a_real_browser_shows_the_state_and_never_scrolls_sideways(
     assert f'data-state="{kind}"' in dom
     assert f'<use href="#{kind}"' in dom
     assert f'data-wide="{width}"' in dom
+
+
+LATE = Reason("late", "time since the cut is below the lags' sum")
+
+
+def many(count: int) -> list[TableView]:
+    """Every tenth is not ready."""
+    states = [ReadinessState.READY, ReadinessState.NOT_READY]
+    return [
+        view(f"shop.orders_{n:05}", states[n % 10 == 9], LATE, seconds=(1.0, 2.0, 3.0))
+        for n in range(count)
+    ]
+
+
+def state(one: TableView) -> str:
+    return one.worst.value
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "found"),
+    [
+        pytest.param(TableQuestion("00012"), ["shop.orders_00012"], 1, id="by a part of its name"),
+        pytest.param(TableQuestion(" ORDERS_0001 "), None, 10, id="however it is written"),
+        pytest.param(TableQuestion(state="not_ready"), None, 20, id="by state"),
+        pytest.param(TableQuestion("00012", "not_ready"), [], 0, id="by both"),
+        pytest.param(TableQuestion(page=99), None, 200, id="a page too far is the last"),
+        pytest.param(TableQuestion(page=-1), None, 200, id="a page before the first is that"),
+    ],
+)
+def test_tables_are_found(asked: TableQuestion, names: list[str] | None, found: int) -> None:
+    told = shown(many(200), state, asked)
+
+    assert told.found == found
+    assert names is None or [one.table.name for one in told.views] == names
+    assert dict(told.states) == {"ready": 180, "not_ready": 20}
+
+
+def test_pages_follow_one_another_and_keep_what_was_asked() -> None:
+    first = shown(many(200), state, TableQuestion("orders&<"))
+    asked = TableQuestion("orders", page=2)
+
+    second = shown(many(200), state, asked)
+
+    assert first.after == ""
+    assert (second.first, len(second.views)) == (AT_ONCE + 1, AT_ONCE)
+    assert (second.before, second.after) == ("?text=orders&page=1", "?text=orders&page=3")
+
+
+def test_f46_a_page_of_5000_tables_shows_those_that_need_a_person_and_counts_all() -> None:
+    page = status_page(board(*many(5_000), incidents=(incident(),)), NOW)
+
+    assert len(page.encode()) < 200_000
+    assert page.count("data-table=") == AT_ONCE
+    assert page.count('data-state="not_ready"') == AT_ONCE
+    assert "<b>4500</b>" in page
+    assert "1 to 60 of 5000" in page
+    assert 'href="?page=2"' in page
+
+
+def test_f46_incidents_and_their_tables_are_told_to_twenty_of_each() -> None:
+    one = incident()
+    members = tuple(replace(one.members[0], table=f"shop.t{n:05}") for n in range(5_000))
+    many_of = tuple(
+        replace(one, cause=replace(one.cause, subject=f"part {n}"), members=members)
+        for n in range(300)
+    )
+
+    page = status_page(board(*many(3), incidents=many_of), NOW)
+
+    assert len(page.encode()) < 200_000
+    assert "and 4980 more" in page
+    assert "280 more" in page
+
+
+def get(path: str) -> httpx.Response:
+    app = Api(routes=RUNBOOK_ROUTES.routes)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://sluice") as client:
+            return await client.get(path)
+
+    return asyncio.run(ask())
+
+
+SERVED = [page for page in PAGES if page.is_relative_to(DOCS)]
+HREF = re.compile(r'(?:href|src)="([^"]*)"')
+
+
+def test_each_page_of_the_docs_is_served_with_an_anchor_for_each_of_its_headings() -> None:
+    for page in SERVED:
+        text = served(page)
+        missing = [one for one in anchors(page) if f'id="{one}"' not in text]
+        assert missing == [], page
+
+
+def test_each_link_of_a_served_page_leads_to_what_is_served() -> None:
+    texts = {page: served(page) for page in SERVED}
+    for page, text in texts.items():
+        for target in HREF.findall(text.partition("<body>")[2]):
+            path, _, anchor = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            if target in ("../", "./"):  # the status page
+                continue
+            if file.suffix == ".png":
+                assert get(f"/{file.relative_to(DOCS)}").status_code == 200, (page, target)
+            else:
+                assert file in texts, (page, target)
+                assert not anchor or f'id="{anchor}"' in texts[file], (page, target)
+
+
+def test_a_link_to_what_is_not_served_becomes_text() -> None:
+    text = served(DOCS / "guides" / "readiness-gate-and-airflow.md")
+
+    assert "airflow_gate.py" in text
+    assert "examples/" not in "".join(HREF.findall(text))
+
+
+def served(page: Path) -> str:
+    answer = get(f"/{page.relative_to(DOCS)}")
+    assert answer.status_code == 200, page
+    return answer.text
+
+
+@pytest.mark.parametrize(
+    ("runbook", "href"),
+    [
+        pytest.param("https://wiki/r/late.md#lag", "https://wiki/r/late.md#lag", id="elsewhere"),
+        pytest.param("docs/runbooks/late.md#lag", "runbooks/late.md#lag", id="the service's own"),
+        pytest.param("docs/runbooks/nothing.md", "", id="a page that is not there"),
+        pytest.param("javascript:alert(1)", "", id="no address"),
+    ],
+)
+def test_a_link_leads_somewhere_or_is_none(runbook: str, href: str) -> None:
+    assert runbook_link(runbook) == href
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/runbooks/nothing.md", 404), ("/runbooks/..%2Fddl.md", 400), ("/x.md", 404)],
+)
+def test_what_is_no_page_is_not_found(path: str, status: int) -> None:
+    assert get(path).status_code == status

@@ -1,10 +1,15 @@
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from checks import run as probes
 from monitor.config.file import Faults, load_config, parse_config
 from monitor.config.sections import plugin_faults
+from monitor.config.validation import CHECKS, OBJECT_STORES
+from monitor.observe import system_checks as own_verdicts
+from pipeline.delta import store
 from pipeline.errors import ConfigError
 from pipeline.sources.source import read_limits
 from tests.monitor.config.plain import without_place
@@ -588,3 +593,264 @@ def test_labels_of_kubernetes_are_settings_of_spark() -> None:
     name = "spark.kubernetes.driver.label.app.kubernetes.io/name"
 
     assert built_faults(MINIMAL + f"pipeline: {{spark: {{{name}: x}}}}\n") == []
+
+
+RUNBOOKS = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
+NO_CHECKS = {"connector", "readiness", "silent", "unproven"}  # headings there that are none
+
+
+def route(text: str) -> list[str]:
+    return faults(f"{MINIMAL}\nalerts: {{routes: [{{tables: '*'}}, {{{text}}}]}}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(
+            "checks: [lag, range_count]",
+            "alerts.routes[1].checks[1]: no check 'range_count'; the nearest is range_counts;",
+            id="a check, mistyped",
+        ),
+        pytest.param(
+            "checks: ['rnge_*']", "alerts.routes[1].checks[0]: no check 'rnge_*'; ", id="a glob"
+        ),
+        pytest.param(
+            "tables: 'source:shpo'",
+            "alerts.routes[1].tables: no 'source:shpo'; the nearest is source:shop;",
+            id="a source",
+        ),
+        pytest.param(
+            "tables: 'channel:slakc'",
+            "alerts.routes[1].tables: no 'channel:slakc'; the nearest is channel:log; ",
+            id="a channel",
+        ),
+        pytest.param(
+            "tables: orders",
+            "alerts.routes[1].tables: 'orders' matches no table; write database.table, or a",
+            id="a table without its database",
+        ),
+    ],
+)
+def test_a_route_that_would_never_be_taken_is_refused(text: str, line: str) -> None:
+    (told,) = route(text)
+
+    assert told.startswith(line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "checks: ['range_*', lag, hold, collected, worker, stalled]",
+        "tables: 'source:sh*'",
+        "tables: 'collector:*'",
+        "tables: worker",
+        "tables: kafka",
+        "tables: 'channel:log'",
+        "tables: 'job:*'",
+        "tables: 'shop.*'",
+    ],
+)
+def test_a_route_for_what_there_can_be_is_taken(text: str) -> None:
+    assert route(text) == []
+
+
+def test_a_probe_for_a_table_without_its_database_is_refused() -> None:
+    assert faults(f"{MINIMAL}\nprobes: {{max_id: {{tables: orders}}}}\n") == [
+        "probes.max_id.tables: 'orders' matches no table; write database.table, or a pattern"
+        " such as shop.*"
+    ]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param("{shards: 'shop[.]tmp_.+', ignore: true}", id="no tables"),
+        pytest.param("{shards: 'shop[.]t.*', tier: 0}", id="tables of their own names"),
+        pytest.param("{shards: 'a_(.+)[.]t', table: 'shop.\\1'}", id="groups, and a database"),
+    ],
+)
+def test_a_rule_whose_tables_are_called_database_table_lets_no_other_name_pass(rule: str) -> None:
+    told = faults(f"{MINIMAL}\ntables: [{rule}]\nalerts: {{routes: [{{tables: orders}}]}}\n")
+
+    assert [line.partition(";")[0] for line in told] == [
+        "alerts.routes[0].tables: 'orders' matches no table"
+    ]
+
+
+def test_an_override_for_a_table_without_its_database_is_refused() -> None:
+    probe = "max_id: {overrides: [{tables: 'shop.*', none: 1}, {tables: orders}]}"
+
+    told = faults(f"{MINIMAL}\nprobes: {{{probe}}}\n")
+
+    assert "probes.max_id.overrides[1].tables: 'orders' matches no table; write" in " ".join(told)
+    assert len(told) == 2
+
+
+def test_where_groups_make_the_names_of_tables_any_pattern_may_match() -> None:
+    rules = "tables: [{shards: 'shop[.](.+)_1', table: '\\1'}]"
+
+    assert faults(f"{MINIMAL}\n{rules}\nprobes: {{max_id: {{tables: orders}}}}\n") == []
+
+
+def test_every_check_that_has_a_runbook_can_be_routed() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in RUNBOOKS.glob("*.md")]
+    told = {name for page in pages for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)}
+
+    assert told - NO_CHECKS <= {*CHECKS, *probes.known()}
+    assert {*own_verdicts.CHECKS} <= CHECKS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the config stands, beside a file and a folder."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "sluice.yaml"
+
+
+def _told(path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        parse_config(text, path)
+    return without_place(str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("lake", "said"),
+    [
+        pytest.param("a%20b", "lake: '{here}/a%20b' contains '%'", id="a sign for another letter"),
+        pytest.param("'a\\b'", "contains '\\\\'", id="a backslash"),
+        pytest.param("s3://bucket/a%20b", "contains '%'", id="in a bucket"),
+        pytest.param(
+            "s3:/x", "'s3:/x' is not an address; write s3://bucket/folder", id="a slash less"
+        ),
+        pytest.param("s3://", "is not an address", id="no bucket"),
+        pytest.param("' s3a://b'", "is not an address", id="a blank before"),
+        pytest.param("S3a://b", "is not an address", id="in other letters"),
+        pytest.param("foo://x", "'foo://x' has an unknown scheme", id="no such kind"),
+        pytest.param("file:/x", "has an unknown scheme", id="Hadoop's way of a path"),
+        pytest.param("C:/x", "has an unknown scheme", id="another system's path"),
+        pytest.param("s3://k:s@b/x", "lake: contains a key; set it in the env", id="a secret"),
+        pytest.param("s3://b/x?k=SIG", "lake: contains a query, which may be a key", id="a query"),
+        pytest.param("abfss://c@a/x?sv=1&sig=SIG", "contains a query", id="a signature"),
+        pytest.param("'s3://b/x#SIG'", "contains a query", id="a fragment"),
+        pytest.param("abfss://c:SIG@a/x", "lake: contains a key", id="a password of Azure"),
+        pytest.param("https://a/x?sig=SIG", "contains a query", id="a signature of no known kind"),
+        pytest.param("ftp://k:SIG@b/x", "'ftp://(hidden)@b/x' has an unknown", id="a login"),
+        pytest.param("HDFS://x", "does not write tables on HDFS", id="HDFS"),
+        pytest.param("'  '", "lake: is empty", id="blanks"),
+        pytest.param("file", "{here}/file is a file", id="a file"),
+        pytest.param("file/lake", "{here}/file is a file", id="below a file"),
+    ],
+)
+def test_a_lake_that_cannot_be_read_by_all_is_refused(path: Path, lake: str, said: str) -> None:
+    text = MINIMAL.replace("lake: lake", f"lake: {lake}")
+
+    told = _told(path, text)
+
+    assert said.format(here=path.parent) in told
+    assert "SIG" not in told
+
+
+@pytest.mark.parametrize(
+    "lake",
+    ["lake", "a b", "./x:y", "/no/such/folder", "file:///data", "s3://bucket", "abfss://c@a/x"],
+)
+def test_a_lake_elsewhere_is_fine_and_is_not_made(path: Path, lake: str) -> None:
+    config = parse_config(MINIMAL.replace("lake: lake", f"lake: {lake}"), path)
+
+    assert config.lake in (lake, str((path.parent / lake).resolve()))
+    assert sorted(one.name for one in path.parent.iterdir()) == ["file", "folder"]
+
+
+def test_the_kinds_of_lakes_are_those_that_the_lake_knows() -> None:
+    assert OBJECT_STORES == store._OBJECT_STORES
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        pytest.param(
+            "folder", "store: {here}/folder is a directory; use a file in it", id="folder"
+        ),
+        pytest.param(".", "store: {here} is a directory", id="its own folder"),
+        pytest.param("file/sluice.db", "store: {here}/file is a file", id="below a file"),
+        pytest.param("lake", "store: is the directory of the lake; use a file", id="the lake"),
+        pytest.param("':memory:'", "store: ':memory:' is not a file on a disk", id="no file"),
+        pytest.param(
+            "mysql://x/y", ("store: must be the path of an SQLite file"), id="another database"
+        ),
+    ],
+)
+def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: str) -> None:
+    told = _told(path, f"{MINIMAL}store: {place}\n")
+
+    assert told.startswith(said.format(here=path.parent))
+
+
+@pytest.mark.parametrize("how", ["parquet", "clone"])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        pytest.param("lake/mirrors", "overlaps with {here}/lake/mirrors", id="the mirrors"),
+        pytest.param("lake/mirrors/shop/", "overlaps with {here}/lake/mirrors", id="inside"),
+        pytest.param("lake/changes", "overlaps with {here}/lake/changes", id="the log"),
+        pytest.param("x/../lake/changes/a", "overlaps with {here}/lake/changes", id="in it"),
+        pytest.param("lake", "overlaps with {here}/lake/mirrors", id="the lake"),
+        pytest.param("/", "overlaps with {here}/lake/mirrors", id="above it"),
+        pytest.param("file", "{here}/file is a file; use a directory", id="a file"),
+        pytest.param("file/images", "{here}/file is a file; use a directory", id="below a file"),
+    ],
+)
+def test_images_where_upkeep_deletes_files_are_refused(
+    path: Path, how: str, where: str, said: str
+) -> None:
+    told = _told(path, f"{MINIMAL}publish: [{{tables: '*', how: {how}, where: {where}}}]\n")
+
+    assert told.startswith("publish[0].where: ")
+    assert said.format(here=path.parent) in told
+
+
+@pytest.mark.parametrize("where", ["images", "lake/images", "lake/mirrors2", "folder", "s3://b/x"])
+def test_images_in_a_folder_of_their_own_are_fine(path: Path, where: str) -> None:
+    text = f"{MINIMAL}publish: [{{tables: '*', how: parquet, where: {where}}}]\n"
+
+    assert parse_config(text, path).publish[0].where.endswith(where)
+
+
+def test_images_in_a_bucket_do_not_share_the_mirrors(path: Path) -> None:
+    text = MINIMAL.replace("lake: lake", "lake: s3://b/lake")
+
+    told = _told(path, f"{text}publish: [{{tables: '*', how: parquet, where: s3://b/lake/}}]\n")
+
+    assert "overlaps with s3://b/lake/mirrors" in told
+
+
+@pytest.mark.parametrize(
+    ("more", "cycles"),
+    [
+        pytest.param("", {2: 5}, id="a third of the budget of tier 2, which is that of tier 1"),
+        pytest.param("readiness: {lag_budget: {0: PT1M, 2: PT60M}}", {2: 20}, id="or its own"),
+        pytest.param(
+            "schedule: {cycles: {1: PT10M}}", {1: 10}, id="what is told, and nothing else"
+        ),
+        pytest.param("schedule: {cycles: {}}", {}, id="none"),
+    ],
+)
+def test_low_tiers_wait_for_less_than_would_be_late(more: str, cycles: dict[int, int]) -> None:
+    told = parse_config(MINIMAL + more, PLACE).settings.cycles
+
+    assert told == {tier: timedelta(minutes=length) for tier, length in cycles.items()}
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        pytest.param("tier: 0", 20_000, id="batches are short where a table is urgent"),
+        pytest.param("tier: 0, ignore: true", 2_000_000, id="one that is ignored is not"),
+        pytest.param("tier: 1", 2_000_000, id="none is"),
+    ],
+)
+def test_tier_0_has_a_line_of_its_own_where_a_rule_names_it(rule: str, rows: int) -> None:
+    settings = parse_config(f"{MINIMAL}tables: [{{shards: 'a.b', {rule}}}]", PLACE).settings
+
+    assert (settings.divided, settings.most_rows) == (rows == 20_000, rows)
