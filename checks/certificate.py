@@ -159,10 +159,13 @@ def _batch_lost(evidence: Evidence, ground: Ground) -> str:
     if ground.batch is None:
         return ""
     if ground.batch < evidence.batch:
-        return f"the change log ends at batch {ground.batch}, and it rests on {evidence.batch}"
+        return (
+            f"the change log ends at batch {ground.batch}, but the certificate rests"
+            f" on {evidence.batch}"
+        )
     life = Incarnations.of(ground.lives).at(evidence.batch)
     if None not in (life, evidence.life) and life != evidence.life:
-        return f"the change log has lost batch {evidence.batch}, and another has its number"
+        return f"the change log has lost batch {evidence.batch}, and another batch has its number"
     if evidence.batch < ground.ruled:
         return f"since batch {ground.ruled} the rules send it a shard that it did not have"
     return ""
@@ -197,9 +200,12 @@ def _copy_lost(evidence: Evidence, at: CopyPosition | None) -> str:
     if at is None or not at.whole:
         return f"copy {evidence.copy} was emptied, or is loaded again"
     if at.mirror != evidence.mirror:
-        return f"copy {evidence.copy} is that of table {at.mirror} now"
+        return f"copy {evidence.copy} now belongs to table {at.mirror}"
     if at.version < (evidence.version or 0):
-        return f"copy {evidence.copy} holds version {at.version}, and it names {evidence.version}"
+        return (
+            f"copy {evidence.copy} holds version {at.version}, but the certificate"
+            f" names {evidence.version}"
+        )
     return ""
 
 
@@ -207,7 +213,7 @@ def _other_mirror(evidence: Evidence, mirror: MirrorPosition | str) -> str:
     if isinstance(mirror, str):
         return f"its mirror cannot be read: {mirror}"
     if mirror.mirror != evidence.mirror or not evidence.mirror:
-        return f"the mirror was made anew: it is table {mirror.mirror} now"
+        return f"the mirror was recreated as table {mirror.mirror}"
     return ""
 
 
@@ -216,9 +222,15 @@ def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
     if why or isinstance(mirror, str):
         return why
     if evidence.version is None or mirror.version < evidence.version:
-        return f"the mirror stands at version {mirror.version}, and it names {evidence.version}"
+        return (
+            f"the mirror is at version {mirror.version}, but the certificate names"
+            f" {evidence.version}"
+        )
     if evidence.applied is None or mirror.batch < evidence.applied:
-        return f"the mirror holds batch {mirror.batch}, and it rests on {evidence.applied}"
+        return (
+            f"the mirror holds batch {mirror.batch}, but the certificate rests on"
+            f" {evidence.applied}"
+        )
     return ""
 
 

@@ -29,7 +29,7 @@ ANSWERS = (
         height=5,
     ),
     Panel(
-        "Last watching round",
+        "Last monitoring round",
         "Age of everything on this page. Above a minute nothing here can be believed any more.",
         "stat",
         "s",

@@ -61,7 +61,7 @@ SERVICE = (
         Severity.CRITICAL,
         "service.md#stalled",
         "Sluice has not looked at anything for {{ $value | humanizeDuration }}",
-        "The process answers but its watching round stands still: the gate says UNKNOWN.",
+        "The process answers but its monitoring round is stalled: the gate says UNKNOWN.",
     ),
     Alert(
         "SluicePipelineStalled",

@@ -85,8 +85,8 @@ def test_f180_an_installed_wheel_finds_its_data_outside_the_checkout(
     _run(_uv(), "pip", "install", "--python", str(python), "--no-deps", str(wheel), cwd=tmp_path)
     code = (
         "from pipeline import installed; from pipeline.spark import jars;"
-        "from monitor.web.status_page import link;"
-        "print(installed.is_checkout(), len(jars.locked()), link('lost.md'), jars.JARS)"
+        "from monitor.web.status_page import runbook_link;"
+        "print(installed.is_checkout(), len(jars.locked()), runbook_link('lost.md'), jars.JARS)"
     )
 
     told = _run(str(python), "-c", code, cwd=tmp_path).split()

@@ -349,12 +349,15 @@ def _seen(name: str, waived: frozenset[str]) -> int:
 
 def _ailments(name: str, standing: ChannelHealth, pile: Backlog, now: datetime) -> Iterator[str]:
     if standing.failures:
-        yield f"sendings that failed in a row: {standing.failures}, the last: {standing.why}"
+        yield f"deliveries that failed in a row: {standing.failures}, the last: {standing.why}"
     elif pile.since is not None and now - pile.since > PATIENCE:
-        yield f"a letter waits since {pile.since.isoformat(timespec='seconds')}"
+        yield f"a notification is queued since {pile.since.isoformat(timespec='seconds')}"
     if pile.dead:
         waiver = given_up_id(name, pile.last)
-        yield f"letters given up: {pile.dead}, the last: {pile.why}; once read, waive {waiver}"
+        yield (
+            f"dead-lettered notifications: {pile.dead}, the last: {pile.why}; read"
+            f" them, then waive {waiver}"
+        )
 
 
 COPY = "copy"  # the check
@@ -495,9 +498,9 @@ class StalledRound:
     def _ruling(self, now: datetime) -> Ruling:
         age = now - max(self.current.board.at, self.started)
         if age <= STALE:
-            return Ruling(Outcome.PASS, "the watching round runs")
+            return Ruling(Outcome.PASS, "the monitoring round runs")
         told = (
-            f"no watching round has ended for {age.total_seconds():.0f} s: every state is unknown"
+            f"no monitoring round has ended for {age.total_seconds():.0f} s: every state is unknown"
         )
         return Ruling(Outcome.FAIL, told, CHECK)
 

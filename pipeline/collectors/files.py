@@ -191,6 +191,6 @@ def _now() -> datetime:
 
 
 INTO = "move them to LOG/yyyy_MM_dd/HH/, or name them in collector.options.unfinished"
-RENAME = "let who writes it rename it once all is in it, or name it in `unfinished`"
+RENAME = "rename the file into place when it is complete, or list it in `unfinished`"
 RUNNING = CollectorState("running")
 COLLECTOR: type[Collector] = FilesCollector

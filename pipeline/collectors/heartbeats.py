@@ -374,11 +374,11 @@ class HeartbeatCollector:
     ) -> CollectorExamination:
         """Say what is believed, and refuse partitions that the promise says nothing of."""
         where = f"collector:{settings.name}"
-        told = f"its word is not asked for: what has arrived is known by {self.rests_on}"
-        fix = "see that it is set up so; nothing here can see whether it is"
+        told = f"it has no status to query; what has arrived is known from {self.rests_on}"
+        fix = "check this in its configuration, because Sluice cannot verify it"
         found = [Finding(NOTE, "promise", where, told, fix)]
         if why := self._scattered():
-            advice = "let all of it go through one, or say promise: batches if that is true"
+            advice = "use one partition, or set promise: batches if that applies"
             found.append(Finding(REFUSE, "scattered", where, why, advice))
         return CollectorExamination(tuple(found))
 

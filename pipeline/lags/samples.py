@@ -207,9 +207,9 @@ def _as_mirror(
     if at is None:
         return Missing("nothing is copied yet")
     if not at.whole:
-        return Missing(f"it is being loaded, {at.parts} parts are in")
+        return Missing(f"the copy is being loaded; {at.parts} parts are complete")
     if at.mirror != mirror.value.mirror:
-        return Missing("it is the copy of a mirror that was made anew since")
+        return Missing("the copy belongs to a mirror that was recreated since")
     return Sample(MirrorPosition(at.version, at.batch, at.mirror), copy.at, copy.budget)
 
 

@@ -32,16 +32,16 @@ def taken_back(one: Certificate, ground: Ground) -> str:
         pytest.param(MirrorPosition(9, 8, "m"), "", id="gone on"),
         pytest.param(
             MirrorPosition(6, 5, "m"),
-            "the mirror stands at version 6, and it names 7",
+            "the mirror is at version 6, but the certificate names 7",
             id="without its newest version",
         ),
         pytest.param(
             MirrorPosition(9, 4, "m"),
-            "the mirror holds batch 4, and it rests on 5",
+            "the mirror holds batch 4, but the certificate rests on 5",
             id="put back, and grown again by upkeep alone",
         ),
         pytest.param(
-            MirrorPosition(9, 9, "n"), "the mirror was made anew: it is table n now", id="another"
+            MirrorPosition(9, 9, "n"), "the mirror was recreated as table n", id="another"
         ),
         pytest.param("no route", "its mirror cannot be read: no route", id="not to be read"),
         pytest.param(None, "", id="nobody could look"),
@@ -74,14 +74,18 @@ def test_a_certificate_that_does_not_say_what_it_rests_on_does_not_hold(
     [
         pytest.param(5, {}, 70, "", id="the batch is the newest"),
         pytest.param(
-            4, {}, 70, "the change log ends at batch 4, and it rests on 5", id="it is lost"
+            4,
+            {},
+            70,
+            ("the change log ends at batch 4, but the certificate rests on 5"),
+            id="it is lost",
         ),
         pytest.param(9, {"0": 70, "6": 71}, 70, "", id="landed in that life"),
         pytest.param(
             9,
             {"0": 70, "5": 71},
             70,
-            "the change log has lost batch 5, and another has its number",
+            "the change log has lost batch 5, and another batch has its number",
             id="landed in another",
         ),
         pytest.param(9, {"0": 71}, None, "", id="its life was not told"),

@@ -155,8 +155,10 @@ ALL_WELL = board(READY)
 MIXED = board(READY, NOT_READY, LOST, UNKNOWN, incidents=(incident(),))
 MUTE = replace(
     board(READY),
-    parts=(ComponentView("channel:slack", works=False, detail="sendings that failed in a row: 3"),),
-    channels=(ChannelView("slack", 4, 2, 3, "sendings that failed in a row: 3"),),
+    parts=(
+        ComponentView("channel:slack", works=False, detail=("deliveries that failed in a row: 3")),
+    ),
+    channels=(ChannelView("slack", 4, 2, 3, "deliveries that failed in a row: 3"),),
 )
 SOURCE_DOWN = replace(
     board(UNKNOWN),

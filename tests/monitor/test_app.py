@@ -133,7 +133,7 @@ def test_a_channel_that_is_down_is_told_through_another_until_it_takes_alerts_ag
     slack.script = lambda _: None
     watched(app, time, 15)
 
-    assert during.startswith("channel:slack: sendings that failed in a row: ")
+    assert during.startswith("channel:slack: deliveries that failed in a row: ")
     assert during.endswith("the last: no route to host")
     assert (view.name, view.waiting, view.dead) == ("slack", 1, 0)
     assert log.got == [("channel:slack",)] * 2
@@ -154,8 +154,8 @@ def test_letters_that_were_given_up_are_told_through_another_until_they_are_waiv
     watched(app, time, 5)
 
     assert during == (
-        "channel:slack: letters given up: 1, the last: slack: 403; "
-        "once read, waive dead_letters:slack:1"
+        "channel:slack: dead-lettered notifications: 1, the last: slack: 403; "
+        "read them, then waive dead_letters:slack:1"
     )
     assert log.got == [("channel:slack",)] * 2
     assert firing(app) == []

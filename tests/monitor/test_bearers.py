@@ -90,7 +90,7 @@ CASES = [
         lambda rig: bury(rig.store.outbox, 1, 2),
         "dead_letters:slack:2",
         "dead_letters:slack:3",
-        id="letters given up",
+        id="dead-lettered notifications",
     ),
 ]
 

@@ -227,7 +227,7 @@ def _truncate(rig: Rig) -> None:
         pytest.param(
             lambda rig: rig.rebuild(USERS),
             "ready",
-            "the mirror was made anew: it is table shop.users-11 now",
+            "the mirror was recreated as table shop.users-11",
             id="a mirror made anew, complete",
         ),
         pytest.param(
@@ -236,13 +236,13 @@ def _truncate(rig: Rig) -> None:
         pytest.param(
             lambda rig: rig.lake.mirrors.update({USERS: MirrorPosition(0, 1, f"{USERS}-1")}),
             "ready",
-            "the mirror stands at version 0, and it names 1",
+            "the mirror is at version 0, but the certificate names 1",
             id="a mirror that lost its newest versions",
         ),
         pytest.param(
             _truncate,
             "ready",
-            "the change log ends at batch 0, and it rests on 1",
+            "the change log ends at batch 0, but the certificate rests on 1",
             id="a change log that lost batches",
         ),
     ],
@@ -296,7 +296,7 @@ def test_f02_a_batch_that_took_the_number_of_a_lost_one_upholds_no_certificate(
     told = healthy.client.get(f"/v1/certificates/{before}").json()
     assert kept == before
     assert after != before
-    assert told["why"] == "the change log has lost batch 1, and another has its number"
+    assert told["why"] == "the change log has lost batch 1, and another batch has its number"
 
 
 def test_f02_a_certificate_answers_again_when_the_mirror_is_taken_back(healthy: Rig) -> None:
@@ -369,7 +369,7 @@ def test_f19_a_waiver_that_names_no_version_is_refused_and_one_that_was_kept_har
     healthy.second(2)
 
     assert refused.status_code == 400
-    assert refused.json()["error"].startswith(f"{poison} is not the id of a gap")
+    assert refused.json()["error"].startswith(f"{poison!r} is not the id of a gap")
     assert healthy.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 409
     assert healthy.ask(ORDERS, cut="2026-03-29T12:00:02Z")[0] == 200
 

@@ -108,8 +108,12 @@ def test_what_the_mirror_holds_is_not_ready_in_a_copy_that_lacks_it(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        pytest.param({"parts": 3}, "it is being loaded, 3 parts are in", id="it is being loaded"),
-        pytest.param({"mirror": "another"}, "made anew since", id="it is of another mirror"),
+        pytest.param(
+            {"parts": 3},
+            ("the copy is being loaded; 3 parts are complete"),
+            id="it is being loaded",
+        ),
+        pytest.param({"mirror": "another"}, "recreated since", id="it is of another mirror"),
         pytest.param(None, "nothing is copied yet", id="it is empty"),
     ],
 )

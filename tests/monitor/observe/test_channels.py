@@ -46,7 +46,9 @@ def test_a_letter_that_waits_though_nothing_failed(
 ) -> None:
     outbox.put([("slack", message(1))], at(0))
 
-    assert ailment(outbox, minute) == ("a letter waits since 2026-03-01T00:00:00+00:00" * ails)
+    assert ailment(outbox, minute) == (
+        ("a notification is queued since 2026-03-01T00:00:00+00:00") * ails
+    )
 
 
 def test_failures_name_the_last_reason_and_end_with_a_delivery(outbox: StoredOutbox) -> None:
@@ -56,7 +58,7 @@ def test_failures_name_the_last_reason_and_end_with_a_delivery(outbox: StoredOut
 
     outbox.delivered(outbox.waiting("slack", 1), ChannelHealth(), at(10))
 
-    assert during == "sendings that failed in a row: 3, the last: slack answered 503"
+    assert during == "deliveries that failed in a row: 3, the last: slack answered 503"
     assert ailment(outbox, 10) == ""
 
 
@@ -68,9 +70,9 @@ def test_a_waiver_covers_what_was_given_up_before_it_and_nothing_after(
     before, after = ailment(outbox), ailment(outbox, waived=waived)
     bury(outbox, 3)
 
-    assert before.startswith("letters given up: 2, the last: 400: too long; ")
+    assert before.startswith("dead-lettered notifications: 2, the last: 400: too long; ")
     assert after == ""
-    assert ailment(outbox, waived=waived).startswith("letters given up: 1, ")
+    assert ailment(outbox, waived=waived).startswith("dead-lettered notifications: 1, ")
 
 
 def test_letters_given_up_are_forgotten_with_the_letters(outbox: StoredOutbox) -> None:

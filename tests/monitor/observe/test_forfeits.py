@@ -149,10 +149,14 @@ NEWEST = Evidence((), 7, 4, 6, mirror="m", life=1)
 @pytest.mark.parametrize(
     ("lost", "why"),
     [
-        pytest.param(Seen(batch=6), "the change log ends at batch 6, and it rests on 7", id="end"),
+        pytest.param(
+            Seen(batch=6),
+            ("the change log ends at batch 6, but the certificate rests on 7"),
+            id="end",
+        ),
         pytest.param(
             replace(LATER, lives={"0": 1, "7": 2}),
-            "the change log has lost batch 7, and another has its number",
+            "the change log has lost batch 7, and another batch has its number",
             id="another life",
         ),
         pytest.param(
@@ -167,17 +171,17 @@ NEWEST = Evidence((), 7, 4, 6, mirror="m", life=1)
         ),
         pytest.param(
             replace(LATER, mirror=MirrorPosition(3, 6, "m")),
-            "the mirror stands at version 3, and it names 4",
+            "the mirror is at version 3, but the certificate names 4",
             id="version",
         ),
         pytest.param(
             replace(LATER, mirror=MirrorPosition(5, 5, "m")),
-            "the mirror holds batch 5, and it rests on 6",
+            "the mirror holds batch 5, but the certificate rests on 6",
             id="applied",
         ),
         pytest.param(
             replace(LATER, mirror=MirrorPosition(5, 7, "n")),
-            "the mirror was made anew: it is table n now",
+            "the mirror was recreated as table n",
             id="anew",
         ),
     ],

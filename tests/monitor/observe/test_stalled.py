@@ -26,7 +26,7 @@ def test_f37_a_watch_that_hangs_is_told_though_it_holds_its_lock(rig: Rig) -> No
         minutes(rig, stalled, 4)
 
     (subject,) = told(rig)
-    assert subject.startswith("SERVICE job:watch stalled: no watching round has ended for ")
+    assert subject.startswith("SERVICE job:watch stalled: no monitoring round has ended for ")
     (letter,) = rig.store.outbox.waiting("log", 100)
     assert letter.message.runbook == "docs/runbooks/service.md#stalled"
 

@@ -78,8 +78,8 @@ def test_of_many_tables_few_are_named() -> None:
         ("mysql://mysql-1:3306", "is no address"),
         ("mysql://u@h", "is no address"),
         ("mysql://u@h:port", "Port could not be cast"),
-        ("postgres://u@h:5432/a/b", "contains more than an address; write"),
-        ("postgres://u@h:5432/a?sslmode=require", "contains more than an address; write"),
+        ("postgres://u@h:5432/a/b", "has more than an address; write"),
+        ("postgres://u@h:5432/a?sslmode=require", "has more than an address; write"),
         ("mysql://u:secret@h:3306", "export it, and name the variable by --password-env"),
     ],
 )

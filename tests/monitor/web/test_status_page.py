@@ -111,7 +111,7 @@ def _text(html: str) -> str:
         pytest.param(SOURCE_DOWN, ["source:shop: down: cannot connect"], id="a part down"),
         pytest.param(
             MUTE,
-            ["channel:slack: sendings that failed in a row: 3", "4 alerts wait, 2 given up"],
+            ["channel:slack: deliveries that failed in a row: 3", "4 alerts wait, 2 given up"],
             id="a channel that does not work",
         ),
         pytest.param(

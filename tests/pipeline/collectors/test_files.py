@@ -126,7 +126,7 @@ def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_pat
         made.acknowledged()
 
     assert "for 1 files that are never whole and still, the oldest clicks/" in made.state().told
-    assert "rename it once all is in it" in made.state().told
+    assert "rename the file into place when it is complete" in made.state().told
     made.close()
 
 
