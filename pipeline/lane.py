@@ -1,8 +1,8 @@
-"""One lane: its landing loop, and the mirrors that follow it.
+"""Runs one lane: its landing loop, and the mirrors that follow it.
 
-Landing, applying, upkeep, reading again and writing images out may be asked for at the same time,
-each by one thread.  Only a pass and upkeep of one mirror take turns; nothing else waits for
-another.  Tables of tier 0 are merged in a line of their own, if there are any.
+Landing, merges, maintenance, backfills and image export may run at the same time, each in one
+thread. Only a merge run and the maintenance of one mirror exclude each other. Tables of tier 0
+have a merge queue of their own, if there are any.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Lane:
     _queues: tuple[MergeQueue, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
-        """Know what has landed."""
+        """Begin with what has landed."""
         self._known = Known(self.landing.checkpoint, catalog)
         self._queues = (MergeQueue("apply", self.runner),)
         if self.urgent is not None:
@@ -113,8 +113,8 @@ class Lane:
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
 
-        Nothing is written to a mirror that is *paused*.  A merge waits for one mirror at most, and
-        for nothing of the change log's.
+        Mirrors that are *paused* are left alone. A merge waits for the maintenance of one mirror at
+        most, and never for that of the change log.
         """
         mark, applied = self.checkpoint, dict[str, int]()
         for line in self._queues:
@@ -131,7 +131,7 @@ class Lane:
         self.maintenance.run(mark, readers, applied, held, key=self._key, lock=turn)
 
     def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
-        """Read on what is to be read again; how far each wish is.  Waits for nobody."""
+        """Continue the backfills and return their progress; waits for no other work."""
         self._in_pool("reread")
         known = self._known
         dry = self.rereading.tables(known, [one for one in wishes if one.dry])
@@ -139,7 +139,7 @@ class Lane:
         return (*going, *self.previews.run(known, dry)) if self.previews else going
 
     def publish(self) -> tuple[Manifest, ...]:
-        """Write out what is there of images; nobody waits for it, and it for nobody."""
+        """Export the images that are ready; waits for no other work."""
         return () if self.image_writer is None else self.image_writer.run(self._known)
 
     def close(self) -> None:

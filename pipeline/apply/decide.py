@@ -45,7 +45,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def highest_orders(*orders: Mapping[K, Order]) -> dict[K, Order]:
-    """The highest order of each shard, or of whatever they are of."""
+    """Return the highest order of each key of *orders*."""
     found: dict[K, Order] = {}
     for of, order in (pair for some in orders for pair in some.items()):
         found[of] = max(order, found.get(of, order))
@@ -122,7 +122,7 @@ _STANDING = (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.A
 
 @dataclass(frozen=True, slots=True)
 class AppliedBefore:
-    """What a mirror has applied before, so that an old upsert is told from a new one.
+    """What a mirror has applied before, so that an old upsert is distinguished from a new one.
 
     ``high``: the highest LIVE order applied of each partition, as far as it is known; None when
     nothing is.  ``grown``: a topic has gained partitions, so a key may have moved to another.
@@ -133,7 +133,7 @@ class AppliedBefore:
 
 
 def decide_rows(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verdicts:
-    """The verdict on each row of *folded*; *found* tells of their keys in the same order.
+    """Return the verdict on each row of *folded*; *found* has their keys in the same order.
 
     Nothing below *floors* is inserted.  Rows of the mirror below those that are *raised* by the
     same turn count as gone, for it deletes them.

@@ -50,7 +50,7 @@ class _FoundHold:
 class ForeignWatch:
     """Search mirrors' logs for foreign commits; what was found to be ours is not read again.
 
-    ``_good`` goes by the tables' ids: a mirror made anew in its folder begins at version 0 again.
+    ``_good`` goes by the tables' ids: a rebuilt mirror begins at version 0 again.
     """
 
     mirrors: Mirrors[Any]
@@ -90,7 +90,7 @@ class ForeignWatch:
             return MergeFailure.unforeseen(error, "its log cannot be judged: ").hold(table)
 
     def find_last_merge(self, table: str) -> tuple[int, Account] | None:
-        """Batch and account of the newest turn; None if the log tells of none."""
+        """Return batch and account of the newest merge; None if the log has none."""
         snapshot = self.mirrors.seen(table)
         if snapshot is None:
             return None

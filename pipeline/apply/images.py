@@ -130,7 +130,7 @@ class DueImages:
         return any(self._hopeless(table, cut.at, at) for cut in self.cuts)
 
     def _never(self, table: Table, cut: datetime, at: datetime) -> str:
-        """Why there is not to be one, whatever lands; empty if there may be."""
+        """Why there can be no image, even after more lands; empty if there can be."""
         if not self.unplaced.isdisjoint(table.sources):
             return "its changes have no place in a log to be cut at"
         if self._hopeless(table.name, cut, at):
@@ -193,7 +193,7 @@ def _known(turn: Commit) -> datetime:
 def find_doubts(
     table: Table, places: Mapping[str, Order], mark: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
-    """Why nobody knows *table* as it was at *places* by what has landed; empty if that is known.
+    """Return why *table* as of *places* is not known from what has landed; empty if it is.
 
     *based*: see :func:`pipeline.image.find_missing`.
     """
@@ -249,7 +249,7 @@ def plan_correction(
     """The turn, for the version that is the *image* of table *name*; *rules* are of its archive.
 
     Raises:
-        HeldError: ``image_uncorrected``; nobody can tell the table as it was at the cut any more.
+        HeldError: ``image_uncorrected``; the table as of the cut is no longer known.
         UnreachableError: the change log cannot be read.
     """
     table = landed.catalog.table(name, landed.checkpoint.shards)
@@ -319,4 +319,4 @@ def _refuse_read_later(late: pa.Table, mark: Checkpoint) -> None:
         shard, order = Shard(row["source"], row["shard"]), Order(**row["order"])
         known = mark.rereads.get(str(shard))
         if known is None or order < known.lowest:
-            raise HeldError(REFUSED, f"{shard}: rows were read again, and nobody knows until when")
+            raise HeldError(REFUSED, f"{shard}: its rows were read again until an unknown time")

@@ -156,8 +156,8 @@ def require_valid(demands: Demands, made: PlannedSlice) -> None:
     told = "; ".join(_told(name, breach, keys) for name, breach in broken)
     waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
     advice = (
-        "the mirror stays as it was; put the rows right at the source, and the table goes on by "
-        f"itself, or let batches {span} through: waive {waiver}"
+        "the mirror is unchanged; correct the rows at the source, and the table continues "
+        f"automatically, or accept batches {span}: waive {waiver}"
     )
     if sure:
         detail = f"batches {span} break what is demanded: {told}; {advice}"

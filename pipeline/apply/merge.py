@@ -69,13 +69,12 @@ Look = Callable[[pa.Table, RowOrigins | None], Found]
 
 @dataclass(frozen=True, slots=True)
 class MergeTask(Generic[S]):
-    """What one mirror is to be brought to, and from what.
+    """The input of one merge.
 
-    ``changes`` are the table's rows of the slice, of all ops.  ``floors`` are those the mirror
-    remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
-    forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded;
-    ``others`` are the tables that these speak of.  ``archive`` tells which deletes only move a
-    row to an archive; None where nothing does.
+    ``changes`` are the rows of the slice, of all ops. ``floors`` are those that the mirror
+    remembers. ``known`` is None if nothing was ever applied: then no upsert can be older than a
+    forgotten delete, and ``deletes`` is not called. ``demands`` are the invariants, and ``others``
+    the tables that they refer to. ``archive`` finds deletes that only move a row to an archive.
     """
 
     table: Table
@@ -100,9 +99,9 @@ class MergeTask(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``.
+    """The number of keys per verdict; ``floored`` rows were removed by a truncate or a settle.
 
-    Those of ``archived`` are still there, and were deleted.
+    The ``archived`` rows are kept although their source deleted them.
     """
 
     inserted: int
@@ -116,7 +115,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergePlan:
-    """What becomes of each key of the slice, in the order of ``rows``; nothing is written yet.
+    """The verdict on each key of the slice, in the order of ``rows``.
 
     ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
     sets, below which the mirror's rows go; ``floors`` are all that are to be remembered.
@@ -134,10 +133,10 @@ class MergePlan:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult(Generic[W]):
-    """What a turn comes to, once ``work`` is committed after ``version``.
+    """The result of a merge, to be committed after ``version``.
 
-    Only the mirror's format knows what ``work`` is.  It may change no row: the applied batch is
-    committed all the same.  ``floors`` are to be remembered.
+    The table format defines ``work``. The applied batch is committed even if no row changes.
+    ``floors`` are committed with it.
     """
 
     version: int
@@ -156,13 +155,13 @@ def plan_merge(
     searches: Searches | None = None,
     peek: ReadValues | None = None,
 ) -> MergePlan:
-    """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
+    """Fold and type the changes, find their keys with *look*, and decide each; writes nothing.
 
-    *searches* find other values, there and in other mirrors; without them a demand that has to is
-    refused.  *peek* reads rows of the mirror, where some came without all of their values.
+    *searches* find values in this and other mirrors; without them an invariant that needs it is
+    refused. *peek* reads rows of the mirror, to complete partial rows.
 
     Raises:
-        HeldError: the table must stand still; the reason says why.
+        HeldError: the table must be held; see its reason.
     """
     raised = _raised(task.changes)
     floors = highest_orders(task.floors or {}, raised)
@@ -205,8 +204,8 @@ def _raised(changes: pa.Table) -> dict[Shard, Order]:
 def _acting(task: MergeTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, int]:
     """The changes that a truncate or settle has not outlived, and how many others there are.
 
-    Those say nothing any more, and may have columns that were dropped since; but deletes by which
-    rows may have gone to an archive before.  Second: what tells of these rows, too.
+    Changes below a floor no longer count, and may have columns that were dropped since. Kept are
+    deletes that may have archived rows. Second: the same, with the evidence for those rows.
     """
     changes = _rows_of(task.changes, *ROW_OPS)
     if not floors or not len(changes):

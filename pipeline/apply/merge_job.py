@@ -54,7 +54,7 @@ from pipeline.schema.model import Column
 
 @dataclass(frozen=True, slots=True)
 class RemainingSnapshot:
-    """Asks the change log at ``changes``, in ``files``, for rows of bases in later ``batches``."""
+    """Reads rows of bases in later ``batches`` from ``files`` of the change log at ``changes``."""
 
     changes: str
     files: tuple[Part, ...]
@@ -62,7 +62,7 @@ class RemainingSnapshot:
     batches: WantedBatches
 
     def with_rows(self, rows: pa.Table) -> pa.Table:
-        """*rows*, and the base's of those keys among them that came without some values.
+        """Add to *rows* the base's rows of those keys that came without some values.
 
         Raises:
             HeldError: ``file_damaged``.
@@ -80,13 +80,13 @@ class RemainingSnapshot:
 def remaining_batches(
     table: Table, mark: Checkpoint, turn: WantedBatches, until: int
 ) -> WantedBatches | None:
-    """Batches up to *until* in which bases go on that begin in those of a *turn*, or before."""
+    """Return the batches after *turn*, up to *until*, in which its bases continue."""
     end = min(_base_end(table, mark, turn), until)
     return WantedBatches(turn.until, end) if end > turn.until else None
 
 
 def _keys(rows: pa.Table) -> Sequence[str]:
-    """Of rows that are not whole, and of those that took another key in the very same place."""
+    """The keys of partial rows, and of rows whose key changed at the same position."""
     short = rows.filter(pa.array(is_partial(rows)))
     if not len(short):
         return ()
@@ -98,7 +98,7 @@ def _keys(rows: pa.Table) -> Sequence[str]:
 
 
 def _base_end(table: Table, mark: Checkpoint, turn: WantedBatches) -> int:
-    """The last batch of the bases that begin in *turn*; a new mirror has no rows before any."""
+    """The last batch of the bases that begin in *turn*; a new mirror has no earlier rows."""
     names = [str(shard) for shard in table.shards]
     begun = [one for one in names if turn.after < 0 or mark.based.get(one, -1) <= turn.until]
     return max((mark.complete.get(name, -1) for name in begun), default=-1)
@@ -112,7 +112,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LandedDeletes:
-    """Asks the change log for deletes of keys, in the batches that a mirror has applied."""
+    """Finds landed deletes of keys, in the batches that a mirror has applied."""
 
     changes: str
     files: tuple[Part, ...]
@@ -120,7 +120,7 @@ class LandedDeletes:
     until: int
 
     def __call__(self, keys: pa.StringArray) -> pa.Table:
-        """Key, source, shard, order and origin of the landed deletes of *keys*."""
+        """Return key, source, shard, order and origin of the landed deletes of *keys*."""
         columns = ("table", "batch", *DELETE_COLUMNS)
         near = [part for part in self.files if part.low <= self.until]
         found = scan(
@@ -170,9 +170,9 @@ class MergeJob(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Jobs that run one after the other; ``files`` are those of the change log to read.
+    """Jobs that run one after the other, and the ``files`` of the change log that they read.
 
-    ``turn`` works out each.
+    ``turn`` runs each.
     """
 
     changes: str
@@ -183,9 +183,9 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What one job came to; ``topics`` its changes arrived in.
+    """The outcome of one job; ``topics``: those that its changes arrived in.
 
-    ``late``: cut -> what of them is late for its image.
+    ``late``: cut -> the changes that are late for its image.
     """
 
     result: MergeResult[Any] | MergeFailure
@@ -194,7 +194,7 @@ class MergeOutcome:
 
 
 def run_group(group: JobGroup) -> dict[str, MergeOutcome]:
-    """Do each job, by table; what fails is a refusal, never an exception of its own."""
+    """Run each job and return its outcome by table. A failed job is a refusal, not an exception."""
     store = open_store(group.changes)
     try:
         portions = tuple(_portions(group, store))
@@ -207,7 +207,7 @@ def run_group(group: JobGroup) -> dict[str, MergeOutcome]:
 
 
 def _portions(group: JobGroup, store: Store) -> Iterator[tuple[MergeJob[Any], ...]]:
-    """Jobs whose rows are read at once: all, unless that may be more than memory holds."""
+    """Yield the jobs whose rows are read together: all, unless that is too much for memory."""
     if sum(part.rows for part in group.files) <= TOGETHER:
         yield group.jobs
         return
@@ -233,7 +233,7 @@ def _together(group: JobGroup, store: Store) -> dict[str, MergeOutcome]:
 
 
 def _alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
-    """Do one job by itself: it may not need the file that could not be read."""
+    """Run one job alone: it may not need the file that could not be read."""
     try:
         rows = read(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
@@ -293,7 +293,7 @@ def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, Late
 
 
 def split_group(group: JobGroup, count: int) -> tuple[JobGroup, ...]:
-    """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
+    """Split a group into at most *count*, each of tables that are neighbours in sorted files."""
     jobs = sorted(group.jobs, key=lambda one: one.name)
     size = max(1, -(-len(jobs) // max(1, count)))
     parts: list[Sequence[MergeJob[Any]]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
@@ -318,7 +318,7 @@ class ParallelMerges:
     _fatal: set[str] = field(default_factory=set)
 
     def __call__(self, group: JobGroup, rows: TableRows) -> Outcomes:
-        """What the turns came to, by table; *rows* counts those of the files.
+        """Return the outcomes by table; *rows* counts the rows of the files.
 
         Raises:
             UnreachableError: not one of them could be run.
@@ -337,9 +337,9 @@ class ParallelMerges:
         return found
 
     def run_stepwise(self, group: JobGroup, rows: TableRows) -> Iterator[Outcomes]:
-        """The same, step by step: a mirror of most changes comes after all others.
+        """Yield the outcomes in steps: the mirror with most changes comes last.
 
-        Who takes a step commits it before the next one: nobody waits for the largest.
+        The caller commits each step before the next, so no mirror waits for the largest.
 
         Raises:
             UnreachableError: not one of all could be run.
@@ -378,7 +378,7 @@ class ParallelMerges:
         return [*found, *map(self._single, singles)]
 
     def _single(self, group: JobGroup) -> Outcomes:
-        """The turn of one mirror that may end its worker."""
+        """Run the merge of one mirror that may kill its worker."""
         (job,) = group.jobs
         name = job.name
         try:
@@ -391,7 +391,7 @@ class ParallelMerges:
 
 
 def _largest(group: JobGroup, rows: TableRows) -> MergeJob[Any] | None:
-    """The mirror of far more changes than any other, if they are many; None if there is none."""
+    """The mirror with far more changes than any other; None if no mirror has."""
     if len(group.jobs) < 2 or sum(part.rows for part in group.files) <= HERE:
         return None
     try:
@@ -427,7 +427,7 @@ def _are_few(group: JobGroup, rows: TableRows) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MergeCommit:
-    """What is told with the rows: the applied batch's number, texts to be remembered, a note."""
+    """What is committed with the rows: the number of the applied batch, properties, and a note."""
 
     application: str
     batch: int
@@ -436,7 +436,7 @@ class MergeCommit:
 
 
 def describe_commit(job: MergeJob[S], written: MergeResult[Any], stamp: CommitStamp) -> MergeCommit:
-    """What the commit of *written* tells, besides what others know already."""
+    """Describe the commit of *written*, with only those properties that change."""
     reached, floors = job.reached, highest_orders(written.floors)
     images = _images(job, written)
     return MergeCommit(
@@ -453,7 +453,7 @@ def describe_commit(job: MergeJob[S], written: MergeResult[Any], stamp: CommitSt
 
 
 def _images(job: MergeJob[S], written: MergeResult[Any]) -> tuple[Image, ...]:
-    """What is to be remembered of images: that which the turn makes, or those it is late for."""
+    """The images to remember: the one that the merge makes, or those with late changes."""
     if job.image is None:
         return job.images
     before, counts = job.task.snapshot.rows, written.counts
@@ -463,10 +463,10 @@ def _images(job: MergeJob[S], written: MergeResult[Any]) -> tuple[Image, ...]:
 
 
 def early_floors(job: MergeJob[S], written: MergeResult[Any]) -> Floors:
-    """Floors that may be remembered in a commit of their own before that of the turn's rows.
+    """Return the floors that may be committed before the rows of the merge.
 
-    Below them nothing is ever inserted, whatever becomes of the turn.  One that tells that moved
-    rows have come is none of these: without the rows, it would be believed for good.
+    Nothing below a floor is ever inserted, so it is true even if the merge fails. The floor of a
+    table rename is left out: without the moved rows it would be believed forever.
     """
     came = {move.shard: move.order for move in job.moves}
     own = {shard: order for shard, order in written.floors.items() if came.get(shard) != order}
@@ -474,9 +474,9 @@ def early_floors(job: MergeJob[S], written: MergeResult[Any]) -> Floors:
 
 
 def describe_merge(job: MergeJob[S], written: MergeResult[Any]) -> Mapping[str, object]:
-    """What the note of a turn says of it, besides the version that it follows.
+    """Return what the note of a merge contains, apart from the version that it follows.
 
-    That of an image has no account: another turn takes the same changes, and tells of them all.
+    The note of an image has no account: the next merge accounts for the same changes.
     """
     if job.image is not None:
         return {"since": job.wanted.after, "known": job.image.cut.isoformat(), "image": True}

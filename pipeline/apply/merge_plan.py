@@ -57,14 +57,14 @@ NO_CHANGES = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_
 
 @dataclass(eq=False)
 class RenameBarrier:
-    """Since when each table has waited; forgotten at a restart, which begins to wait anew."""
+    """Holds a merge until everything below its table renames has landed; a restart waits again."""
 
     _since: dict[str, datetime] = field(default_factory=dict)
 
     def complete(
         self, table: str, moves: Sequence[TableRename], mark: Checkpoint, now: datetime
     ) -> bool:
-        """Whether all below *moves* has landed.
+        """Return whether everything below *moves* has landed.
 
         Raises:
             HeldError: ``unacknowledged``, the table has waited for too long.
@@ -77,9 +77,9 @@ class RenameBarrier:
             return False
         shard, order = late[0].shard, late[0].order
         detail = (
-            f"{shard.source}: {shard.name} was renamed, or dropped, at {order}; whether all before "
-            f"that has come is not known, since the collector has not said so for minutes; see to "
-            f"the collector, and the table goes on by itself"
+            f"{shard.source}: {shard.name} was renamed or dropped at {order}, and for minutes "
+            f"the collector has acknowledged nothing after that; fix or restart the collector, and "
+            f"the table continues automatically"
         )
         raise HeldError("unacknowledged", detail)
 
@@ -87,11 +87,11 @@ class RenameBarrier:
 def require_no_gap(
     table: Table, mark: Checkpoint, moves: Sequence[TableRename], gaps: Mapping[str, Sequence[str]]
 ) -> None:
-    """Refuse a table with an open gap; so may one be of which rows have yet to come.
+    """Refuse a table with an open gap in its own shards, or in those that its rows come from.
 
-    Unread changes of such a one hold it, too: of the table's own the gate tells.  What was lost of
-    a shard that is dropped is missed no more.  *gaps*: ``source/shard`` -> ids of the mark's that
-    concern it.
+    Quarantined changes of the shards that rows come from hold it, too; the gate reports the table's
+    own. What was lost of a dropped shard does not matter. *gaps*: ``source/shard`` -> ids of the
+    open gaps that concern it.
 
     Raises:
         HeldError: ``gap``, ``quarantine``.
@@ -111,7 +111,7 @@ def require_no_gap(
 def require_same_standards(
     table: Table, mark: Checkpoint, moves: Sequence[TableRename], catalog: Catalog
 ) -> None:
-    """Refuse a table of which rows would be written by two standards, or with and without one.
+    """Refuse a table whose rows would be written by two different `standards`.
 
     Raises:
         HeldError: ``standards``.
@@ -134,7 +134,7 @@ def require_same_standards(
 
 
 def require_kept_base(table: Table, mark: Checkpoint, dropped: int) -> None:
-    """Refuse to begin a mirror of which batches since its base, up to *dropped*, are gone.
+    """Refuse a new mirror if batches since its base, up to *dropped*, are no longer kept.
 
     Raises:
         HeldError: ``no_base``.
@@ -146,7 +146,7 @@ def require_kept_base(table: Table, mark: Checkpoint, dropped: int) -> None:
 
 
 def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> None:
-    """Refuse to make a mirror anew of a table of which *kept* rows went to an archive.
+    """Refuse to rebuild the mirror of a table that had *kept* archived rows.
 
     Raises:
         HeldError: ``archived_rows``; somebody has to say that they may go, or has put them back.
@@ -191,7 +191,7 @@ class PendingFiles:
 
 @dataclass(eq=False)
 class MergePlanner:
-    """Makes the jobs of a pass; a mirror's columns follow its source's before its rows do."""
+    """Plans the merges of a run. The columns of a mirror follow its source before its rows do."""
 
     settings: PipelineSettings
     changes: ChangeLog
@@ -201,7 +201,7 @@ class MergePlanner:
     _arrivals: RenameBarrier = field(default_factory=RenameBarrier)
 
     def find_pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
-        """What some of these mirrors have not applied."""
+        """Find the files that some of these mirrors have not applied."""
         if not ready:
             return PendingFiles((), (), TableRows(self.changes.store))
         self.changes.look()
@@ -223,13 +223,13 @@ class MergePlanner:
         *,
         image: Image | None = None,
     ) -> MergeJob[Any] | None:
-        """What a turn of *table* needs; None where it waits for changes still on their way.
+        """Plan a merge of *table*; None while it waits for changes that have not landed.
 
-        One that makes an *image* reads all its batches; whether it may, tells :meth:`at_once`.
+        The merge of an *image* reads all its batches; first check it with :meth:`at_once`.
 
         Raises:
-            HeldError: it must stand still; the reason says why.
-            LostRaceError: somebody else committed to its mirror meanwhile.
+            HeldError: the table must be held; see its reason.
+            LostRaceError: another commit to its mirror came between.
         """
         mark, name = landed.checkpoint, table.name
         moves = self._moves(table, landed, stamp.at)
@@ -270,7 +270,7 @@ class MergePlanner:
         return replace(job, rest=rest)
 
     def require_archived(self, table: Table, waived: frozenset[str]) -> None:
-        """Refuse to make a mirror anew that kept what no source has any more.
+        """Refuse to rebuild a mirror that kept rows which no source has any more.
 
         Raises:
             HeldError: ``archived_rows``.
@@ -285,7 +285,7 @@ class MergePlanner:
         return ArchiveRules() if found is None and self.archived.kept.get(table) else found
 
     def fits_one_merge(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
-        """Whether one turn may read all that *table* has not applied, as an image's has to."""
+        """Return whether one merge may read all that *table* has not applied."""
         wanted = _waiting(table.name, self.mirrors.applied(table.name), landed)
         return _wanted(table, wanted, pending, None) == wanted
 
@@ -299,7 +299,7 @@ class MergePlanner:
 
         Raises:
             HeldError: it must stand still; the reason says why.
-            UnreachableError: nobody knows how many rows its mirror has.
+            UnreachableError: the rows of its mirror cannot be counted.
         """
         task, after, archive = job.task, job.wanted.after, self.archive_of(job.name)
         _refuse_answers(task.table, archive)
@@ -334,7 +334,7 @@ class MergePlanner:
         )
 
     def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
-        """What is known of a table that another speaks of; nobody waits for its turn."""
+        """Describe a table that another refers to, as of its last merge."""
         mark, seen = landed.checkpoint, self.mirrors.seen(name)
         table = landed.catalog.table(name, mark.shards)
         reached = {one.source: mark.reached(one.source) for one in table.shards}
@@ -389,7 +389,7 @@ class MergePlanner:
         return moves
 
     def _dropped(self) -> int:
-        """The newest batch of which changes are no longer kept."""
+        """The newest batch whose changes are no longer kept."""
         return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
 
     def _shaped(self, name: str, shape: TargetSchema, stamp: CommitStamp) -> MirrorSnapshot:

@@ -62,20 +62,20 @@ from pipeline.settings import PipelineSettings
 
 @dataclass(eq=False)
 class MergeIntervals:
-    """Remembers when each table had its last turn; after a restart all have one at once."""
+    """Remembers when each table was merged last. After a restart all tables are due at once."""
 
     settings: PipelineSettings
     clock: Callable[[], datetime]
     _turned: dict[str, datetime] = field(default_factory=dict)
 
     def select_due(self, tables: Iterable[Table], wanted: Collection[str]) -> list[Table]:
-        """Those of *tables* whose time has come, or that are *wanted*."""
+        """Select the *tables* whose interval has passed, and those that are *wanted*."""
         return [one for one in tables if one.name in wanted or self._due(one)]
 
     def note_merges(self, turns: Iterable[MergeReport], last: Mapping[str, int]) -> None:
-        """*turns* were made; *last*: table -> the last batch that holds a change of it.
+        """Remember the merges of *turns*; *last*: table -> the last batch with a change of it.
 
-        One that is held, or has more to take up than one turn may read, comes again at once.
+        A table that is held, or has more rows than one merge may read, is due again at once.
         """
         for turn in turns:
             if turn.hold is None and turn.batch >= last.get(turn.table, -1):
@@ -88,7 +88,7 @@ class MergeIntervals:
 
 @dataclass(eq=False)
 class UnreportedMerges:
-    """Remembers of which mirrors the newest turn was told; at first of none."""
+    """Remembers the mirrors whose newest merge is reported; none after a restart."""
 
     mirrors: Mirrors[Any]
     watch: ForeignWatch
@@ -97,15 +97,15 @@ class UnreportedMerges:
     _unanswered: dict[str, int] = field(default_factory=dict)
 
     def note_reported(self, table: str) -> None:
-        """The newest turn of *table* is told by who made it."""
+        """Remember that the newest merge of *table* is reported by the run that made it."""
         self._told.add(table)
 
     def note_unanswered(self, table: str, batch: int) -> None:
-        """Nobody knows whether the turn of *table* through *batch* was committed."""
+        """Remember that the commit of *table* through *batch* got no answer."""
         self._unanswered[table] = batch
 
     def settle(self) -> None:
-        """Look what became of commits that got no answer; who is not there is asked again."""
+        """Look up the commits that got no answer; an unreachable mirror is asked again later."""
         for table, batch in tuple(self._unanswered.items()):
             try:
                 self.mirrors.look(table)
@@ -117,9 +117,9 @@ class UnreportedMerges:
             del self._unanswered[table]
 
     def turns(self, tables: Iterable[str]) -> Iterator[MergeReport]:
-        """The newest turn of each of *tables* that nobody was told of; from now on it is told.
+        """Yield the newest unreported merge of each of *tables*, and count it as reported.
 
-        A mirror that does not answer is asked in the next pass, and keeps no other from it.
+        A mirror that does not answer is asked again in the next run, and delays no other.
         """
         for table in tables:
             if table in self._told:
@@ -135,10 +135,10 @@ class UnreportedMerges:
                 yield MergeReport(table, batch, snapshot.version, account, now, now - now)
 
 
-MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late
-PASS_ROWS = 10_000_000  # for each worker: a pass that takes too long is killed, and nothing is kept
+MOST_MIRRORS = 1_000  # of a tier in one run, so that the first of them are not committed late
+PASS_ROWS = 10_000_000  # for each worker: a run that takes too long is killed, and nothing is kept
 ON_ITS_WAY = ("no_schema", "unknown_field", "awaited")  # a row may land before what it needs
-PATIENCE = timedelta(minutes=1)  # with that; nobody is told as long
+PATIENCE = timedelta(minutes=1)  # before such a failure is reported
 log = structlog.get_logger(__name__)
 
 
@@ -309,7 +309,7 @@ class MergeRunner:
         return self._first([table for table in tried if table.name not in holds]), holds
 
     def _first(self, ready: Sequence[Table]) -> list[Table]:
-        """Those to have a turn in this pass: tier 0 first, in a tier whose turn is longest ago."""
+        """Select the tables of this run: tier 0 first, in a tier the one that waits longest."""
         self._number += 1
         found: list[Table] = []
         taken: Counter[int] = Counter()
@@ -322,7 +322,7 @@ class MergeRunner:
         return table.tier, self._asked.get(table.name, 0), table.name
 
     def applied(self, table: str) -> int:
-        """The batch a mirror is applied through; -1 before the first, and where nobody can tell."""
+        """The batch a mirror is applied through; -1 before the first, and if it is unknown."""
         try:
             return self.mirrors.applied(table)
         except (HeldError, UnreachableError):
@@ -361,7 +361,7 @@ class MergeRunner:
     def _circumstances(
         self, table: Table, landed: LandedState, waived: frozenset[str]
     ) -> tuple[object, ...]:
-        """All that could let a table go on that failed."""
+        """Return everything whose change can end the failure of a table."""
         mark, seen = landed.checkpoint, self.mirrors.seen(table.name)
         names = [str(shard) for shard in table.shards]
         bases = tuple(mark.bases.get(name) for name in names)
@@ -408,7 +408,7 @@ class MergeRunner:
     def _job(
         self, table: Table, landed: LandedState, pending: PendingFiles, waived: frozenset[str]
     ) -> MergeJob[Any] | None:
-        """What its turn needs; None if it has none now."""
+        """Plan the merge of *table*; None if it has none now."""
         self.jobs.require_archived(table, waived)
         stamp = self._stamp()
         image = self.images.find_image(table, landed.checkpoint, stamp.at)
@@ -416,7 +416,7 @@ class MergeRunner:
             return None
         if image is not None and not self.jobs.fits_one_merge(table, landed, pending):
             self.images.note_missed(
-                table.name, image.cut, "more was waiting than one turn may read"
+                table.name, image.cut, "more rows were waiting than one merge may read"
             )
             image = None
         job = self.jobs.plan_job(table, landed, pending, self.highs, stamp, image=image)
@@ -425,7 +425,7 @@ class MergeRunner:
     def _outcomes(
         self, jobs: Sequence[MergeJob[Any]], pending: PendingFiles
     ) -> Iterator[tuple[MergeJob[Any], MergeOutcome]]:
-        """What our own turns came to, then another engine's: each is asked for when it is due."""
+        """Yield the outcomes of our own merges, then run those of another engine one by one."""
         ours: list[MergeJob[Any]] = []
         theirs: list[tuple[MergeJob[Any], MergeFunction]] = []
         for one in jobs:
@@ -449,7 +449,7 @@ class MergeRunner:
         landed: LandedState,
         waived: frozenset[str],
     ) -> MergeReport | None:
-        """Commit one turn; None if it starts over: somebody came between, or more has to land."""
+        """Commit one merge; None if it starts over after another commit, or if more has to land."""
         table, result = job.task.table, outcome.result
         if isinstance(result, MergeFailure):
             return self._failed(table, result.hold(table.name), landed, waived)
@@ -473,7 +473,7 @@ class MergeRunner:
         return self._succeeded(job, outcome, result.account, started)
 
     def _with_late(self, job: MergeJob[Any], outcome: MergeOutcome) -> MergeJob[Any]:
-        """The job as its commit tells it: images only where something is late for one."""
+        """The job with those images only that a change is late for."""
         at = self.clock()
         late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
         for cut, one in late.items():
@@ -484,7 +484,7 @@ class MergeRunner:
     def _succeeded(
         self, job: MergeJob[Any], outcome: MergeOutcome, account: Account, started: datetime
     ) -> MergeReport:
-        """The turn as it is told; of the changes in an image the turn after it tells."""
+        """The report of a merge. The next merge accounts for the changes in an image."""
         name, reached, made = job.name, job.reached, self.mirrors.seen(job.name)
         self._unreported.note_reported(name)
         self._retries.succeeded(name)
@@ -506,7 +506,7 @@ class MergeRunner:
     def _failed(
         self, table: Table, hold: Hold, landed: LandedState, waived: frozenset[str]
     ) -> MergeReport | None:
-        """The table as it stands; None while what it lacks may still be on its way."""
+        """The report of a failed merge; None while the missing rows may still land."""
         now = self.clock()
         circumstances = self._circumstances(table, landed, waived)
         failing = self._retries.failed(table.name, circumstances, now)
@@ -531,7 +531,7 @@ TierFilter = Callable[[int], bool]
 
 
 def every_tier(_: int) -> bool:
-    """All tables are of this line."""
+    """Every tier."""
     return True
 
 
@@ -541,7 +541,7 @@ def is_tier0(tier: int) -> bool:
 
 
 def is_other_tier(tier: int) -> bool:
-    """All others."""
+    """Every tier but 0."""
     return not is_tier0(tier)
 
 
@@ -558,9 +558,9 @@ class MergeQueue:
 
     @contextmanager
     def lock(self, within: timedelta | None = None) -> Iterator[bool]:
-        """Have the mirrors to oneself; who waits comes next, whoever had them last.
+        """Lock the mirrors. The caller that waits longest gets them next.
 
-        False where they were not to be had *within* that time.
+        Yields False if they were not free *within* that time.
         """
         seconds = -1 if within is None else within.total_seconds()
         with self._next:
@@ -572,7 +572,7 @@ class MergeQueue:
                 self._mirrors.release()
 
     def own(self, landed: LandedState) -> LandedState:
-        """What of *landed* concerns the tables of this line; worked out once for each batch."""
+        """The part of *landed* for the tables of this queue; computed once for each batch."""
         if self.has_tier is every_tier:
             return landed
         if self._own is None or self._own[0] is not landed:

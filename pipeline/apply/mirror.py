@@ -47,12 +47,12 @@ class MirrorSnapshot(Protocol):
 
     @property
     def entry(self) -> str:
-        """Tells this version's commit from another that may come to stand in its place."""
+        """Identifies this commit, even if another takes its version number later."""
         ...
 
     @property
     def id(self) -> str:
-        """Tells this mirror from another that may be made in its folder."""
+        """Identifies this mirror, even if another is created in its folder later."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class MirrorSnapshot(Protocol):
 
     @property
     def remembered(self) -> Mapping[str, str]:
-        """Texts that Sluice has told the mirror to keep; there may be others."""
+        """The properties that Sluice has set; there may be others."""
         ...
 
 
@@ -185,7 +185,7 @@ FileState = tuple[str, str | None]  # a file's path, and what hides rows of it
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version of a mirror, as its log tells it.
+    """One version of a mirror, read from its log.
 
     ``data_changing`` is false for compaction, and for a new schema or new properties.  ``note`` is
     what the writer said of it, parsed if it is JSON; ``txns`` are numbers of applied batches by
@@ -286,7 +286,7 @@ RowPart = Callable[[], Iterator[pa.Table]]
 class RowChanges:
     """Rows that ``came`` with a commit, and those that ``went``: of these the key's columns only.
 
-    A row that was written anew stands in both; one that was only moved to another file in neither.
+    A rewritten row is in both; a row that only moved to another file is in neither.
     """
 
     commit: Commit

@@ -52,7 +52,7 @@ class Mirrors(Generic[S]):
         return table in self._absent
 
     def seen(self, table: str) -> S | None:
-        """The version looked at last; None if nobody has looked, or there is none."""
+        """The version looked at last; None if it was never looked at, or does not exist."""
         return self._known.get(table)
 
     def applied(self, table: str) -> int:
@@ -81,5 +81,5 @@ class Mirrors(Generic[S]):
         return applied
 
     def commits(self, table: str, until: int) -> Iterator[Commit]:
-        """What was committed up to version *until*, newest first, as far as the log still tells."""
+        """The commits up to version *until*, newest first, as far as the log has them."""
         return self.table_format.commits(self.settings.mirror(table), until)

@@ -1,9 +1,8 @@
-"""What must a table format do, so that mirrors may be laid out in it?
+"""Defines what a table format does, so that mirrors can be stored in it.
 
-A mirror goes from version to version.  Each is one commit: whoever has seen version v makes v + 1,
-or learns that somebody else has.  What Sluice remembers of a mirror stands in its commits and
-nowhere else: the number of the batch it is applied through, and some short texts (``remembered``).
-Without Spark's session a format is for readers, in the process that watches.
+Each version of a mirror is one commit. A writer that has read version v commits v + 1, or learns
+that another writer has. All state of a mirror is in its commits: the number of the applied batch,
+and some short properties (``remembered``). The service reads mirrors without a Spark session.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,10 +28,10 @@ from pipeline.model import Table
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWork:
-    """What upkeep is to do with a mirror.
+    """What maintenance does with one mirror.
 
-    Rows are sorted by ``key``, where that is known.  What has left it longer ago than ``keep`` is
-    removed; nothing is where that is None, because it is not due or somebody still reads it.
+    Rows are sorted by ``key``, if it is known. Files that left the mirror longer ago than ``keep``
+    are removed. Nothing is removed if ``keep`` is None: it is not due, or a reader needs it.
     """
 
     stamp: CommitStamp
@@ -45,9 +44,9 @@ W = TypeVar("W")
 
 
 class TableFormat(Protocol[S, W]):
-    """Reads and writes mirrors, each told by its address.
+    """Reads and writes mirrors by their addresses.
 
-    One thread at a time writes and looks; whoever else reads has a format of his own.
+    One thread at a time uses an instance; each other reader opens its own.
     """
 
     def look(self, uri: str, known: S | None) -> S | None:
@@ -55,16 +54,16 @@ class TableFormat(Protocol[S, W]):
 
         Raises:
             HeldError: ``table_replaced``, *known* is gone or another's; or it cannot be read whole.
-            UnreachableError: nobody knows what is there.
+            UnreachableError: the mirror does not answer.
         """
         ...
 
     def count(self, snapshot: S) -> int:
-        """Its rows; opens files where nothing else tells."""
+        """Count its rows; opens files only if the log does not have their number."""
         ...
 
     def commits(self, uri: str, until: int) -> Iterator[Commit]:
-        """What was committed up to version *until*, newest first, as far as that is still told."""
+        """Yield the commits up to version *until*, newest first, as far as the log has them."""
         ...
 
     def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
@@ -78,7 +77,7 @@ class TableFormat(Protocol[S, W]):
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
         """All rows of an older version with what Sluice keeps with them, in parts.
 
-        As many and the same parts each time, so that whoever has taken some may go on.
+        The parts are the same each time, so a reader can continue after some of them.
 
         Raises:
             UnreachableError: that version cannot be read any more.
@@ -93,7 +92,7 @@ class TableFormat(Protocol[S, W]):
         without any.
 
         Raises:
-            ProofError: nobody can tell any more what one of them did.
+            ProofError: the row changes of one commit are no longer known.
             HeldError: a file cannot be read.
         """
         ...
@@ -108,8 +107,8 @@ class TableFormat(Protocol[S, W]):
     ) -> int:
         """Make *where* a table of its own with the rows of an older version; how many there are.
 
-        *correct* tells of a turn that they have been through then.  The table may lean on the
-        mirror's files, for as long as these are kept.
+        *correct* returns a merge to run on them. The clone may refer to files of the mirror, as
+        long as these are kept.
 
         Raises:
             HeldError: ``table_exists``, or the turn cannot be done; the reason says why.
@@ -153,21 +152,21 @@ class TableFormat(Protocol[S, W]):
         :func:`pipeline.apply.merge_job.early_floors` may come before the rows, others after.
 
         Raises:
-            LostRaceError: somebody else has that version; nothing of ours is in the mirror.
-            UnreachableError: whether ours is in the mirror is not known; looking again tells.
+            LostRaceError: another writer has that version; nothing of ours is in the mirror.
+            UnreachableError: it is not known whether ours is in the mirror; look it up again.
             HeldError: the mirror or a file is not as it was read.
         """
         ...
 
     def worn(self, snapshot: S) -> bool:
-        """Whether its files or its log are to be put in order; asks nobody."""
+        """Whether its files or its log need maintenance; reads nothing."""
         ...
 
     def kept(self, snapshot: S, chores: MaintenanceWork) -> S:
-        """The mirror after its chores; what readers see of its rows stays the same.
+        """Maintain the mirror; its rows do not change.
 
         Raises:
-            LostRaceError: somebody else committed meanwhile; next time.
-            HeldError: it is none that is written here.
+            LostRaceError: another commit came between; try again in the next run.
+            HeldError: this format does not write such a mirror.
         """
         ...
