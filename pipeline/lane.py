@@ -23,6 +23,7 @@ from pipeline.backfill.runner import BackfillRunner
 from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.checkpoint import Checkpoint, is_rolled_back
 from pipeline.finding import Finding
+from pipeline.landing.hazards import find_unrecorded_hazards
 from pipeline.landing.loop import Landing
 from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission
@@ -87,12 +88,13 @@ class Lane:
         return landed
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
-        """As :meth:`Landing.unsaid_hazards`; after landing only."""
-        return self.landing.unsaid_hazards()
+        """Source -> hazards that were seen and are in no checkpoint yet; after landing only."""
+        return find_unrecorded_hazards(self.landing.feeds, self.landing.checkpoint)
 
     def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
         """Tell again what was seen in the life before; before anything lands."""
-        self.landing.remind(hazards)
+        for feed in self.landing.feeds:
+            feed.remind(hazards.get(feed.settings.name, ()))
 
     def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
         """Merge the mirrors with landed changes: *urgent* those of tier 0, else all others.

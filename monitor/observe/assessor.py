@@ -42,7 +42,7 @@ from pipeline.copies.copy import CopyPosition
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.lag import copied as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
-from pipeline.landing.gaps import RULES
+from pipeline.landing.gaps import NEW_RULE
 from pipeline.model import Missing, Order, Stage, Table
 from pipeline.reports import Hold, load_gap
 from pipeline.settings import SourceSettings
@@ -90,7 +90,7 @@ def _ruled(look: Sampling) -> dict[str, int]:
         return found
     mark = look.checkpoint.value
     for name, text in mark.gaps.items():
-        if name.startswith(RULES):
+        if name.startswith(NEW_RULE):
             gap = load_gap(text)
             for table in {mark.shards.get(shard) for shard in gap.shards} - {None}:
                 found[str(table)] = max(found.get(str(table), gap.batch), gap.batch)

@@ -50,7 +50,6 @@ out of it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 from itertools import chain, groupby
 
@@ -58,6 +57,7 @@ from pipeline.changelog.table import Settle
 from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot, shard_exists, source_of
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows, unread_changes
 from pipeline.landing.order_check import highest_by_source
+from pipeline.landing.rule import BatchContext
 from pipeline.model import Order, Shard, ShardId, SnapshotAgain
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
@@ -352,35 +352,29 @@ WHY = (
 )
 
 
-def with_torn(
-    made: Checkpoint, before: Checkpoint, snapshots: Mapping[str, SnapshotRows]
-) -> Checkpoint:
-    """*made*, the mark after *before*, with a gap of each of the *snapshots* that is torn."""
-    for name, rows in snapshots.items():
-        if made.shards.get(name) is None or not is_torn(rows, before.snaps.get(name)):
+def detect_split_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record a gap of each shard whose snapshot came from two servers."""
+    for name, rows in context.stats.snapshots.items():
+        if checkpoint.shards.get(name) is None or not is_torn(rows, context.before.snaps.get(name)):
             continue
         why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
-        gap = Gap.noticed(f"torn:{name}", made.batch, why, (name,), above=rows.order)
-        made = replace(made, gaps={**made.gaps, gap.id: dump_gap(gap)})
-    return made
+        gap = Gap.noticed(f"torn:{name}", checkpoint.batch, why, (name,), above=rows.order)
+        checkpoint = replace(checkpoint, gaps={**checkpoint.gaps, gap.id: dump_gap(gap)})
+    return checkpoint
 
 
-def with_again(
-    made: Checkpoint, before: Checkpoint, wholes: Mapping[str, Order], at: datetime
-) -> Checkpoint:
-    """*made*, the mark after *before*, with what snapshots that were seen *at* then leave lost.
-
-    *wholes*: source -> order of a snapshot that read all of it.
-    """
-    for source, order in wholes.items():
+def detect_repeated_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record each snapshot of a whole source that was not its first, and what it leaves lost."""
+    before = context.before
+    for source, order in context.stats.wholes.items():
         above, known = order.event, before.again.get(source)
         older = _older(source, before, above)
         if older and (known is None or known.order < above):
             asked = _is_asked_for(older, before)
-            again = SnapshotAgain(above, at, made.batch, len(older), asked)
-            made = replace(made, again={**made.again, source: again})
-            made = _with_gap(source, made, older, above)
-    return made
+            again = SnapshotAgain(above, context.at, checkpoint.batch, len(older), asked)
+            checkpoint = replace(checkpoint, again={**checkpoint.again, source: again})
+            checkpoint = _with_gap(source, checkpoint, older, above)
+    return checkpoint
 
 
 def _older(source: str, before: Checkpoint, above: Order) -> frozenset[str]:

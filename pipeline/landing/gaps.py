@@ -1,8 +1,7 @@
 """Detects losses that no offsets show, and records each as a gap of the tables concerned.
 
-The order of the rules matters: each one sees the checkpoint as the rules before it left it.
-Rules of snapshots are in `bases`, of heartbeats in `heartbeats`, and of waived rows in
-`source_holds`.
+`next_checkpoint.RULES` lists them in order. Rules of snapshots are in `bases`, of heartbeats in
+`heartbeats`, and of waived rows in `source_holds`.
 
 Collector lists. A collector reports its current lists, and describes tables that it leaves out,
 too. A CREATE that is older than the lists that include its table is no base, because rows may
@@ -66,18 +65,13 @@ from pipeline.checkpoint import (
     shard_exists,
     source_of,
 )
-from pipeline.landing.bases import with_again, with_torn
 from pipeline.landing.batch_stats import BatchStats
-from pipeline.landing.epochs import Epochs
-from pipeline.landing.heartbeats import with_beats, with_levels, with_missing_heartbeats
 from pipeline.landing.listing import LandingSource, Listing
-from pipeline.landing.order_check import highest_by_source
-from pipeline.landing.source_holds import with_late
+from pipeline.landing.rule import BatchContext
 from pipeline.model import (
     Capture,
     Head,
     Order,
-    Ordering,
     PartitionEnd,
     RetainedLog,
     Shard,
@@ -85,10 +79,8 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.reports import Gap, dump_gap, load_gap
-from pipeline.settings import Router
 from pipeline.sources.positions import explain_missing_log, locate_position
 from pipeline.sources.source import explain_replaced_log
-from pipeline.standards.table_standards import Standards
 from pipeline.transports.topics import spelled
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
@@ -132,54 +124,41 @@ def captured(
     return {name for name in names if name in shown or _sends(lists, name)}
 
 
-def placed(
-    ends: Mapping[str, Order], made: Checkpoint, orderings: Mapping[str, Ordering]
-) -> Mapping[str, Order]:
-    """The *ends* of logs as changes are ordered: by what landed, where they bear no places."""
-    weak = {name for name, one in orderings.items() if one is not Ordering.LOG}
-    landed = highest_by_source(made.high) if weak else {}
-    return {name: landed.get(name, end) if name in weak else end for name, end in ends.items()}
+def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record the collectors' lists, and a gap of the tables that they leave out.
 
-
-def with_lists(
-    made: Checkpoint,
-    before: Checkpoint,
-    told: Mapping[str, Capture],
-    ends: Mapping[str, Order],
-    at: datetime,
-) -> Checkpoint:
-    """*made*, the mark after *before*, with the lists of its sources and what they leave out.
-
-    *told* is without the collectors that are silent, and without what *before* says was replaced;
-    *ends* without the logs of servers that are silent.
+    Collectors that do not answer are absent from the listing, and so are replacements that the
+    checkpoint before the batch has recorded.
     """
-    lists, gaps, stores = dict(before.lists), dict(made.gaps), made.stores
+    before, captures, at = context.before, context.listing.captures, context.at
+    ends = context.locate_log_ends(checkpoint)
+    lists, gaps, stores = dict(before.lists), dict(checkpoint.gaps), checkpoint.stores
     for source, known in before.lists.items():  # and those that are told, below
         if known.unseen < 0:
-            lists[source] = replace(known, unseen=made.batch)
-    for source, capture in told.items():
+            lists[source] = replace(known, unseen=checkpoint.batch)
+    for source, capture in captures.items():
         known_before = before.lists.get(source)
         lists[source] = now = _known(known_before, capture, ends.get(source), at)
         other = known_before is None or known_before.digest != now.digest
-        fresh = _fresh(made, source, known_before)
-        asked = {*(_based(made, source) if other else fresh)}
+        fresh = _fresh(checkpoint, source, known_before)
+        asked = {*(_based(checkpoint, source) if other else fresh)}
         left = {name for name in asked if capture.known and not _sends(capture, name)}
         unread = set[str]()
         if not capture.known:
-            unread = {name for name in asked if other or not _shown(made, now, name)}
+            unread = {name for name in asked if other or not _shown(checkpoint, now, name)}
         silent = known_before is not None and known_before.unseen >= 0
         unsure = {*fresh} - left - unread if other and silent else set[str]()
         remembered = _remembered(before, source)
-        replaced = _replaced(made, before, capture, remembered, source) - left
+        replaced = _replaced(checkpoint, before, capture, remembered, source) - left
         if capture.remembered and remembered != capture.remembered:
             stores = {n: one for n, one in stores.items() if source_of(n) != source}
             stores |= {f"{source}/{name}": one for name, one in capture.remembered.items()}
         if left or unsure or unread or replaced:
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
             short = left | unsure | unread | replaced
-            gap = Gap.noticed(f"lists:{source}", made.batch, why, short)
+            gap = Gap.noticed(f"lists:{source}", checkpoint.batch, why, short)
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, lists=lists, gaps=gaps, stores=stores)
+    return replace(checkpoint, lists=lists, gaps=gaps, stores=stores)
 
 
 def _known(
@@ -279,38 +258,31 @@ def _first(names: set[str]) -> str:
     return f"{min(names)}{more}"
 
 
-def with_parted(
-    made: Checkpoint, before: Checkpoint, heads: Mapping[str, tuple[Head, Head]]
-) -> Checkpoint:
-    """*made*, the mark after *before*, with what the servers of *heads* lack.
-
-    *heads*: source -> what its server told before and after the listing, of those that answered.
-    """
-    gaps = dict(made.gaps)
-    for source, (_, now) in heads.items():
+def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record a gap of each source whose new server lacks changes of the old one."""
+    before, gaps = context.before, dict(checkpoint.gaps)
+    for source, (_, now) in context.listing.heads.items():
         known = before.epochs.get(source)
         landed = None if known is None else _landed(before, source, known.number)
-        why = None if known is None else _lacks(known, made.epochs[source], now, landed)
-        if why is not None and (gap := _gap(source, made, before, why)).shards:
+        why = None if known is None else _lacks(known, checkpoint.epochs[source], now, landed)
+        if why is not None and (gap := _gap(source, checkpoint, before, why)).shards:
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, gaps=gaps)
+    return replace(checkpoint, gaps=gaps)
 
 
-def with_reordered(
-    made: Checkpoint, before: Checkpoint, orderings: Mapping[str, Ordering]
-) -> Checkpoint:
-    """*made*, the mark after *before*, with tables whose changes are ordered by something else.
+def detect_changed_orderings(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record what orders rest on, and a gap of each source whose changes are ordered otherwise.
 
-    *orderings*: source -> what they rest on now.  What came between the last change in the one
-    order and the first in the other, no order tells.
+    No order tells what came between the last change in the one order and the first in the other.
     """
-    gaps = dict(made.gaps)
-    for source, now in orderings.items():
-        known = before.orderings.get(source, now)
+    gaps = dict(checkpoint.gaps)
+    for source, now in context.orderings.items():
+        known = context.before.orderings.get(source, now)
         why = f"changes of source {source} were ordered by {known}, and are by {now}"
-        if known != now and (gap := _gap(source, made, before, why)).shards:
+        if known != now and (gap := _gap(source, checkpoint, context.before, why)).shards:
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, gaps=gaps, orderings={**made.orderings, **orderings})
+    orderings = {**checkpoint.orderings, **context.orderings}
+    return replace(checkpoint, gaps=gaps, orderings=orderings)
 
 
 def _landed(before: Checkpoint, source: str, epoch: int) -> Order | None:
@@ -337,19 +309,21 @@ def _gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
     return Gap.noticed(f"log:{source}", batch, why, short, batch=before.batch)
 
 
-def with_unkept(made: Checkpoint, before: Checkpoint, told: Mapping[str, Capture]) -> Checkpoint:
-    """*made*, the mark after *before*, with what was not kept of its sources, as was *told*.
+def detect_lost_logs(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record what retains each log, and a gap of each source whose log was not retained.
 
-    A table of which nothing was known before is short of nothing: its slot may be as new.
+    A table that was unknown before the batch lacks nothing: its slot may be as new.
     """
-    for source, one in told.items():
+    before, captures = context.before, context.listing.captures
+    for source, one in captures.items():
         if one.broken is not None:
-            made = _with_gap(made, _unkept_gap(source, made, before, one.broken.why))
+            gap = _unkept_gap(source, checkpoint, before, one.broken.why)
+            checkpoint = _with_gap(checkpoint, gap)
         elif (known := before.keepers.get(source)) is not None and one.keeper is not None:
-            made = _with_exchanged(source, made, before, known, one.keeper)
-    keepers = {name: one for name, one in made.keepers.items() if name not in told}
-    keepers |= {name: one.keeper for name, one in told.items() if one.keeper is not None}
-    return replace(made, keepers=keepers)
+            checkpoint = _with_exchanged(source, checkpoint, before, known, one.keeper)
+    keepers = {name: one for name, one in checkpoint.keepers.items() if name not in captures}
+    keepers |= {name: one.keeper for name, one in captures.items() if one.keeper is not None}
+    return replace(checkpoint, keepers=keepers)
 
 
 def _with_exchanged(
@@ -391,26 +365,6 @@ def _there(made: Checkpoint, before: Checkpoint, source: str) -> set[str]:
     }
 
 
-def with_untold(
-    made: Checkpoint,
-    before: Checkpoint,
-    listing: Listing,
-    epochs: Epochs,
-    *,
-    facts: BatchStats,
-    orderings: Mapping[str, Ordering],
-    at: datetime,
-) -> Checkpoint:
-    """*made*, the mark after *before*, with the gaps that *listing* and *facts* show."""
-    made = with_late(with_parted(made, before, listing.heads), facts)
-    made = with_reordered(made, before, orderings)
-    told, ends = listing.captures, placed(epochs.ends(listing.heads), made, orderings)
-    made = with_unkept(with_lists(made, before, told, ends, at), before, told)
-    made = with_torn(with_again(made, before, facts.wholes, at), before, facts.snapshots)
-    made = with_missing_heartbeats(made, before, facts.heartbeat_rows, orderings)
-    return with_levels(with_beats(made, before, facts.beats, orderings, listing.once), listing)
-
-
 def hidden_among(
     names: Set[str],
     prefixes: Mapping[str, str],
@@ -429,18 +383,49 @@ def hidden_among(
     return frozenset(name for name, topic in topics.items() if topic in refused)
 
 
-def with_hidden(made: Checkpoint, hidden: Iterable[str], router: Router) -> Checkpoint:
-    """*made* with a gap of each shard of *hidden* that a table is made of; its base closes it.
+def note_captured_news(
+    stats: BatchStats,
+    feeds: Sequence[LandingSource],
+    checkpoint: Checkpoint,
+    listing: Listing,
+    find_hidden: Callable[[Set[str]], Set[str]],
+) -> BatchStats:
+    """Return *stats* that tell news of tables whose rows the collector sends from the others.
 
-    One that the same batch drops again needs none: no later DROP would end it.
+    *checkpoint* is the one before the batch; *find_hidden* returns the shards whose topics Sluice
+    may not see.
     """
-    shards, gaps = dict(made.shards), dict(made.gaps)
-    for name in sorted(hidden):
-        shards[name] = router.table(Shard.parse(name).name)
-        if shards[name] is not None and name not in made.bases and shard_exists(made, name):
-            gap = _hidden_gap(name, made.batch)
+    if not stats.news:
+        return stats
+    found: set[str] = set()
+    for feed in feeds:
+        name, known = feed.settings.name, checkpoint.lists.get(feed.settings.name)
+        lists = collected(known, listing.captures.get(name), feed.told)
+        if lists is not None:
+            own = {news.name for news in stats.news if news.source == name}
+            found |= captured(lists, own, stats.shards, first=known is None)
+    hidden = frozenset(find_hidden(found - stats.shards.keys()))
+    sent, lists_of = found - hidden, checkpoint.lists
+    news = (
+        replace(o, captured=o.name in sent and is_above(lists_of.get(o.source), o.change.order))
+        for o in stats.news
+    )
+    return replace(stats, news=tuple(news), hidden=hidden)
+
+
+def detect_hidden_topics(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record a gap of each shard whose topic Sluice may not see; its base closes the gap.
+
+    A shard that the same batch drops again needs none: no later DROP would end it.
+    """
+    shards, gaps = dict(checkpoint.shards), dict(checkpoint.gaps)
+    for name in sorted(context.stats.hidden):
+        shards[name] = context.router.table(Shard.parse(name).name)
+        captured = shards[name] is not None and shard_exists(checkpoint, name)
+        if captured and name not in checkpoint.bases:
+            gap = _hidden_gap(name, checkpoint.batch)
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, shards=shards, gaps=gaps)
+    return replace(checkpoint, shards=shards, gaps=gaps)
 
 
 def _hidden_gap(name: str, batch: int) -> Gap:
@@ -452,24 +437,26 @@ def _hidden_gap(name: str, batch: int) -> Gap:
     return Gap(f"{topic}:0:0@{batch}", topic, 0, 0, 0, why, shards=(name,), batch=batch)
 
 
-RULES = "rules:"  # how the id of such a gap begins
+NEW_RULE = "rules:"  # prefix of the gap's id
 
 
-def with_rules(made: Checkpoint, before: Checkpoint, router: Router) -> Checkpoint:
-    """*made*, the mark of the first batch under the rules of *router*; *before* is the last one's.
+def detect_new_rules(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record a gap of each shard that the rules now send to another table.
 
-    A shard that is gone needs nothing: what comes under its name again begins anew.
+    A dropped shard needs none: rows that come later under its name belong to a new table.
     """
-    shards, gaps = dict(made.shards), dict(made.gaps)
-    for name, old in before.shards.items():
-        new = router.table(Shard.parse(name).name)
+    if not context.settings_changed:
+        return checkpoint
+    shards, gaps = dict(checkpoint.shards), dict(checkpoint.gaps)
+    for name, old in context.before.shards.items():
+        new = context.router.table(Shard.parse(name).name)
         if new == old:
             continue
         shards[name] = new
-        if new is not None and shard_exists(made, name):
-            gap = _new_rule_gap(name, old, new, made)
+        if new is not None and shard_exists(checkpoint, name):
+            gap = _new_rule_gap(name, old, new, checkpoint)
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, shards=shards, gaps=gaps)
+    return replace(checkpoint, shards=shards, gaps=gaps)
 
 
 def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap:
@@ -477,7 +464,7 @@ def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap
     went = f"to {old}" if old is not None else "nowhere"
     why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
     return Gap(
-        f"{RULES}{name}@{made.batch}",
+        f"{NEW_RULE}{name}@{made.batch}",
         topic,
         partition,
         0,
@@ -497,36 +484,34 @@ def rule_place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int
     return shard, 0, 0
 
 
-STANDARDS = "standards:"  # how the id of such a gap begins
+NEW_STANDARD = "standards:"  # prefix of the gap's id
 
 
-def with_standards(
-    made: Checkpoint, before: Checkpoint, standards: Standards, *, anew: bool
-) -> Checkpoint:
-    """*made* with what its shards are written by; *before* is the mark of the batch before.
-
-    *anew*: it is the first batch of a service, so that any shard's standards may have changed.
-    """
+def detect_new_standards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record the standards of each shard, and a gap of each shard whose standards changed."""
+    before, standards = context.before, context.standards
     if not standards.rules and not before.standards:
-        return made
-    names = made.shards.keys() if anew else made.shards.keys() - before.shards.keys()
-    known, gaps = dict(made.standards), dict(made.gaps)
+        return checkpoint
+    names = set(checkpoint.shards)
+    if not context.settings_changed:
+        names -= before.shards.keys()
+    known, gaps = dict(checkpoint.standards), dict(checkpoint.gaps)
     for name in sorted(names):
-        digest, old = standards.digest(made.shards[name]), made.standards.get(name, NO_STANDARDS)
-        if digest == old.digest:
+        digest = standards.digest(checkpoint.shards[name])
+        if digest == checkpoint.standards.get(name, NO_STANDARDS).digest:
             continue
         seen = name in before.shards
-        known[name] = RowStandards(digest, made.batch if seen else -1)
-        if seen and made.shards[name] is not None and shard_exists(made, name):
-            gap = _new_standard_gap(name, made)
+        known[name] = RowStandards(digest, checkpoint.batch if seen else -1)
+        if seen and checkpoint.shards[name] is not None and shard_exists(checkpoint, name):
+            gap = _new_standard_gap(name, checkpoint)
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, standards=known, gaps=gaps)
+    return replace(checkpoint, standards=known, gaps=gaps)
 
 
 def _new_standard_gap(name: str, made: Checkpoint) -> Gap:
     topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
     why = f"`standards` changed: what landed of {name} is written otherwise; take a new base of it"
-    found = f"{STANDARDS}{name}@{made.batch}"
+    found = f"{NEW_STANDARD}{name}@{made.batch}"
     return Gap(found, topic, partition, 0, until, why, shards=(name,), batch=made.batch)
 
 

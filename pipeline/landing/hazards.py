@@ -17,14 +17,15 @@ with the same end of the log get a gap of their own, so a base heals them while 
 Pure.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from pipeline.checkpoint import ActiveHazard, Checkpoint, shard_exists, source_of
 from pipeline.finding import Effect, Finding, join_alternatives, split_alternatives
-from pipeline.landing.gaps import placed
-from pipeline.model import Capture, Order, Ordering, Shard
+from pipeline.landing.listing import LandingSource
+from pipeline.landing.rule import BatchContext
+from pipeline.model import Capture, Order, Shard
 from pipeline.reports import DELAY, SETTING, Gap, dump_gap, load_gap
 from pipeline.settings import Router
 
@@ -38,26 +39,15 @@ class _Split:
     ended: ActiveHazard
 
 
-def with_hazards(
-    made: Checkpoint,
-    before: Checkpoint,
-    told: Mapping[str, Capture],
-    ends: Mapping[str, Order],
-    *,
-    orderings: Mapping[str, Ordering],
-    router: Router,
-    waived: Collection[str],
-) -> Checkpoint:
-    """*made* with a gap for each hazard that was *told*, or is remembered, unless it is *waived*.
-
-    *before* is the mark before it, *ends* are those of the sources' logs, asked for after *told*.
-    """
-    ends, gaps = placed(ends, made, orderings), dict(made.gaps)
-    known, splits = dict(made.hazards), list[_Split]()
-    for source, capture in told.items():
+def detect_hazards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record a gap of the tables of each hazard that lasts or whose changes may still land."""
+    ends, waived = context.locate_log_ends(checkpoint), context.waived
+    gaps = dict(checkpoint.gaps)
+    known, splits = dict(checkpoint.hazards), list[_Split]()
+    for source, capture in context.listing.captures.items():
         gone = f"{DELAY}:{source}"
         gaps = {id_: text for id_, text in gaps.items() if load_gap(text).topic != gone}
-        splits += _remember(known, source, capture, ends.get(source), made.batch)
+        splits += _remember(known, source, capture, ends.get(source), checkpoint.batch)
     for id_, one in tuple(known.items()):
         if id_ in waived or hazard_id(one.source, one.hazard) in waived:
             del known[id_]
@@ -66,12 +56,12 @@ def with_hazards(
         if split.id in gaps:
             _split_gap(gaps, split, known)
     for id_, one in known.items():
-        gap = _gap(id_, one, gaps, made, router)
+        gap = _gap(id_, one, gaps, checkpoint, context.router)
         if gap.shards:
-            were = (load_gap(before.gaps[id_]),) if id_ in before.gaps else ()
-            gaps[id_] = dump_gap(gap.after(were, made.shards))
-    left = {id_: one for id_, one in known.items() if not _is_over(one, made, orderings)}
-    return replace(made, gaps=gaps, hazards=left)
+            were = (load_gap(context.before.gaps[id_]),) if id_ in context.before.gaps else ()
+            gaps[id_] = dump_gap(gap.after(were, checkpoint.shards))
+    left = {id_: one for id_, one in known.items() if not _is_over(one, checkpoint, context)}
+    return replace(checkpoint, gaps=gaps, hazards=left)
 
 
 def hazard_id(source: str, hazard: Finding) -> str:
@@ -79,6 +69,27 @@ def hazard_id(source: str, hazard: Finding) -> str:
     kind = DELAY if hazard.effect is Effect.DELAYS else SETTING
     digest = sha256(hazard.what.encode()).hexdigest()[:8]
     return f"{kind}:{source}:{hazard.code}@{digest}"
+
+
+def find_unrecorded_hazards(
+    feeds: Iterable[LandingSource], checkpoint: Checkpoint
+) -> dict[str, tuple[Finding, ...]]:
+    """Return the hazards of each source that were seen and are in no checkpoint yet."""
+    known = {
+        id_: split_alternatives(one.hazard.shards)
+        for id_, one in checkpoint.hazards.items()
+        if one.above is None
+    }
+    found = {
+        feed.settings.name: tuple(
+            one
+            for one in sorted(feed.unsaid, key=repr)
+            if split_alternatives(one.shards)
+            - known.get(hazard_id(feed.settings.name, one), frozenset())
+        )
+        for feed in feeds
+    }
+    return {source: hazards for source, hazards in found.items() if hazards}
 
 
 def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
@@ -177,14 +188,14 @@ def _new_gap(id_: str, one: ActiveHazard, first: int, shards: tuple[str, ...]) -
     return Gap(id_, topic, 0, first, first, why, shards=shards, batch=one.batch, above=one.above)
 
 
-def _is_over(one: ActiveHazard, made: Checkpoint, orderings: Mapping[str, Ordering]) -> bool:
+def _is_over(one: ActiveHazard, checkpoint: Checkpoint, context: BatchContext) -> bool:
     """Whether no row can land any more that was sent by the setting."""
     if one.hazard.effect is Effect.DELAYS:
         return True
     if one.above is None:
         return False
-    placed_in_log = orderings.get(one.source, Ordering.LOG) is Ordering.LOG
-    return not placed_in_log or made.passed(one.source, one.above)
+    placed_in_log = context.has_log_positions(one.source)
+    return not placed_in_log or checkpoint.passed(one.source, one.above)
 
 
 def _affected(made: Checkpoint, source: str, hazard: Finding, router: Router) -> Iterator[str]:

@@ -23,7 +23,7 @@ in the partitions that existed then; one that is found later may hold older rows
 watermark is kept in memory, and determined again after a restart.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.checkpoint import Checkpoint, shard_exists, source_of
@@ -38,6 +38,7 @@ from pipeline.heartbeats import (
 )
 from pipeline.landing.listing import Listing
 from pipeline.landing.order_check import highest_by_source
+from pipeline.landing.rule import BatchContext
 from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition, TopicPartition
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.positions import has_reached
@@ -45,76 +46,66 @@ from pipeline.sources.positions import has_reached
 WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
 
 
-def with_beats(
-    made: Checkpoint,
-    before: Checkpoint,
-    beats: Mapping[str, Sequence[LandedHeartbeat]],
-    orderings: Mapping[str, Ordering],
-    once: Collection[str] = (),
-) -> Checkpoint:
-    """*made*, the mark after *before*, with the *beats* between, by source, in any order.
-
-    *once* are the sources that never send again what was read of them.
-    """
-    placed = {source for source, one in orderings.items() if one is Ordering.LOG}
-    trails = {source: one for source, one in made.beats.items() if source not in placed}
-    gaps, tops = dict(made.gaps), highest_by_source(before.high) if beats else {}
+def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Follow the heartbeats of sources without log positions; record what they show as gaps."""
+    before, beats, once = context.before, context.stats.beats, context.listing.once
+    placed = {name for name, one in context.orderings.items() if one is Ordering.LOG}
+    trails = {source: one for source, one in checkpoint.beats.items() if source not in placed}
+    gaps, tops = dict(checkpoint.gaps), highest_by_source(before.high) if beats else {}
     for source, own in beats.items():
-        if orderings.get(source, Ordering.LOG) is Ordering.LOG:
+        if context.has_log_positions(source):
             continue
         trail = trails.get(source)
-        since = made.batch if trail is None else trail.raised
-        seen = follow_heartbeats(trail, own, made.batch)
+        since = checkpoint.batch if trail is None else trail.raised
+        seen = follow_heartbeats(trail, own, checkpoint.batch)
         if seen is None:
             continue
-        judged = _judged(seen.trail, tops.get(source), made.batch)
+        judged = _judged(seen.trail, tops.get(source), checkpoint.batch)
         trails[source] = replace(judged, once=source in once)
-        lost = _lost_with(made, since, own) if seen.skipped else ""
-        found = [_never_sent(source, made, one, lost) for one in seen.skipped]
+        lost = _lost_with(checkpoint, since, own) if seen.skipped else ""
+        found = [_never_sent(source, checkpoint, one, lost) for one in seen.skipped]
         if seen.doubtful:  # what was told before is of now, too: a base must begin after it
             gaps = {
                 id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
             }
-            found.append(_sent_twice(source, made, seen.trail))
+            found.append(_sent_twice(source, checkpoint, seen.trail))
         gaps |= {gap.id: dump_gap(gap) for gap in found if gap.shards}
-    trails = {source: _settled(one, source, made, before) for source, one in trails.items()}
-    return replace(made, beats=trails, gaps=gaps)
+    trails = {source: _settled(one, source, checkpoint, before) for source, one in trails.items()}
+    return replace(checkpoint, beats=trails, gaps=gaps)
 
 
-def with_missing_heartbeats(
-    made: Checkpoint,
-    before: Checkpoint,
-    rows: Mapping[str, Sequence[HeartbeatRow]],
-    orderings: Mapping[str, Ordering],
-) -> Checkpoint:
-    """Return *made* with a gap for each run of missing heartbeats of sources with log positions.
+def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record a gap for each run of missing heartbeats of sources with log positions.
 
     Where the heartbeat before a gap, the missing ones and the one after it come again in that
-    order, the gap closes once all that was sent with them has landed (``next_mark``).  A base from
-    the next heartbeat on closes it, too.
+    order, the gap closes once all that was sent with them has landed (`next_checkpoint`).  A base
+    from the next heartbeat on closes it, too.
     """
+    before, rows = context.before, context.stats.heartbeat_rows
     offsets = {
         (at.topic, at.partition): end.offset
         for name, end in (before.offsets.items() if rows else ())
         for at in (TopicPartition.parse(name),)
     }
-    gaps = dict(made.gaps)
+    gaps = dict(checkpoint.gaps)
     for source, own in rows.items():
-        if orderings.get(source, Ordering.LOG) is not Ordering.LOG:
+        if not context.has_log_positions(source):
             continue
         gaps = _with_sent_again(source, gaps, own)
-        gaps = _with_new_shards(source, gaps, made, before)
+        gaps = _with_new_shards(source, gaps, checkpoint, before)
         highest = before.heartbeats.get(source, -1)
         orders = {row.number: row.order for row in own}
         for missing, above in (
             find_missing_heartbeats(highest, own, offsets) if highest >= 0 else ()
         ):
             below = orders.get(missing.first - 1) or _last_order(source, own, before)
-            gap = replace(_never_sent(source, made, missing, ""), above=above, below=below)
-            left = tuple(n for n in gap.shards if n not in made.bases or made.bases[n] < above)
+            gap = replace(_never_sent(source, checkpoint, missing, ""), above=above, below=below)
+            left = tuple(
+                n for n in gap.shards if n not in checkpoint.bases or checkpoint.bases[n] < above
+            )
             if left:
                 gaps[gap.id] = dump_gap(replace(gap, shards=left))
-    return replace(made, gaps=gaps)
+    return replace(checkpoint, gaps=gaps)
 
 
 def _with_sent_again(
@@ -252,14 +243,15 @@ def _gap(source: str, made: Checkpoint, topic: str, span: tuple[int, int], why: 
     return Gap(id_, topic, 0, *span, why, shards=shards, batch=made.batch)
 
 
-def with_levels(made: Checkpoint, listing: Listing) -> Checkpoint:
-    """*made*, the mark after a batch that *listing* was made for, with what it tells of trails."""
-    own = _partitions(made.beats, listing)
+def note_levels(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record up to which batch all heartbeats have landed that were listed with it."""
+    listing = context.listing
+    own = _partitions(checkpoint.beats, listing)
     beats = {
-        source: _levelled(trail, made, own[source], listing.ends)
-        for source, trail in made.beats.items()
+        source: _levelled(trail, checkpoint, own[source], listing.ends)
+        for source, trail in checkpoint.beats.items()
     }
-    return replace(made, beats=beats)
+    return replace(checkpoint, beats=beats)
 
 
 def _partitions(sources: Iterable[str], listing: Listing) -> Mapping[str, list[TopicPartition]]:

@@ -15,25 +15,13 @@ import structlog
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
-from pipeline.checkpoint import Checkpoint, has_streaming_table, source_of, with_incarnation
+from pipeline.checkpoint import Checkpoint, has_streaming_table, with_incarnation
 from pipeline.errors import HeldError, NoSchemasError
-from pipeline.finding import Finding, split_alternatives
 from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
 from pipeline.landing.bases import Settled, settles_of, with_drops, with_overlaps
 from pipeline.landing.batch_stats import BatchStats, gather
-from pipeline.landing.epochs import EpochBounds, Epochs, bounds, explain, look, reordered
-from pipeline.landing.gaps import (
-    captured,
-    collected,
-    has_sent,
-    hidden_among,
-    is_above,
-    with_hidden,
-    with_rules,
-    with_standards,
-    with_untold,
-)
-from pipeline.landing.hazards import hazard_id, with_hazards
+from pipeline.landing.epochs import Epochs, explain, look, reordered
+from pipeline.landing.gaps import has_sent, hidden_among, note_captured_news
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import (
     Acknowledgements,
@@ -45,18 +33,19 @@ from pipeline.landing.listing import (
     tell_gone,
 )
 from pipeline.landing.next_checkpoint import grown_topics, next_checkpoint
-from pipeline.landing.plan import Plan, PlanContext, divided, epochs_read, plan, read_alone
+from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.quarantine import Healed, QuarantineRetry, Resubmitted, Resubmitting
 from pipeline.landing.redelivery import resending
+from pipeline.landing.rule import BatchContext
 from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
-from pipeline.landing.staging import Staged, recognised, rows_again, unexplained_rows, write_rows
-from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource
+from pipeline.landing.staging import BatchReader, Staged, rows_again, unexplained_rows, write_rows
+from pipeline.landing.task import LandingTask, TaskResult, TaskSource
 from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold, LandingReport, load_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
-from pipeline.transports.transport import OffsetRange, Transport
+from pipeline.transports.transport import Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
 
@@ -127,29 +116,6 @@ class Landing:
         self.facts = facts
         return self._report(started, self.checkpoint.batch, self.facts, chosen, held)
 
-    def unsaid_hazards(self) -> dict[str, tuple[Finding, ...]]:
-        """Source -> settings that drop or rewrite changes, were seen, and are in no mark yet."""
-        every = {feed.settings.name: sorted(feed.unsaid, key=repr) for feed in self.feeds}
-        known = {
-            id_: split_alternatives(one.hazard.shards)
-            for id_, one in self.checkpoint.hazards.items()
-            if one.above is None
-        }
-        seen = {
-            source: tuple(
-                one
-                for one in found
-                if split_alternatives(one.shards) - known.get(hazard_id(source, one), frozenset())
-            )
-            for source, found in every.items()
-        }
-        return {source: found for source, found in seen.items() if found}
-
-    def remind(self, hazards: Mapping[str, Sequence[Finding]]) -> None:
-        """Go on with what :meth:`unsaid_hazards` told before this life."""
-        for feed in self.feeds:
-            feed.remind(hazards.get(feed.settings.name, ()))
-
     def _resume(self) -> None:
         """After a commit whose outcome is not known, go on from what the lake says."""
         if self._unsure:
@@ -201,6 +167,19 @@ class Landing:
     def _standards(self) -> Standards:
         return Standards(self.settings.standards)
 
+    @property
+    def _reader(self) -> BatchReader:
+        return BatchReader(
+            self.settings,
+            self.feeds,
+            self.router,
+            self.transport,
+            self.log,
+            self._standards,
+            self.work,
+            self._disorder,
+        )
+
     def _epochs(self, listing: Listing) -> Epochs:
         return reordered(look(self.checkpoint, listing), self.checkpoint, listing, self._orderings)
 
@@ -214,10 +193,7 @@ class Landing:
 
     def _read_again(self, intake: TaskSource) -> TaskResult:
         stamp = Stamp(self.checkpoint.lane, -1, self.clock())
-        reader = self.transport.reader(intake.ranges)
-        metadata = self.log.opened(stamp.received).metadata
-        task = LandingTask(self.log.store.uri, metadata, stamp, self.router, (intake,), reader)
-        return self.work((replace(task, standards=self._standards),))[0]
+        return self._reader.read_alone(intake, stamp)
 
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
@@ -239,31 +215,27 @@ class Landing:
         )
         counted = self._healed.counted(again.counted(facts))
         facts, columns = with_columns(counted, again.told, feeds)
-        made, settled = next_checkpoint(
-            self.checkpoint,
-            facts,
-            chosen,
-            acknowledged=self._acknowledgements.passed(
-                listing, chosen, self.checkpoint, epochs.known
-            ),
-            epochs=epochs.known,
-            starts=epochs.starts,
-            waived=waived,
+        context = BatchContext(
+            before=self.checkpoint,
+            listing=listing,
+            epochs=epochs,
+            stats=facts,
+            orderings=self._orderings,
+            at=stamp.received,
             router=self.router,
+            standards=self._standards,
+            waived=waived,
+            settings_changed=not self._ruled,
+        )
+        acknowledged = self._acknowledgements.passed(listing, chosen, self.checkpoint, epochs.known)
+        made, settled = next_checkpoint(
+            context,
+            chosen,
+            acknowledged=acknowledged,
             names_of=self.upstream.names,
             again=again,
         )
         self._same_topics(chosen, listing)
-        made = self._with_lost(made, listing, epochs, facts, stamp.received)
-        made = with_hazards(
-            made,
-            self.checkpoint,
-            listing.captures,
-            epochs.ends(listing.heads),
-            orderings=self._orderings,
-            router=self.router,
-            waived=waived,
-        )
         lives = with_incarnation(self.checkpoint.lives, made.batch, self._life.int >> 66)
         made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
@@ -272,18 +244,6 @@ class Landing:
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
         return facts
-
-    def _with_lost(
-        self, made: Checkpoint, listing: Listing, epochs: Epochs, facts: BatchStats, at: datetime
-    ) -> Checkpoint:
-        """*made* with the gaps that no offsets show: what went elsewhere, or was never sent."""
-        if not self._ruled:  # the rules of the batch before may have been others
-            made = with_rules(made, self.checkpoint, self.router)
-        made = with_standards(made, self.checkpoint, self._standards, anew=not self._ruled)
-        made, known = with_hidden(made, facts.hidden, self.router), self._orderings
-        return with_untold(
-            made, self.checkpoint, listing, epochs, facts=facts, orderings=known, at=at
-        )
 
     def _judged(
         self,
@@ -307,7 +267,7 @@ class Landing:
         late = LateRows(epochs)
         while found is None and (not held or self._due(chosen, waived)):
             try:
-                staged = self._staged(chosen, listing, epochs, stamp)
+                staged = self._reader.read(chosen, listing, epochs, stamp, self.checkpoint)
             except NoSchemasError as error:
                 held[error.source] = self._disorder.no_schemas(error, stamp.received)
                 chosen = self._left_out(chosen, listing, held)
@@ -344,79 +304,9 @@ class Landing:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
         told, mark = staged.tallies, self.checkpoint
         facts = with_drops(gather(told, mark.high, readings, mark.schemas, floors), mark)
-        return self._captured(with_overlaps(facts, self.checkpoint), listing)
-
-    def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
-        """Write the batch's rows as files that nobody names yet."""
-        tasks = self._tasks(chosen, listing, epochs, stamp)
-        done = self.work(tasks) if tasks else ()
-        read = epochs_read(told for one in done for told in one.ranges)
-        tallies = tuple(tally for one in done for tally in one.tallies)
-        staged = Staged(tuple(one.file for one in done if one.file is not None), tallies, read)
-        return recognised(staged, self.checkpoint, epochs, self.log, stamp)
-
-    def _tasks(
-        self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp
-    ) -> tuple[LandingTask, ...]:
-        parts = divided(chosen.spans, self.settings.landing_tasks)
-        known, starts, anew = epochs.known, epochs.starts, chosen.anew
-        own: dict[str, list[TopicPartition]] = {}
-        for at in chosen.spans:
-            own.setdefault(listing.source_of[at.topic], []).append(at)
-        bounded = {n: bounds(n, its, known, starts, anew=anew) for n, its in own.items()}
-        whole = read_alone(parts, listing.source_of)
-        return tuple(
-            LandingTask(
-                changes=self.log.store.uri,
-                metadata=self.log.snapshot.metadata,
-                stamp=stamp,
-                router=self.router,
-                standards=self._standards,
-                intakes=tuple(self._intakes(ranges, listing, epochs, bounded, whole)),
-                reader=self.transport.reader(ranges),
-            )
-            for ranges in parts
-        )
-
-    def _intakes(
-        self,
-        ranges: Sequence[OffsetRange],
-        listing: Listing,
-        epochs: Epochs,
-        bounded: Mapping[str, Mapping[TopicPartition, EpochBounds]],
-        whole: Set[str],
-    ) -> list[TaskSource]:
-        found = []
-        for feed in self.feeds:
-            name = feed.settings.name
-            own = tuple(one for one in ranges if listing.source_of[one.topic] == name)
-            if own:
-                beat, placed = feed.settings.heartbeat, feed.format.ordering
-                came = SourceContext(name, beat, epochs.number(name), bounded[name], placed)
-                schemas = self.checkpoint.schemas if name in whole else {}
-                told = {n: one for n, one in schemas.items() if source_of(n) == name}
-                registry = self._disorder.registry(name, feed.registry)
-                found.append(TaskSource(came, feed.format, own, told, registry))
-        return found
-
-    def _captured(self, facts: BatchStats, listing: Listing) -> BatchStats:
-        """Tell news of tables whose rows the collector sends from the others."""
-        if not facts.news:
-            return facts
-        found: set[str] = set()
-        for feed in self.feeds:
-            name, known = feed.settings.name, self.checkpoint.lists.get(feed.settings.name)
-            lists = collected(known, listing.captures.get(name), feed.told)
-            if lists is not None:
-                own = {news.name for news in facts.news if news.source == name}
-                found |= captured(lists, own, facts.shards, first=known is None)
-        hidden = self._hidden(found - facts.shards.keys(), listing)
-        sent, lists_of = found - hidden, self.checkpoint.lists
-        news = (
-            replace(o, captured=o.name in sent and is_above(lists_of.get(o.source), o.change.order))
-            for o in facts.news
-        )
-        return replace(facts, news=tuple(news), hidden=hidden)
+        facts = with_overlaps(facts, self.checkpoint)
+        hidden = partial(self._hidden, listing=listing)
+        return note_captured_news(facts, self.feeds, self.checkpoint, listing, hidden)
 
     def _hidden(self, names: Set[str], listing: Listing) -> frozenset[str]:
         prefixes = {feed.settings.name: feed.settings.prefix for feed in self.feeds}

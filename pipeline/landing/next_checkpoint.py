@@ -25,6 +25,8 @@ from pipeline.landing.bases import (
     Settled,
     advance,
     births,
+    detect_repeated_snapshots,
+    detect_split_snapshots,
     inherited,
     initial_snapshots,
     is_torn,
@@ -32,9 +34,22 @@ from pipeline.landing.bases import (
 )
 from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, UnreadChanges, after
 from pipeline.landing.epochs import needed
+from pipeline.landing.gaps import (
+    detect_capture_changes,
+    detect_changed_orderings,
+    detect_failover_divergence,
+    detect_hidden_topics,
+    detect_lost_logs,
+    detect_new_rules,
+    detect_new_standards,
+)
+from pipeline.landing.hazards import detect_hazards
+from pipeline.landing.heartbeats import detect_missing_heartbeats, follow_histories, note_levels
 from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
+from pipeline.landing.rule import BatchContext, CheckpointRule
+from pipeline.landing.source_holds import note_late_rows
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router
@@ -87,25 +102,61 @@ class _SourceStatements:
 NONE_AGAIN = BackfillStep()  # where none is open
 
 
+RULES: tuple[CheckpointRule, ...] = (
+    detect_new_rules,
+    detect_new_standards,
+    detect_hidden_topics,
+    detect_failover_divergence,
+    note_late_rows,
+    detect_changed_orderings,
+    detect_capture_changes,
+    detect_lost_logs,
+    detect_repeated_snapshots,
+    detect_split_snapshots,
+    detect_missing_heartbeats,
+    follow_histories,
+    note_levels,
+    detect_hazards,
+)
+"""All rules, in the order in which they run."""
+
+
 def next_checkpoint(
-    checkpoint: Checkpoint,
-    facts: BatchStats,
+    context: BatchContext,
     plan: Plan,
     *,
     acknowledged: Mapping[str, Acknowledged],
-    epochs: Mapping[str, Epoch],
-    starts: Mapping[EpochStart, int],
-    waived: frozenset[str],
-    router: Router,
     names_of: Callable[[str], TopicNames | None],
     again: BackfillStep = NONE_AGAIN,
 ) -> tuple[Checkpoint, tuple[Settled, ...]]:
-    """Add one batch to *mark*; returns it with the shards whose base it completes.
+    """Return the checkpoint after the batch of *context*, and the shards whose base it completes.
 
-    *acknowledged* holds only what W of *plan* has passed, *facts* the rows that *again* takes.  A
-    source whose epoch moves loses what it had acknowledged: two logs prove nothing of each other.
+    *acknowledged* holds only what W of *plan* has passed.  The statistics count the rows that
+    *again* takes.
     """
-    checkpoint = _topics(checkpoint, facts, plan)
+    checkpoint, settled = _advance(
+        context, plan, acknowledged=acknowledged, names_of=names_of, again=again
+    )
+    for rule in RULES:
+        checkpoint = rule(checkpoint, context)
+    return checkpoint, settled
+
+
+def _advance(
+    context: BatchContext,
+    plan: Plan,
+    *,
+    acknowledged: Mapping[str, Acknowledged],
+    names_of: Callable[[str], TopicNames | None],
+    again: BackfillStep,
+) -> tuple[Checkpoint, tuple[Settled, ...]]:
+    """Add what the batch itself proves.
+
+    A source whose epoch moves loses what it had acknowledged: two logs prove nothing of each other.
+    """
+    facts, router, waived = context.stats, context.router, context.waived
+    epochs, starts = context.epochs.known, context.epochs.starts
+    checkpoint = _topics(context.before, facts, plan)
     snaps, settled = _reread(
         again, *_snaps(checkpoint, facts, batch := checkpoint.batch + 1, waived)
     )

@@ -377,7 +377,9 @@ def _after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
 LEAST = 50_000  # records that are worth a task of their own
 
 
-def divided(spans: Mapping[TopicPartition, Span], most: int) -> tuple[tuple[OffsetRange, ...], ...]:
+def split_tasks(
+    spans: Mapping[TopicPartition, Span], most: int
+) -> tuple[tuple[OffsetRange, ...], ...]:
     """Ranges for at most *most* tasks of about equal size; none for no span.
 
     A partition's records stay together unless they are more than one task's share.
@@ -401,7 +403,7 @@ def divided(spans: Mapping[TopicPartition, Span], most: int) -> tuple[tuple[Offs
     return tuple(tuple(ranges) for ranges in tasks if ranges)
 
 
-def read_alone(
+def single_reader_sources(
     tasks: Iterable[Iterable[OffsetRange]], source_of: Mapping[str, str]
 ) -> frozenset[str]:
     """Sources of which one task reads all that is read; others know not what came before theirs."""

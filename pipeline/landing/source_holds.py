@@ -24,6 +24,7 @@ from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
+from pipeline.landing.rule import BatchContext
 from pipeline.model import Order, OrderSpan
 from pipeline.reports import Gap, Hold, dump_gap
 from pipeline.retries import Retries
@@ -77,35 +78,39 @@ class LateRows:
         return replace(facts, late=frozenset((*refused, *let_pass)), let_pass=let_pass)
 
 
-def with_late(made: Checkpoint, facts: BatchStats) -> Checkpoint:
-    """*made*, which knows what older mirrors lack of *facts*, with gaps of what lands nowhere."""
-    late = {table: made.batch for name in facts.late if (table := made.shards.get(name))}
+def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
+    """Record which tables' older mirrors lack late rows, and a gap of rows that land nowhere."""
+    stats = context.stats
+    late = {
+        table: checkpoint.batch for name in stats.late if (table := checkpoint.shards.get(name))
+    }
     outdated: dict[str, OrderSpan] = {}
     own: set[str] = set()
-    for name, span in facts.let_pass.items():
-        if is_outdated(made, name, span.lowest):
+    for name, span in stats.let_pass.items():
+        if is_outdated(checkpoint, name, span.lowest):
             own.add(name)
-            source, its = source_of(name), span.up_to(made.existing[name].order)
+            source, its = source_of(name), span.up_to(checkpoint.existing[name].order)
             outdated[source] = its.joined(outdated.get(source, its))
-    gaps = dict(made.gaps)
+    gaps = dict(checkpoint.gaps)
     for source, span in outdated.items():
-        above = Order(made.epochs[source].number, 0, 0)
+        above = Order(checkpoint.epochs[source].number, 0, 0)
         short = (
             name
-            for name, told in made.existing.items()
+            for name, told in checkpoint.existing.items()
             if source_of(name) == source and told.there and told.order > span.lowest
-            if made.shards.get(name) is not None
-            if name not in made.bases or made.bases[name] < (above if name in own else span.highest)
+            if checkpoint.shards.get(name) is not None
+            if name not in checkpoint.bases
+            or checkpoint.bases[name] < (above if name in own else span.highest)
         )
         why = (
             f"a waiver let rows of source {source} pass that are older than a statement about"
             " their table, so that what it was renamed to may lack them, and what is called so now"
             " may have them; run `sluice bootstrap` of each of these tables"
         )
-        gap = Gap.noticed(f"outdated:{source}", made.batch, why, short, above=above)
+        gap = Gap.noticed(f"outdated:{source}", checkpoint.batch, why, short, above=above)
         if gap.shards:
             gaps[gap.id] = dump_gap(gap)
-    return replace(made, gaps=gaps, belated={**made.belated, **late})
+    return replace(checkpoint, gaps=gaps, belated={**checkpoint.belated, **late})
 
 
 @dataclass(eq=False)

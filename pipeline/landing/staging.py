@@ -6,7 +6,7 @@ after a failover.
 """
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile, filled
 from pipeline.changelog.table import CHANGES, ColumnEvent, Stamp, column_event_rows
-from pipeline.checkpoint import Checkpoint, is_outdated
+from pipeline.checkpoint import Checkpoint, is_outdated, source_of
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
 from pipeline.landing.batch_stats import RunStats, tally
-from pipeline.landing.epochs import Epochs, newest_starts
+from pipeline.landing.epochs import EpochBounds, Epochs, bounds, newest_starts
+from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.order_check import JUDGED, NO_FLOORS, low
+from pipeline.landing.plan import Plan, epochs_read, single_reader_sources, split_tasks
 from pipeline.landing.redelivery import (
     COLUMNS,
     Asked,
@@ -34,9 +36,13 @@ from pipeline.landing.redelivery import (
     sent_again,
     unexplained,
 )
-from pipeline.landing.task import slim
+from pipeline.landing.source_holds import SourceHolds
+from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, slim
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.resubmissions import parse_change_name
+from pipeline.settings import PipelineSettings, Router
+from pipeline.standards.table_standards import Standards
+from pipeline.transports.transport import OffsetRange, Transport
 
 PLACE = ("topic", "partition", "offset")
 OF_ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})
@@ -51,6 +57,79 @@ class Staged:
     files: tuple[WrittenFile, ...]
     tallies: tuple[RunStats, ...]
     epochs: Mapping[TopicPartition, int]
+
+
+@dataclass(eq=False)
+class BatchReader:
+    """Reads a batch's messages by tasks, which write its rows as files that no commit names yet."""
+
+    settings: PipelineSettings
+    feeds: Sequence[LandingSource]
+    router: Router
+    transport: Transport
+    log: ChangeLog
+    standards: Standards
+    work: Callable[[Sequence[LandingTask]], Sequence[TaskResult]]
+    holds: SourceHolds
+
+    def read(
+        self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp, before: Checkpoint
+    ) -> Staged:
+        """Read what is *chosen*; *before* is the checkpoint before the batch.
+
+        Raises:
+            NoSchemasError: the registry of a source did not answer.
+        """
+        parts = split_tasks(chosen.spans, self.settings.landing_tasks)
+        alone = single_reader_sources(parts, listing.source_of)
+        bounded: dict[str, Mapping[TopicPartition, EpochBounds]] = {}
+        for name in {listing.source_of[at.topic] for at in chosen.spans}:
+            own = [at for at in chosen.spans if listing.source_of[at.topic] == name]
+            bounded[name] = bounds(name, own, epochs.known, epochs.starts, anew=chosen.anew)
+        tasks = []
+        for ranges in parts:
+            intakes = []
+            for feed in self.feeds:
+                name = feed.settings.name
+                own_ranges = tuple(one for one in ranges if listing.source_of[one.topic] == name)
+                if own_ranges:
+                    schemas = before.schemas if name in alone else {}
+                    context = SourceContext(
+                        name,
+                        feed.settings.heartbeat,
+                        epochs.number(name),
+                        bounded[name],
+                        feed.format.ordering,
+                    )
+                    described = {n: one for n, one in schemas.items() if source_of(n) == name}
+                    registry = self.holds.registry(name, feed.registry)
+                    intakes.append(
+                        TaskSource(context, feed.format, own_ranges, described, registry)
+                    )
+            tasks.append(self._task(intakes, ranges, stamp))
+        done = self.work(tasks) if tasks else ()
+        read = epochs_read(told for one in done for told in one.ranges)
+        tallies = tuple(tally for one in done for tally in one.tallies)
+        staged = Staged(tuple(one.file for one in done if one.file is not None), tallies, read)
+        return with_landed_positions(staged, before, epochs, self.log, stamp)
+
+    def read_alone(self, intake: TaskSource, stamp: Stamp) -> TaskResult:
+        """Read messages of one source outside of a batch."""
+        self.log.opened(stamp.received)
+        return self.work((self._task((intake,), intake.ranges, stamp),))[0]
+
+    def _task(
+        self, intakes: Sequence[TaskSource], ranges: Sequence[OffsetRange], stamp: Stamp
+    ) -> LandingTask:
+        return LandingTask(
+            changes=self.log.store.uri,
+            metadata=self.log.snapshot.metadata,
+            stamp=stamp,
+            router=self.router,
+            standards=self.standards,
+            intakes=tuple(intakes),
+            reader=self.transport.reader(ranges),
+        )
 
 
 def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFile:
@@ -190,7 +269,7 @@ def near(log: ChangeLog, asked: Asked) -> pa.Table:
     return log.near(asked.source, asked.topics, logs, COLUMNS)
 
 
-def recognised(
+def with_landed_positions(
     staged: Staged, checkpoint: Checkpoint, epochs: Epochs, log: ChangeLog, stamp: Stamp
 ) -> Staged:
     """The batch with rows that were sent again under the order they were landed with.

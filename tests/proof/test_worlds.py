@@ -15,8 +15,11 @@ from checks import blocks
 from checks.model import Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.verdicts import Rulings
-from pipeline.checkpoint import Checkpoint
-from pipeline.landing import gaps, loop
+from pipeline.landing import next_checkpoint
+from pipeline.landing.gaps import detect_failover_divergence
+from pipeline.landing.hazards import detect_hazards
+from pipeline.landing.heartbeats import detect_missing_heartbeats
+from pipeline.landing.rule import CheckpointRule
 from pipeline.model import Stage
 from tests.proof.model import TABLE, Model
 from tests.proof.tally import MODEL, judged
@@ -124,8 +127,8 @@ def restarted_after_a_fail(script: Script) -> None:
     script.model.reload()
 
 
-def _no_gap(made: Checkpoint, *_: Any, **__: Any) -> Checkpoint:
-    return made
+def _without(rule: CheckpointRule) -> tuple[CheckpointRule, ...]:
+    return tuple(one for one in next_checkpoint.RULES if one is not rule)
 
 
 def _all_of_it(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
@@ -138,10 +141,10 @@ def _forget(_: Rulings, __: Any) -> None:
 
 
 WAIVERS_OF = blocks.waivers_of
-WORLDS: Mapping[Callable[[Script], None], tuple[Any, str, Callable[..., Any]]] = {
-    skipped_heartbeats: (gaps, "with_missing_heartbeats", _no_gap),
-    failover_without_gtids: (gaps, "with_parted", _no_gap),
-    dropped_by_tolerance: (loop, "with_hazards", _no_gap),
+WORLDS: Mapping[Callable[[Script], None], tuple[Any, str, Any]] = {
+    skipped_heartbeats: (next_checkpoint, "RULES", _without(detect_missing_heartbeats)),
+    failover_without_gtids: (next_checkpoint, "RULES", _without(detect_failover_divergence)),
+    dropped_by_tolerance: (next_checkpoint, "RULES", _without(detect_hazards)),
     waived_in_part: (blocks, "waivers_of", _all_of_it),
     restarted_after_a_fail: (Rulings, "load", _forget),
 }

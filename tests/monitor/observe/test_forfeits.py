@@ -18,10 +18,11 @@ from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
 from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.landing.gaps import with_rules
+from pipeline.landing.gaps import detect_new_rules
 from pipeline.model import Missing, Stage
 from pipeline.reports import Gap, dump_gap
 from pipeline.settings import Router, TableRule
+from tests.builders import batch_context
 from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
@@ -307,7 +308,12 @@ def test_a_rule_that_sends_it_another_shard_takes_back_what_was_said_before(
     assert rig.lake.newest is not None
     name = "shop/shop.users_2"
     before = replace(rig.lake.newest, shards={**rig.lake.newest.shards, name: "shop.users_2"})
-    rig.lake.newest = with_rules(before, before, Router((TableRule(r"shop\.users_2", USERS),)))
+    rig.lake.newest = detect_new_rules(
+        before,
+        batch_context(
+            before, router=Router((TableRule(r"shop\.users_2", USERS),)), settings_changed=True
+        ),
+    )
     if restart:
         rig.restart()
     rig.second(2)

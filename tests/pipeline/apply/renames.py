@@ -13,6 +13,7 @@ from pipeline.reports import Gap, MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import batch_context
 from tests.pipeline.hand_lake import HandLake, row
 from tests.pipeline.schema_messages import described, message
 
@@ -63,14 +64,14 @@ class Renames:
         mark = self.lake.checkpoint
         existing = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False), **mark.existing}
         made, _ = next_checkpoint(
-            replace(mark, existing=existing),
-            BatchStats(**facts),
+            batch_context(
+                replace(mark, existing=existing),
+                stats=BatchStats(**facts),
+                epochs=mark.epochs,
+                router=self.lake.catalog.router,
+            ),
             Plan({}, {}, gaps, capped=False),
             acknowledged=mark.acknowledged,
-            epochs=mark.epochs,
-            starts={},
-            waived=frozenset(),
-            router=self.lake.catalog.router,
             names_of=lambda _: None,
         )
         self.lake.checkpoint = replace(made, batch=mark.batch)

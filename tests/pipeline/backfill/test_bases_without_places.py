@@ -13,10 +13,12 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.canal_types import column
 from pipeline.formats.format import Format
 from pipeline.heartbeats import CALM_HEARTBEATS, HeartbeatHistory
-from pipeline.landing.heartbeats import with_beats
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.heartbeats import follow_histories
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.model import Notation, TableDescription
+from tests.builders import batch_context
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.landing.desk import Desk, Server, Topics
@@ -166,8 +168,16 @@ def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
     )
     made = replace(before, batch=5, high={"a/a.t:0": Order(1, 0, 50)})
 
-    found = with_beats(made, before, {"a": (beat(7, 3),)}, {"a": Ordering.SEQUENCE})
-    later = with_beats(replace(found, batch=6), made, {"a": ()}, {"a": Ordering.SEQUENCE})
+    found = follow_histories(
+        made,
+        batch_context(
+            before, stats=BatchStats(beats={"a": (beat(7, 3),)}), orderings={"a": Ordering.SEQUENCE}
+        ),
+    )
+    later = follow_histories(
+        replace(found, batch=6),
+        batch_context(made, stats=BatchStats(beats={"a": ()}), orderings={"a": Ordering.SEQUENCE}),
+    )
 
     assert found.beats["a"].clear == later.beats["a"].clear == clear
 
@@ -216,7 +226,12 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
     made = replace(before, batch=6, gaps={gone.id: dump_gap(gone)})
     own = replace(beat(9, 30), topic="canal")
 
-    found = with_beats(made, before, {"a": (own,)}, {"a": Ordering.OFFSET})
+    found = follow_histories(
+        made,
+        batch_context(
+            before, stats=BatchStats(beats={"a": (own,)}), orderings={"a": Ordering.OFFSET}
+        ),
+    )
 
     (gap,) = (one for one in map(load_gap, found.gaps.values()) if one.id != gone.id)
     assert gap.why.startswith("heartbeats 4 to 8 of source a never came")
@@ -268,11 +283,13 @@ def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBesi
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
     beats = {"a": (beat(3, 1), beat(9, 2)), "b": (beat(3, 3),)}
 
-    made = with_beats(
+    made = follow_histories(
         Checkpoint("main", 4),
-        Checkpoint("main", 3),
-        beats,
-        {"a": Ordering.LOG, "b": Ordering.SEQUENCE},
+        batch_context(
+            Checkpoint("main", 3),
+            stats=BatchStats(beats=beats),
+            orderings={"a": Ordering.LOG, "b": Ordering.SEQUENCE},
+        ),
     )
 
     assert made.beats == {"b": HeartbeatHistory(3, Order(1, 0, 3), 3, 4, topic="canal", behind=4)}
@@ -283,8 +300,16 @@ def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places
     """Nothing raises such a trail any more, and what it kept from being READY would never be."""
     before = Checkpoint("main", 4, beats={"a": HeartbeatHistory(9, Order(1, 0, 3), 7, 4)})
 
-    assert not with_beats(before, before, {}, {"a": Ordering.LOG}).beats
-    assert with_beats(before, before, {}, {"a": Ordering.OFFSET}).beats == before.beats
+    assert not follow_histories(
+        before, batch_context(before, stats=BatchStats(beats={}), orderings={"a": Ordering.LOG})
+    ).beats
+    assert (
+        follow_histories(
+            before,
+            batch_context(before, stats=BatchStats(beats={}), orderings={"a": Ordering.OFFSET}),
+        ).beats
+        == before.beats
+    )
 
 
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:

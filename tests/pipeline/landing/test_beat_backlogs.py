@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.heartbeats import HeartbeatBacklog, HeartbeatHistory, LandedHeartbeat
-from pipeline.landing.heartbeats import with_beats, with_levels
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.heartbeats import follow_histories, note_levels
 from pipeline.landing.listing import Listing
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import batch_context
 from tests.example_count import examples
 from tests.pipeline.landing.test_passed_beats import CountedDesk
 
@@ -87,8 +89,17 @@ class Story:
             acknowledged={"a": Acknowledged(binlog_position(1, self.covered[-1] + 1))},
         )
         every = list(_landed(self._numbers(came)))
-        made = with_beats(made, self.checkpoint, {"a": every}, {"a": Ordering.SEQUENCE})
-        self.checkpoint = with_levels(made, Listing({}, {}, {"a": "a"}, {}, where))
+        made = follow_histories(
+            made,
+            batch_context(
+                self.checkpoint,
+                stats=BatchStats(beats={"a": tuple(every)}),
+                orderings={"a": Ordering.SEQUENCE},
+            ),
+        )
+        self.checkpoint = note_levels(
+            made, batch_context(made, listing=Listing({}, {}, {"a": "a"}, {}, where))
+        )
 
     def _numbers(self, came: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         return [(offset, sum(self.log[:at])) for offset, at in came]
@@ -184,7 +195,9 @@ def test_what_comes_through_one_partition_waits_for_no_backlog() -> None:
     at, end = TopicPartition("a", 0), PartitionEnd(9)
     mark = Checkpoint("main", 4, beats={"a": HeartbeatHistory(7, Order(1, 0, 3), 7, 4, topic="a")})
 
-    made = with_levels(mark, Listing({}, {}, {"a": "a"}, {}, {at: end}))
+    made = note_levels(
+        mark, batch_context(mark, listing=Listing({}, {}, {"a": "a"}, {}, {at: end}))
+    )
 
     assert made.beats["a"].level == 4
 
@@ -198,6 +211,8 @@ def test_a_listing_that_is_never_passed_is_not_waited_for() -> None:
     )
     listed = dict.fromkeys((BEATS, ROWS), PartitionEnd(3))
 
-    made = with_levels(mark, Listing({}, {}, {"a": "a"}, {}, listed)).beats["a"]
+    made = note_levels(
+        mark, batch_context(mark, listing=Listing({}, {}, {"a": "a"}, {}, listed))
+    ).beats["a"]
 
     assert (made.level, made.backlog) == (-1, HeartbeatBacklog(4, {"a:0": 3, "a:1": 3}))

@@ -14,11 +14,13 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW, Format
 from pipeline.heartbeats import HeartbeatRow
-from pipeline.landing.heartbeats import with_beats, with_missing_heartbeats
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.heartbeats import detect_missing_heartbeats, follow_histories
 from pipeline.model import Acknowledged, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.transport import OffsetRange
+from tests.builders import batch_context
 from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.test_beats import beat
@@ -40,11 +42,13 @@ def test_what_landed_is_gone_through_once_however_many_sources_there_are() -> No
     high = Looked({f"{name}/t:0": Order(1, 0, 2) for name in SOURCES})
     before = Checkpoint("main", 4, high=high)
 
-    made = with_beats(
+    made = follow_histories(
         Checkpoint("main", 5),
-        before,
-        {name: (beat(7, 3),) for name in SOURCES},
-        dict.fromkeys(SOURCES, Ordering.SEQUENCE),
+        batch_context(
+            before,
+            stats=BatchStats(beats={name: (beat(7, 3),) for name in SOURCES}),
+            orderings=dict.fromkeys(SOURCES, Ordering.SEQUENCE),
+        ),
     )
 
     assert all(one.clear for one in made.beats.values())
@@ -88,7 +92,14 @@ def after(checkpoint: Checkpoint, numbers: list[int], said: int | None) -> Check
     if said is not None:
         made = replace(made, acknowledged={"a": Acknowledged(binlog_position(1, said))})
     beats = [beat(number, 100 * made.batch + number) for number in numbers]
-    made = with_beats(made, checkpoint, {"a": beats}, {"a": Ordering.SEQUENCE})
+    made = follow_histories(
+        made,
+        batch_context(
+            checkpoint,
+            stats=BatchStats(beats={"a": tuple(beats)}),
+            orderings={"a": Ordering.SEQUENCE},
+        ),
+    )
     return replace(made, beats={"a": replace(made.beats["a"], level=made.batch)})
 
 
@@ -136,7 +147,14 @@ def with_rows(
     """The mark of the next batch with those *rows* of a source with log positions."""
     top = max((before.heartbeats.get("a", -1), *(one.number for one in rows)))
     made = made or replace(before, batch=before.batch + 1, heartbeats={"a": top})
-    return with_missing_heartbeats(made, before, {"a": rows}, {"a": Ordering.LOG})
+    return detect_missing_heartbeats(
+        made,
+        batch_context(
+            before,
+            stats=BatchStats(heartbeat_rows={"a": tuple(rows)}),
+            orderings={"a": Ordering.LOG},
+        ),
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint, CollectorLists
-from pipeline.landing.gaps import GRACE, captured, collected, digest, with_lists
+from pipeline.landing.gaps import GRACE, captured, collected, detect_capture_changes, digest
 from pipeline.model import Capture, Order
 from pipeline.reports import load_gap
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import NOW, Desk, Server
 from tests.pipeline.schema_messages import described, dropped, message
 
@@ -129,10 +130,15 @@ def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
     before = Checkpoint("main", 3, lists={"a": seen})
     made = replace(before, batch=4)
 
-    assert with_lists(made, before, {"a": ALL}, {}, NOW + GRACE).lists["a"] == seen
-    assert with_lists(made, before, {"a": ALL}, {"a": Order(1, 2, 3)}, NOW + GRACE).lists["a"] == (
-        CollectorLists(digest(ALL), above=Order(1, 2, 3))
+    assert (
+        detect_capture_changes(
+            made, batch_context(before, captures={"a": ALL}, at=NOW + GRACE)
+        ).lists["a"]
+        == seen
     )
+    assert detect_capture_changes(
+        made, batch_context(before, captures={"a": ALL}, ends={"a": Order(1, 2, 3)}, at=NOW + GRACE)
+    ).lists["a"] == (CollectorLists(digest(ALL), above=Order(1, 2, 3)))
 
 
 def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
-from pipeline.landing.plan import LEAST, Span, divided, epochs_read, read_alone
+from pipeline.landing.plan import LEAST, Span, epochs_read, single_reader_sources, split_tasks
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.transports.transport import OffsetRange, RangeRead
 
@@ -20,7 +20,7 @@ def spans(*sizes: int) -> dict[TopicPartition, Span]:
 def test_every_offset_is_in_exactly_one_task(sizes: list[int], most: int) -> None:
     wanted = spans(*sizes)
 
-    tasks = divided(wanted, most)
+    tasks = split_tasks(wanted, most)
 
     found = dict.fromkeys(wanted, 7)
     for one in (one for task in tasks for one in task):
@@ -32,7 +32,7 @@ def test_every_offset_is_in_exactly_one_task(sizes: list[int], most: int) -> Non
 
 
 def test_tasks_are_of_about_one_size() -> None:
-    tasks = divided(spans(LEAST * 6, LEAST, LEAST), 4)
+    tasks = split_tasks(spans(LEAST * 6, LEAST, LEAST), 4)
 
     assert [sum(one.until - one.first for one in task) for task in tasks] == [2 * LEAST] * 4
 
@@ -40,15 +40,15 @@ def test_tasks_are_of_about_one_size() -> None:
 def test_a_source_that_two_tasks_read_is_read_alone_by_none() -> None:
     parts = [[OffsetRange("a", 0, 0, 5), OffsetRange("b", 0, 0, 5)], [OffsetRange("a", 0, 5, 9)]]
 
-    assert read_alone(parts, {"a": "shop", "b": "till"}) == {"till"}
+    assert single_reader_sources(parts, {"a": "shop", "b": "till"}) == {"till"}
 
 
 def test_a_small_batch_is_one_task() -> None:
-    assert len(divided(spans(10, 10, 10), 8)) == 1
+    assert len(split_tasks(spans(10, 10, 10), 8)) == 1
 
 
 def test_only_the_first_range_of_a_partition_is_sought_with_the_epoch_of_what_was_read() -> None:
-    (first,), (second,) = divided(spans(2 * LEAST), 2)
+    (first,), (second,) = split_tasks(spans(2 * LEAST), 2)
 
     assert (first.leader_epoch, second.leader_epoch) == (3, -1)
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch
-from pipeline.landing.gaps import with_unkept
+from pipeline.landing.gaps import detect_lost_logs
 from pipeline.model import Break, Capture, Order, RetainedLog, both
 from pipeline.reports import load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
@@ -168,11 +169,11 @@ def test_bases_count_from_where_the_new_one_begins_in_its_own_log(
     epochs = {} if epoch is None else {"shop": Epoch(epoch, "7/1", log_position(900))}
     before = replace(KNOWN, bases=bases, epochs=epochs, lost={"till/a": BEGINS})
 
-    made = with_unkept(before, before, {"shop": NEW})
+    made = detect_lost_logs(before, batch_context(before, captures={"shop": NEW}))
 
     assert [load_gap(text).shards for text in made.gaps.values()] == [left]
     assert made.lost == {"till/a": BEGINS, **lost}
 
 
 def test_where_nobody_tells_what_keeps_it_nothing_was_exchanged() -> None:
-    assert with_unkept(KNOWN, KNOWN, {"shop": ALL}).gaps == {}
+    assert detect_lost_logs(KNOWN, batch_context(KNOWN, captures={"shop": ALL})).gaps == {}

@@ -18,7 +18,7 @@ from pipeline.collectors.connect.requirements import CONFLUENT, DEMANDS, JSON, N
 from pipeline.errors import UnreachableError
 from pipeline.finding import EVERY, REFUSE, Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.bases import Settled
-from pipeline.landing.hazards import hazard_id, with_hazards
+from pipeline.landing.hazards import detect_hazards, find_unrecorded_hazards, hazard_id
 from pipeline.landing.listing import LINGER
 from pipeline.landing.next_checkpoint import _heals
 from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, both
@@ -34,6 +34,7 @@ from pipeline.sources.postgres.facts import PostgresShardFacts
 from pipeline.sources.source import FoldedTable
 from pipeline.transports.topics import TopicFacts, untold_parts
 from pipeline.transports.topics import hazards as topic_hazards
+from tests.builders import batch_context
 from tests.checks.test_readiness import inputs
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_left_out import ALL
@@ -61,9 +62,13 @@ def after(
     ends: Mapping[str, Order] = {"shop": END},
 ) -> Checkpoint:
     """*made* once that was *told* of hazards."""
-    return with_hazards(
-        made, made, told, ends, orderings={}, router=router, waived=frozenset(waived)
+    return detect_hazards(
+        made, batch_context(made, captures=told, ends=ends, router=router, waived=frozenset(waived))
     )
+
+
+def unrecorded(desk: Desk) -> Mapping[str, tuple[Finding, ...]]:
+    return find_unrecorded_hazards(desk.loop.feeds, desk.loop.checkpoint)
 
 
 def opened(
@@ -226,7 +231,7 @@ def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: F
     shared = [load_gap(text).shared for text in made.gaps.values()]
     for gaps_left in (both_there.gaps, {}):  # a base heals the table that is left, and is no end
         now = replace(left, gaps=gaps_left)
-        made = with_hazards(now, made, told, {}, orderings={}, router=Router(), waived=())
+        made = detect_hazards(now, batch_context(made, captures=told))
         (gap,) = map(load_gap, made.gaps.values())
         shared.append(gap.shared)
         assert gap.shards == ((T,) if not gaps_left or found is LATE else (T, U))
@@ -384,14 +389,14 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_outlives_a_restart(
             with pytest.raises(UnreachableError):
                 desk.land()
     again = Desk(tmp_path, topics=desk.topics, names="a", ticks=partial(float, 0))
-    seen = desk.loop.unsaid_hazards()
+    seen = unrecorded(desk)
 
-    again.loop.remind(seen)
+    again.loop.feeds[0].remind(seen["a"])
 
     assert seen == {"a": (SKIPS,)}
-    assert again.loop.unsaid_hazards() == seen
+    assert unrecorded(again) == seen
     assert later(again) == [hazard_id("a", SKIPS)]
-    assert again.loop.unsaid_hazards() == {}
+    assert unrecorded(again) == {}
 
 
 def test_f102_a_setting_that_lasts_is_no_news_once_a_mark_has_it(tmp_path: Path) -> None:
@@ -401,7 +406,7 @@ def test_f102_a_setting_that_lasts_is_no_news_once_a_mark_has_it(tmp_path: Path)
 
     desk.land()
 
-    assert desk.loop.unsaid_hazards() == {}
+    assert unrecorded(desk) == {}
 
 
 def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(

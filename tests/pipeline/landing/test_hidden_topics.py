@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint
-from pipeline.landing.gaps import with_hidden
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.gaps import detect_hidden_topics
 from pipeline.model import Order
 from pipeline.reports import Gap, load_gap
 from pipeline.settings import Router, TableRule
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.schema_messages import described, dropped, message
 
@@ -147,6 +149,18 @@ def test_a_table_that_is_ignored_or_has_a_base_needs_nothing() -> None:
     ignoring = Router((TableRule(r"db\.t", "x", ignore=True),))
     based = replace(MARK, bases={NAME: Order(1, 1, 1)})
 
-    assert with_hidden(MARK, [NAME], ignoring).gaps == {}
-    assert with_hidden(based, [NAME], Router()).gaps == {}
-    assert with_hidden(MARK, [NAME], Router()).gaps.keys() == {"hidden:a/db.t:0:0@7"}
+    assert (
+        detect_hidden_topics(
+            MARK, batch_context(MARK, stats=BatchStats(hidden=frozenset([NAME])), router=ignoring)
+        ).gaps
+        == {}
+    )
+    assert (
+        detect_hidden_topics(
+            based, batch_context(based, stats=BatchStats(hidden=frozenset([NAME])))
+        ).gaps
+        == {}
+    )
+    assert detect_hidden_topics(
+        MARK, batch_context(MARK, stats=BatchStats(hidden=frozenset([NAME])))
+    ).gaps.keys() == {"hidden:a/db.t:0:0@7"}

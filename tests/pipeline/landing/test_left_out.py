@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from pipeline.checkpoint import Checkpoint, CollectorLists, Existence
-from pipeline.landing.gaps import GRACE, captured, digest, is_above, with_lists
+from pipeline.landing.gaps import GRACE, captured, detect_capture_changes, digest, is_above
 from pipeline.model import Capture, Order, ShardId
 from pipeline.reports import Gap, dump_gap, load_gap
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import NOW
 
 ALL = Capture(lambda _: True, "all")
@@ -27,7 +28,10 @@ def gaps(
     before = replace(BEFORE, lists={"a": known} if known else {}, complete=complete)
     made = replace(before, batch=5, **more)  # type: ignore[arg-type]
     return [
-        load_gap(one) for one in with_lists(made, before, {"a": capture}, {}, NOW).gaps.values()
+        load_gap(one)
+        for one in detect_capture_changes(
+            made, batch_context(before, captures={"a": capture}, at=NOW)
+        ).gaps.values()
     ]
 
 
@@ -129,7 +133,7 @@ def test_of_many_that_are_left_out_one_is_named() -> None:
 def test_since_when_a_collector_is_silent_is_kept(unseen: int, then: int) -> None:
     before = replace(BEFORE, lists={"a": silent(SAME, unseen)})
 
-    found = with_lists(replace(before, batch=5), before, {}, {}, NOW)
+    found = detect_capture_changes(replace(before, batch=5), batch_context(before, at=NOW))
 
     assert found.lists == {"a": silent(SAME, then)}
     assert found.gaps == {}
@@ -164,7 +168,9 @@ END, SECOND = Order(1, 2, 3), timedelta(seconds=1)
 def test_since_when_lists_count(before: CollectorLists | None, after: CollectorLists) -> None:
     known = replace(BEFORE, lists={"a": before} if before else {})
 
-    assert with_lists(known, known, {"a": NO_T}, {"a": END}, NOW).lists == {"a": after}
+    assert detect_capture_changes(
+        known, batch_context(known, captures={"a": NO_T}, ends={"a": END}, at=NOW)
+    ).lists == {"a": after}
 
 
 def test_rows_show_that_a_table_is_let_in_where_the_lists_were_seen_before() -> None:
@@ -210,9 +216,13 @@ def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_reme
     )
     made = replace(before, batch=5)
 
-    told = with_lists(made, before, {"a": now}, {}, NOW)
-    again = with_lists(replace(told, batch=6, gaps={}), told, {"a": now}, {}, NOW)
-    first = with_lists(made, replace(before, stores={}), {"a": now}, {}, NOW)
+    told = detect_capture_changes(made, batch_context(before, captures={"a": now}, at=NOW))
+    again = detect_capture_changes(
+        replace(told, batch=6, gaps={}), batch_context(told, captures={"a": now}, at=NOW)
+    )
+    first = detect_capture_changes(
+        made, batch_context(replace(before, stores={}), captures={"a": now}, at=NOW)
+    )
 
     assert [load_gap(one).shards for one in told.gaps.values()] == [(T,)]
     assert told.stores == {"a/7": "new", "b/7": "other"}
@@ -223,4 +233,9 @@ def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_reme
 def test_f112_a_source_that_tells_nothing_keeps_what_was_remembered() -> None:
     before = replace(BEFORE, stores={"a/7": "old"})
 
-    assert with_lists(replace(before, batch=5), before, {"a": ALL}, {}, NOW).stores == before.stores
+    assert (
+        detect_capture_changes(
+            replace(before, batch=5), batch_context(before, captures={"a": ALL}, at=NOW)
+        ).stores
+        == before.stores
+    )

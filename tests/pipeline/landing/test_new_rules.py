@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence
-from pipeline.landing.gaps import with_rules
+from pipeline.landing.gaps import detect_new_rules
 from pipeline.model import Order, PartitionEnd
 from pipeline.reports import load_gap
 from pipeline.settings import Router, TableRule
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk
 
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
@@ -88,13 +89,18 @@ def test_it_is_told_once_and_stays_until_a_person_or_a_base_closes_it(desk: Desk
 def test_a_shard_that_is_gone_needs_nothing() -> None:
     gone = replace(NEXT, existing={"a/db.t": Existence(Order(1, 1, 1), there=False)})
 
-    made = with_rules(gone, MARK, ELSEWHERE)
+    made = detect_new_rules(gone, batch_context(MARK, router=ELSEWHERE, settings_changed=True))
 
     assert (made.gaps, made.shards["a/db.t"]) == ({}, "all.t")
 
 
 def test_it_says_where_the_rows_stood_and_what_helps() -> None:
-    (gap,) = (load_gap(text) for text in with_rules(NEXT, MARK, ELSEWHERE).gaps.values())
+    (gap,) = (
+        load_gap(text)
+        for text in detect_new_rules(
+            NEXT, batch_context(MARK, router=ELSEWHERE, settings_changed=True)
+        ).gaps.values()
+    )
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == ("a.db.t", 1, 0, 40)
     assert gap.why == (
@@ -110,7 +116,12 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
 def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:
     before = replace(MARK, shards={"a/db.t": old})
 
-    (gap,) = (load_gap(text) for text in with_rules(NEXT, before, ELSEWHERE).gaps.values())
+    (gap,) = (
+        load_gap(text)
+        for text in detect_new_rules(
+            NEXT, batch_context(before, router=ELSEWHERE, settings_changed=True)
+        ).gaps.values()
+    )
 
     assert gap.why.startswith(went)
 
@@ -127,6 +138,11 @@ def test_it_stands_where_its_shards_rows_do(
 ) -> None:
     made = replace(NEXT, offsets={name: PartitionEnd(end) for name, end in offsets.items()})
 
-    (gap,) = (load_gap(text) for text in with_rules(made, MARK, ELSEWHERE).gaps.values())
+    (gap,) = (
+        load_gap(text)
+        for text in detect_new_rules(
+            made, batch_context(MARK, router=ELSEWHERE, settings_changed=True)
+        ).gaps.values()
+    )
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == place

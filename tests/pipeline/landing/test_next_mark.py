@@ -24,6 +24,7 @@ from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import batch_context
 from tests.pipeline.lakes import NOON
 
 ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
@@ -49,16 +50,20 @@ def step(
     gaps: tuple[Gap, ...] = (),
     **more: Any,
 ) -> Checkpoint:
-    given: dict[str, Any] = {
-        "acknowledged": {},
-        "epochs": checkpoint.epochs,
-        "starts": {EpochStart.parse(name): first for name, first in checkpoint.starts.items()},
-        "waived": frozenset(),
-        "router": ROUTER,
-        "names_of": names_of,
-    }
+    epochs, acknowledged = more.pop("epochs", None), more.pop("acknowledged", {})
+    starts = {EpochStart.parse(name): first for name, first in checkpoint.starts.items()}
+    context = batch_context(
+        checkpoint,
+        stats=facts or BatchStats(),
+        epochs=epochs,
+        starts=more.pop("starts", starts),
+        **{"router": ROUTER} | more,
+    )
     made, _ = next_checkpoint(
-        checkpoint, facts or BatchStats(), Plan({}, END, gaps, capped=False), **given | more
+        context,
+        Plan({}, END, gaps, capped=False),
+        acknowledged=acknowledged,
+        names_of=names_of,
     )
     return made
 
@@ -72,14 +77,11 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
     facts = BatchStats(snapshots=snapshots, high={"s/s.db.u:0": Order(1, 1, 50)})
 
     made, settled = next_checkpoint(
-        replace(OLD, trimmed=("s.db.v",)),
-        facts,
+        batch_context(
+            replace(OLD, trimmed=("s.db.v",)), stats=facts, epochs=OLD.epochs, router=ROUTER
+        ),
         chosen,
         acknowledged={},
-        epochs=OLD.epochs,
-        starts={},
-        waived=frozenset(),
-        router=ROUTER,
         names_of=names_of,
     )
 
@@ -498,10 +500,11 @@ def test_what_is_gone_is_remembered() -> None:
     chosen = Plan({}, {}, (), capped=False, gone=END)
 
     checkpoint, _ = next_checkpoint(
-        replace(OLD, offsets=END), BatchStats(), chosen,
-        acknowledged={}, epochs={}, starts={}, waived=frozenset(), router=ROUTER,
+        batch_context(replace(OLD, offsets=END), epochs={}, router=ROUTER),
+        chosen,
+        acknowledged={},
         names_of=names_of,
-    )  # fmt: skip
+    )
 
     assert (checkpoint.offsets, checkpoint.gone) == ({}, END)
 
@@ -512,14 +515,9 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
     chosen = Plan({}, offsets, (), capped=False)
 
     checkpoint, _ = next_checkpoint(
-        before,
-        BatchStats(),
+        batch_context(before, stats=BatchStats(), router=ROUTER),
         chosen,
         acknowledged={},
-        epochs={},
-        starts={},
-        waived=frozenset(),
-        router=ROUTER,
         names_of=names_of,
     )
 

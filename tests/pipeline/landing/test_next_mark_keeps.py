@@ -15,6 +15,7 @@ from pipeline.landing.plan import Plan
 from pipeline.model import Order, PartitionEnd
 from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import batch_context
 from tests.pipeline.landing.test_next_mark import (
     GAP,
     OLD,
@@ -36,10 +37,11 @@ def snapshot(*names: str, ended: bool = True, topic: str = "s.db.t") -> BatchSta
 
 def planned(checkpoint: Checkpoint, chosen: Plan, facts: BatchStats | None = None) -> Checkpoint:
     made, _ = next_checkpoint(
-        checkpoint, facts or BatchStats(), chosen,
-        acknowledged={}, epochs=checkpoint.epochs, starts={}, waived=frozenset(), router=ROUTER,
+        batch_context(checkpoint, stats=facts or BatchStats(), router=ROUTER),
+        chosen,
+        acknowledged={},
         names_of=names_of,
-    )  # fmt: skip
+    )
     return made
 
 

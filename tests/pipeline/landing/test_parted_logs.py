@@ -8,12 +8,13 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Epoch, Existence
 from pipeline.errors import UnreachableError
 from pipeline.landing.epochs import observe
-from pipeline.landing.gaps import with_parted
+from pipeline.landing.gaps import detect_failover_divergence
 from pipeline.model import Acknowledged, Head, Order
 from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk, Server
 from tests.pipeline.landing.test_unbased_tables import message
 
@@ -35,7 +36,9 @@ KNOWN = Checkpoint(
 def after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
     """The mark of the next batch, in which *head* is seen."""
     epochs = {"shop": observe(OLD, head, 0)}
-    return with_parted(replace(made, batch=5, epochs=epochs), KNOWN, {"shop": (head, head)})
+    return detect_failover_divergence(
+        replace(made, batch=5, epochs=epochs), batch_context(KNOWN, heads={"shop": (head, head)})
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,9 @@ def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_i
     head, seen = Head("7/2/5", log_position(2000), log_position(1000)), replace(KNOWN, high=high)
     epochs = {"shop": observe(OLD, head, 0)}
 
-    made = with_parted(replace(seen, batch=5, epochs=epochs), seen, {"shop": (head, head)})
+    made = detect_failover_divergence(
+        replace(seen, batch=5, epochs=epochs), batch_context(seen, heads={"shop": (head, head)})
+    )
 
     assert [load_gap(text).shards for text in made.gaps.values()] == [
         ("shop/public.t", "shop/public.u")
@@ -115,9 +120,9 @@ def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_i
 
 def test_it_is_told_once() -> None:
     made = after(BEHIND)
-    assert with_parted(replace(made, batch=6), made, {"shop": (BEHIND, BEHIND)}) == replace(
-        made, batch=6
-    )
+    assert detect_failover_divergence(
+        replace(made, batch=6), batch_context(made, heads={"shop": (BEHIND, BEHIND)})
+    ) == replace(made, batch=6)
 
 
 @dataclass(eq=False)

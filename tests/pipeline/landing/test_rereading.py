@@ -25,6 +25,7 @@ from pipeline.reports import Gap, dump_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import batch_context
 
 NAME, NOON = "a/d.t", datetime(2026, 3, 1, 12, tzinfo=UTC)
 P1, P2 = Order(1, 7, 100), Order(1, 7, 200)
@@ -298,14 +299,9 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     )
 
     made, settled = next_checkpoint(
-        before,
-        BatchStats(),
+        batch_context(before, stats=BatchStats(), epochs={"a": EPOCH}, router=Router(())),
         Plan({}, {}, (), capped=False),
         acknowledged={},
-        epochs={"a": EPOCH},
-        starts={},
-        waived=frozenset(),
-        router=Router(()),
         names_of=names,
         again=step(before, BackfillNews()),
     )

@@ -9,10 +9,12 @@ import pytest
 
 from checks.blocks import waivable
 from pipeline.checkpoint import Checkpoint, Existence
-from pipeline.landing.bases import with_again
+from pipeline.landing.bases import detect_repeated_snapshots
+from pipeline.landing.batch_stats import BatchStats
 from pipeline.model import Op, Order, SnapshotAgain
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.schema_messages import described
@@ -285,7 +287,9 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Des
 
 
 def again(before: Checkpoint) -> Checkpoint:
-    return with_again(replace(before, batch=8), before, {"a": ANEW}, AT)
+    return detect_repeated_snapshots(
+        replace(before, batch=8), batch_context(before, stats=BatchStats(wholes={"a": ANEW}), at=AT)
+    )
 
 
 def gap(shard: str) -> dict[str, str]:

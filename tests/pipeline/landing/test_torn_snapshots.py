@@ -6,10 +6,11 @@ import pytest
 
 from checks.blocks import waivable
 from pipeline.checkpoint import Checkpoint, OpenSnapshot
-from pipeline.landing.bases import with_torn
+from pipeline.landing.bases import detect_split_snapshots
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
 from pipeline.model import Order
 from pipeline.reports import load_gap
+from tests.builders import batch_context
 from tests.pipeline.landing.test_next_mark import step
 
 OLD, NEW = Order(1, 900, 5), Order(2, 900, 5)  # of the log's 900th file
@@ -19,7 +20,9 @@ ROWS = SnapshotRows(NEW, 3, ended=True)
 
 
 def torn(before: Checkpoint = BEFORE, rows: SnapshotRows = ROWS) -> Checkpoint:
-    return with_torn(replace(before, batch=4), before, {SHARD: rows})
+    return detect_split_snapshots(
+        replace(before, batch=4), batch_context(before, stats=BatchStats(snapshots={SHARD: rows}))
+    )
 
 
 def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:

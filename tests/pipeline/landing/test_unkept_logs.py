@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence
-from pipeline.landing.gaps import with_unkept
+from pipeline.landing.gaps import detect_lost_logs
 from pipeline.model import Acknowledged, Break, Capture, Head, Order, ShardId, both
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
+from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk, Server
 from tests.pipeline.landing.test_unbased_tables import beat, message
 
@@ -22,7 +23,12 @@ GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 
 
 def opened(made: Checkpoint, told: Capture = GONE) -> list[Gap]:
-    return [load_gap(text) for text in with_unkept(made, made, {"shop": told}).gaps.values()]
+    return [
+        load_gap(text)
+        for text in detect_lost_logs(
+            made, batch_context(made, captures={"shop": told})
+        ).gaps.values()
+    ]
 
 
 def test_all_tables_of_the_source_that_are_there_are_short() -> None:
@@ -38,7 +44,7 @@ def test_all_tables_of_the_source_that_are_there_are_short() -> None:
 
 
 def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
-    later = replace(with_unkept(KNOWN, KNOWN, {"shop": GONE}), batch=8)
+    later = replace(detect_lost_logs(KNOWN, batch_context(KNOWN, captures={"shop": GONE})), batch=8)
 
     (gap,) = opened(later)
 
@@ -47,12 +53,12 @@ def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
 
 
 def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
-    known = with_unkept(KNOWN, KNOWN, {"shop": GONE})
+    known = detect_lost_logs(KNOWN, batch_context(KNOWN, captures={"shop": GONE}))
     gone = {U: Existence(Order(1, 1, 1), there=False)}
     shared = []
     for batch in (6, 7):
         now = replace(known, batch=batch, existing=gone)
-        known = with_unkept(now, known, {"shop": GONE})
+        known = detect_lost_logs(now, batch_context(known, captures={"shop": GONE}))
         (gap,) = map(load_gap, known.gaps.values())
         shared.append((gap.shards, gap.shared))
 

@@ -1,0 +1,46 @@
+"""Builds the values that many tests need; what a test is about, it names."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.epochs import Epochs
+from pipeline.landing.listing import Listing
+from pipeline.landing.rule import BatchContext
+from pipeline.model import Capture, Head, Order
+from pipeline.settings import Router
+from pipeline.sources.mysql.position import binlog_position
+
+BATCH_TIME = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
+
+
+def batch_context(
+    before: Checkpoint,
+    *,
+    captures: Mapping[str, Capture] = {},
+    heads: Mapping[str, tuple[Head, Head]] = {},
+    ends: Mapping[str, Order] = {},
+    epochs: Mapping[str, Epoch] | None = None,
+    starts: Mapping[EpochStart, int] = {},
+    **fields: Any,
+) -> BatchContext:
+    """Return a batch after *before* in which nothing happened but what is named.
+
+    *ends* are the orders at which sources' logs end: each becomes a head of a MySQL server.
+    """
+    known = dict(before.epochs if epochs is None else epochs)
+    for source, end in ends.items():
+        head = Head("server", binlog_position(end.log, end.pos))
+        heads = {**heads, source: (head, head)}
+        known[source] = Epoch(end.epoch, head.identity, head.position)
+    given: dict[str, Any] = {
+        "listing": Listing(heads, {}, {}, {}, {}, captures=captures),
+        "epochs": Epochs(known, starts),
+        "stats": BatchStats(),
+        "orderings": {},
+        "at": BATCH_TIME,
+        "router": Router(),
+    }
+    return BatchContext(before, **given | fields)
