@@ -244,7 +244,10 @@ class ChangeLog:
     def sent(
         self, source: str, ids: Sequence[str], since: Order | None, columns: Sequence[str]
     ) -> pa.Table:
-        """Landed rows of these transactions of a source; none but those at or above *since*."""
+        """Return landed rows of these transactions of a source.
+
+        *since* only skips files of earlier epochs: older rows of the same files are among them.
+        """
         files = self._files(lambda file: since is None or _meets(file, "epoch", since.epoch, None))
         found = scan(self.store, files, among=("source", (source,)), ops=EVERY_OP, columns=columns)
         return found.filter(
