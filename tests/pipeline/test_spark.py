@@ -45,7 +45,7 @@ from pipeline.spark.session import open_session
 
 key = "spark.executorEnv.AWS_SECRET_ACCESS_KEY"
 settings = PipelineSettings("lake", "k:1", (), spark={key: "s3cret-of-the-bucket"})
-session = open_session(settings, jars.spark())
+session = open_session(settings, jars.spark_jars())
 lines = [one.read_bytes() for one in Path("/proc").glob("[0-9]*/cmdline")]
 java = [one for one in lines if b"org.apache.spark.deploy.SparkSubmit" in one]
 print(len(java) > 0, any(b"s3cret-of-the-bucket" in one for one in java))
