@@ -86,7 +86,8 @@ def test_f180_an_installed_wheel_finds_its_data_outside_the_checkout(
     code = (
         "from pipeline import installed; from pipeline.spark import jars;"
         "from monitor.web.status_page import runbook_link;"
-        "print(installed.is_checkout(), len(jars.locked_jars()), runbook_link('lost.md'), jars.JARS)"
+        "print(installed.is_checkout(), len(jars.locked_jars()),"
+        " runbook_link('lost.md'), jars.JARS)"
     )
 
     told = _run(str(python), "-c", code, cwd=tmp_path).split()
