@@ -72,6 +72,13 @@ class Epochs:
         }
 
 
+def current_epochs(
+    checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
+) -> Epochs:
+    """Return the epochs after seeing the servers' heads and what orders rest on now."""
+    return reordered(look(checkpoint, listing), checkpoint, listing, orderings)
+
+
 def look(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     """Epochs after seeing the servers' heads.
 

@@ -1,12 +1,12 @@
-"""The landing loop: from W to the ends there are now, in one commit with the mark.
+"""Runs the landing loop: from W to the ends that exist now, in one commit with the checkpoint.
 
-Asked in this order, so that the mark can promise what it says: the servers' heads, what the
-collectors have acknowledged, the ends of the topics, the heads again.  A batch is written first,
-judged by what was written, and committed only if its order can be explained.
+The order of the steps is part of the proof: server heads, what the collectors have acknowledged,
+the ends of the topics, the heads again. A batch is written first, judged by what was written, and
+committed only if its order can be explained.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -16,13 +16,13 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
 from pipeline.checkpoint import Checkpoint, has_streaming_table, with_incarnation
-from pipeline.errors import HeldError, NoSchemasError
+from pipeline.errors import HeldError
 from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
-from pipeline.landing.bases import Settled, settles_of, with_drops, with_overlaps
-from pipeline.landing.batch_stats import BatchStats, gather
-from pipeline.landing.epochs import Epochs, explain, look, reordered
-from pipeline.landing.gaps import has_sent, hidden_among, note_captured_news
+from pipeline.landing.bases import Settled, settles_of
+from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.gaps import has_sent
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
+from pipeline.landing.judge import BatchJudge
 from pipeline.landing.listing import (
     Acknowledgements,
     CaptureNotices,
@@ -32,15 +32,14 @@ from pipeline.landing.listing import (
     Upstream,
     tell_gone,
 )
-from pipeline.landing.next_checkpoint import grown_topics, next_checkpoint
+from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.quarantine import Healed, QuarantineRetry, Resubmitted, Resubmitting
-from pipeline.landing.redelivery import resending
 from pipeline.landing.rule import BatchContext
-from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
-from pipeline.landing.staging import BatchReader, Staged, rows_again, unexplained_rows, write_rows
+from pipeline.landing.source_holds import SourceHolds
+from pipeline.landing.staging import BatchReader, Staged, rows_again, write_rows
 from pipeline.landing.task import LandingTask, TaskResult, TaskSource
-from pipeline.model import Order, Ordering, PartitionEnd, TopicPartition
+from pipeline.model import Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold, LandingReport, load_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings, Router
@@ -54,11 +53,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class Landing:
-    """Land one lane; ``mark`` is what its newest commit proved.
+    """Lands one lane: lists, plans, reads, judges and commits one batch at a time.
 
-    ``work`` runs tasks, in this process or spread by Spark.  ``rereads`` hands over what was read
-    again, and the same until the mark says that it is landed.  ``facts`` are those of the newest
-    batch.  Nothing that fails here needs a restart: each round begins at what the lake says.
+    ``checkpoint`` is what the newest commit proved.  ``work`` runs tasks, in this process or by
+    Spark.  ``rereads`` returns backfilled rows, and the same ones until the checkpoint has them.
+    ``facts`` are the statistics of the newest batch.  No failure needs a restart: each round
+    starts from the checkpoint in the lake.
     """
 
     settings: PipelineSettings
@@ -138,7 +138,7 @@ class Landing:
                 self.checkpoint, self.checkpoint.shards, self.upstream.names
             ).is_needed,
         )
-        again = resending(self.checkpoint, self._epochs(listing).known)
+        again = self._judge.is_resending(self.checkpoint, listing)
         cap = self._cap()
         most = min(cap, RESENT_AT_ONCE) if again else cap
         chosen = plan(self.checkpoint.offsets, listing.beginnings, listing.ends, most, known=known)
@@ -180,8 +180,10 @@ class Landing:
             self._disorder,
         )
 
-    def _epochs(self, listing: Listing) -> Epochs:
-        return reordered(look(self.checkpoint, listing), self.checkpoint, listing, self._orderings)
+    @property
+    def _judge(self) -> BatchJudge:
+        names_of = self.upstream.names
+        return BatchJudge(self._reader, self._disorder, self._passed, self._orderings, names_of)
 
     @cached_property
     def _healing(self) -> QuarantineRetry:
@@ -201,12 +203,20 @@ class Landing:
         """Write, judge, commit; None where nothing is left: who stands still makes no batches."""
         stamp = Stamp(self.checkpoint.lane, self.checkpoint.batch + 1, self.clock())
         self.log.opened(stamp.received)
-        judged = self._judged(chosen, listing, held, waived, stamp)
+        judged = self._judge.judge(
+            chosen,
+            listing,
+            self.checkpoint,
+            held=held,
+            waived=waived,
+            stamp=stamp,
+            is_due=partial(self._due, waived=waived),
+        )
         if judged is None:
             return None
-        chosen, epochs, staged, facts = judged
-        chosen = chosen.landed(staged.epochs)
-        feeds, hidden = self.feeds, partial(self._hidden, listing=listing)
+        chosen, epochs, staged = judged.chosen, judged.epochs, judged.staged
+        chosen, facts, feeds = chosen.landed(staged.epochs), judged.stats, self.feeds
+        hidden = partial(self._reader.find_hidden, listing)
         sends = partial(
             has_sent, feeds=feeds, checkpoint=self.checkpoint, listing=listing, hidden=hidden
         )
@@ -235,7 +245,8 @@ class Landing:
             names_of=self.upstream.names,
             again=again,
         )
-        self._same_topics(chosen, listing)
+        # A topic that was deleted and created again during the read would mix two topics unseen.
+        self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
         lives = with_incarnation(self.checkpoint.lives, made.batch, self._life.int >> 66)
         made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
@@ -244,77 +255,6 @@ class Landing:
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
         return facts
-
-    def _judged(
-        self,
-        chosen: Plan,
-        listing: Listing,
-        held: dict[str, Hold],
-        waived: frozenset[str],
-        stamp: Stamp,
-    ) -> tuple[Plan, Epochs, Staged, BatchStats] | None:
-        """What is written and explained; a source in disorder is left out and the rest tried again.
-
-        It gets into *held*, as does one that is not read again yet, or whose registry is silent.
-        """
-        epochs = self._epochs(listing)
-        floors = self._passed.floors(self.checkpoint, listing, self._orderings)
-        now = HoldContext(chosen, listing, epochs, waived)
-        held.update(self._disorder.standing(now, stamp.received))
-        chosen = self._left_out(chosen, listing, held) if held else chosen
-        read = {listing.source_of[at.topic] for at in chosen.spans}
-        found: tuple[Plan, Epochs, Staged, BatchStats] | None = None
-        late = LateRows(epochs)
-        while found is None and (not held or self._due(chosen, waived)):
-            try:
-                staged = self._reader.read(chosen, listing, epochs, stamp, self.checkpoint)
-            except NoSchemasError as error:
-                held[error.source] = self._disorder.no_schemas(error, stamp.received)
-                chosen = self._left_out(chosen, listing, held)
-                continue
-            facts = self._gathered(staged, listing, floors)
-            own, grown = (
-                (facts.doubted, self.checkpoint, floors),
-                grown_topics(self.checkpoint, chosen),
-            )
-            if strange := unexplained_rows(self.log, staged, *own, grown=grown):
-                before = epochs
-                epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
-                late = late.with_waived(strange, before, epochs)
-                held.update(more)
-                chosen = self._left_out(chosen, listing, more)
-            else:
-                found = chosen, epochs, staged, late.noted(facts, strange, held)
-        self._disorder.judged(read, held, now, stamp.received)
-        return found
-
-    def _left_out(self, chosen: Plan, listing: Listing, held: Mapping[str, Hold]) -> Plan:
-        left_out = partial(self._held, listing, set(held))
-        return chosen.without(left_out, self.checkpoint.offsets, self.checkpoint.gone)
-
-    def _held(self, listing: Listing, sources: Set[str], topic: str) -> bool:
-        if topic in listing.source_of:
-            return listing.source_of[topic] in sources
-        names = self.upstream.names(topic)  # it is gone
-        return names is not None and names.source in sources
-
-    def _gathered(
-        self, staged: Staged, listing: Listing, floors: Mapping[str, Order]
-    ) -> BatchStats:
-        readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        told, mark = staged.tallies, self.checkpoint
-        facts = with_drops(gather(told, mark.high, readings, mark.schemas, floors), mark)
-        facts = with_overlaps(facts, self.checkpoint)
-        hidden = partial(self._hidden, listing=listing)
-        return note_captured_news(facts, self.feeds, self.checkpoint, listing, hidden)
-
-    def _hidden(self, names: Set[str], listing: Listing) -> frozenset[str]:
-        prefixes = {feed.settings.name: feed.settings.prefix for feed in self.feeds}
-        return hidden_among(names, prefixes, listing.source_of, self.transport.hidden)
-
-    def _same_topics(self, chosen: Plan, listing: Listing) -> None:
-        """A topic deleted and created anew while it was read would mix two topics unseen."""
-        self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
 
     def _commit(
         self, made: Checkpoint, settled: Sequence[Settled], staged: Staged, stamp: Stamp

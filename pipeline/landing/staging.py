@@ -22,6 +22,7 @@ from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
 from pipeline.landing.batch_stats import RunStats, tally
 from pipeline.landing.epochs import EpochBounds, Epochs, bounds, newest_starts
+from pipeline.landing.gaps import hidden_among
 from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.order_check import JUDGED, NO_FLOORS, low
 from pipeline.landing.plan import Plan, epochs_read, single_reader_sources, split_tasks
@@ -117,6 +118,11 @@ class BatchReader:
         """Read messages of one source outside of a batch."""
         self.log.opened(stamp.received)
         return self.work((self._task((intake,), intake.ranges, stamp),))[0]
+
+    def find_hidden(self, listing: Listing, names: Set[str]) -> frozenset[str]:
+        """Return those shards of *names* whose topics Sluice may not see."""
+        prefixes = {feed.settings.name: feed.settings.prefix for feed in self.feeds}
+        return hidden_among(names, prefixes, listing.source_of, self.transport.hidden)
 
     def _task(
         self, intakes: Sequence[TaskSource], ranges: Sequence[OffsetRange], stamp: Stamp

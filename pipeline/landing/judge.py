@@ -1,0 +1,123 @@
+"""Reads a batch, and judges whether the order of its rows can be explained.
+
+A batch is written first and judged by what was written. A source whose rows cannot be explained
+is held: it is left out, and the rest of the batch is read again without it. So is a source that
+is not due for another attempt, or whose schema registry does not answer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Checkpoint
+from pipeline.errors import NoSchemasError
+from pipeline.landing.bases import with_drops, with_overlaps
+from pipeline.landing.batch_stats import BatchStats, gather
+from pipeline.landing.epochs import Epochs, current_epochs, explain
+from pipeline.landing.gaps import note_captured_news
+from pipeline.landing.heartbeats import HeartbeatLowWatermark
+from pipeline.landing.listing import Listing, TopicNames
+from pipeline.landing.next_checkpoint import grown_topics
+from pipeline.landing.plan import Plan
+from pipeline.landing.redelivery import resending
+from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
+from pipeline.landing.staging import BatchReader, Staged, unexplained_rows
+from pipeline.model import Order, Ordering
+from pipeline.reports import Hold
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBatch:
+    """What is written and explained, and the plan without the sources that are held."""
+
+    chosen: Plan
+    epochs: Epochs
+    staged: Staged
+    stats: BatchStats
+
+
+@dataclass(eq=False)
+class BatchJudge:
+    """Reads and judges batches; ``holds`` and ``watermark`` outlive one batch."""
+
+    reader: BatchReader
+    holds: SourceHolds
+    watermark: HeartbeatLowWatermark
+    orderings: Mapping[str, Ordering]
+    names_of: Callable[[str], TopicNames | None]
+
+    def judge(
+        self,
+        chosen: Plan,
+        listing: Listing,
+        before: Checkpoint,
+        *,
+        held: dict[str, Hold],
+        waived: frozenset[str],
+        stamp: Stamp,
+        is_due: Callable[[Plan], bool],
+    ) -> JudgedBatch | None:
+        """Return the batch without held sources, which are added to *held*; None if none is due."""
+        epochs = current_epochs(before, listing, self.orderings)
+        floors = self.watermark.floors(before, listing, self.orderings)
+        now = HoldContext(chosen, listing, epochs, waived)
+        held.update(self.holds.standing(now, stamp.received))
+        chosen = self._leave_out(chosen, listing, before, held) if held else chosen
+        read = {listing.source_of[at.topic] for at in chosen.spans}
+        found: JudgedBatch | None = None
+        late = LateRows(epochs)
+        while found is None and (not held or is_due(chosen)):
+            try:
+                staged = self.reader.read(chosen, listing, epochs, stamp, before)
+            except NoSchemasError as error:
+                held[error.source] = self.holds.no_schemas(error, stamp.received)
+                chosen = self._leave_out(chosen, listing, before, held)
+                continue
+            stats = self._combine_stats(staged, listing, before, floors)
+            strange = unexplained_rows(
+                self.reader.log,
+                staged,
+                stats.doubted,
+                before,
+                floors,
+                grown=grown_topics(before, chosen),
+            )
+            if strange:
+                known = epochs
+                epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
+                late = late.with_waived(strange, known, epochs)
+                held.update(more)
+                chosen = self._leave_out(chosen, listing, before, more)
+            else:
+                stats = late.noted(stats, strange, held)
+                found = JudgedBatch(chosen, epochs, staged, stats)
+        self.holds.judged(read, held, now, stamp.received)
+        return found
+
+    def is_resending(self, before: Checkpoint, listing: Listing) -> bool:
+        """Return whether a source may redeliver what has landed, because its epoch is new."""
+        return bool(resending(before, current_epochs(before, listing, self.orderings).known))
+
+    def _leave_out(
+        self, chosen: Plan, listing: Listing, before: Checkpoint, held: Mapping[str, Hold]
+    ) -> Plan:
+        sources = frozenset(held)
+
+        def is_held(topic: str) -> bool:
+            if topic in listing.source_of:
+                return listing.source_of[topic] in sources
+            names = self.names_of(topic)  # the topic was deleted
+            return names is not None and names.source in sources
+
+        return chosen.without(is_held, before.offsets, before.gone)
+
+    def _combine_stats(
+        self, staged: Staged, listing: Listing, before: Checkpoint, floors: Mapping[str, Order]
+    ) -> BatchStats:
+        feeds = self.reader.feeds
+        readings = {feed.settings.name: feed.reading for feed in feeds}
+        stats = gather(staged.tallies, before.high, readings, before.schemas, floors)
+        stats = with_overlaps(with_drops(stats, before), before)
+        hidden = partial(self.reader.find_hidden, listing)
+        return note_captured_news(stats, feeds, before, listing, hidden)
