@@ -35,9 +35,9 @@ class Channel(Protocol):
 
 def known() -> tuple[str, ...]:
     """Names of the channels there are, sorted."""
-    return plugins.known(channels, "CHANNEL")
+    return plugins.list_keys(channels, "CHANNEL")
 
 
 def find(name: str) -> type[Channel]:
     """The channel class of that name; ConfigError if there is none."""
-    return cast("type[Channel]", plugins.find(channels, "CHANNEL", name))
+    return cast("type[Channel]", plugins.find_class(channels, "CHANNEL", name))

@@ -26,7 +26,7 @@ from alerts.outbox import (
     refused,
     sent,
 )
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import UnreachableError
 
 _AT_ONCE = 500
@@ -127,7 +127,10 @@ class Delivery:
             name
             for name, channel in self.channels.items()
             if channel.refresh is not None
-            and (name not in self._refreshed or over(self._refreshed[name], channel.refresh, now))
+            and (
+                name not in self._refreshed
+                or has_passed(self._refreshed[name], channel.refresh, now)
+            )
         )
 
     def _refresh(self, name: str, channel: Channel, now: datetime) -> tuple[str, ...]:

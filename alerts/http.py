@@ -19,8 +19,8 @@ import httpx
 
 from alerts.outbox import BusyError, RefusedError
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.settings import TlsSettings, is_loopback, vouched
-from pipeline.tls import verification
+from pipeline.settings import TlsSettings, is_https, is_loopback
+from pipeline.tls import verify_option
 
 _SYSTEM = TlsSettings()
 _SUCCESS = range(200, 300)
@@ -55,7 +55,7 @@ def post(
     seconds = timeout.total_seconds()
     deadline = _Deadline(seconds)
     try:
-        verify = verification(url, tls)
+        verify = verify_option(url, tls)
     except ConfigError as error:  # it could when the service started
         raise UnreachableError(f"{host} cannot be verified: {error}") from error
     try:
@@ -75,7 +75,7 @@ def post(
 
 def _by_proxy(url: str) -> bool:
     """Whether a proxy of the environment may be used: it reads all that goes by plain http."""
-    return vouched(url) and not is_loopback(httpx.URL(url).host)
+    return is_https(url) and not is_loopback(httpx.URL(url).host)
 
 
 @dataclass(eq=False)

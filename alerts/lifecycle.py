@@ -10,7 +10,7 @@ from datetime import datetime
 
 from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentState, Notice, Severity
 from checks.model import Outcome
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 
 MOST_BEFORE = 20  # older ones have been ended many times over
 _CHANNEL = "channel"
@@ -41,7 +41,7 @@ def _worsen(
     """Take in a FAIL: open, fire once *hold* is over, or fall back from recovering."""
     if incident is None:
         incident = _open(finding, policy, now)
-    due = over(incident.opened, policy.hold, now)
+    due = has_passed(incident.opened, policy.hold, now)
     pending = incident.state is IncidentState.PENDING and not due
     state = IncidentState.PENDING if pending else IncidentState.FIRING
     worse = replace(
@@ -94,7 +94,7 @@ def _ease(
         incident = replace(incident, state=IncidentState.RECOVERING, turned=now)
     unheard = incident.unheard if incident.notified is None else None
     incident = replace(incident, seen=now, failing=(), run=finding.run, unheard=unheard)
-    if not over(incident.turned, policy.keep, now):
+    if not has_passed(incident.turned, policy.keep, now):
         return incident, ()
     return end(incident, now)
 
@@ -118,12 +118,12 @@ def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
     """
     if policy.muted:
         return incident, ()
-    if incident.unheard is not None and over(incident.unheard, policy.hold, now):
+    if incident.unheard is not None and has_passed(incident.unheard, policy.hold, now):
         first = incident.notified is None
         return _notice(incident, Event.FIRED if first else Event.REPEATED, now)
     if incident.notified is None or policy.repeat is None or incident.acknowledged is not None:
         return incident, ()
-    if not over(incident.notified, policy.repeat, now):
+    if not has_passed(incident.notified, policy.repeat, now):
         return incident, ()
     return _notice(incident, Event.REPEATED, now)
 

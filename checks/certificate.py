@@ -16,7 +16,7 @@ from pipeline.checkpoint import Incarnations
 from pipeline.clocks import ClockStep
 from pipeline.copies.copy import CopyPosition
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Fence, Ordering, Stage, staged
+from pipeline.model import Fence, Ordering, Stage, stage_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def certify(
     unknown: tuple[str, ...],
 ) -> Certificate:
     """A certificate whose id depends on nothing but what it answers and when."""
-    about = staged(stage, evidence.copy)
+    about = stage_name(stage, evidence.copy)
     text = "|".join((table, about, cut.isoformat(), issued.isoformat()))
     name = hashlib.sha256(text.encode()).hexdigest()[:20]
     return Certificate(name, table, stage, cut, issued, evidence, unknown)

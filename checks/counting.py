@@ -38,7 +38,7 @@ from checks.ranges import (
 )
 from checks.world import LogKey, MirrorSide, Range, TableQueries, World
 from pipeline.errors import TooManyRowsError
-from pipeline.formats.json_text import canonical, parse
+from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Fence, Shard, Table
 from pipeline.schema.model import TableSchema
 
@@ -52,7 +52,7 @@ def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...
     column = schema.column(str(table.id_column)) if schema else None
     texts = (str(id_),) if column is None else column.dialect.spellings(column, id_)
     unique = table.unique_across_shards
-    return tuple(canonical([text], shard.source, shard.name, unique=unique) for text in texts)
+    return tuple(canonical_key([text], shard.source, shard.name, unique=unique) for text in texts)
 
 
 def in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
@@ -62,7 +62,7 @@ def in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey
 
 
 def _in_digits(table: Table, key: LogKey, schema: TableSchema | None) -> str:
-    parts = parse(key.key)
+    parts = parse_key(key.key)
     before, texts = parts[: len(parts) - len(table.key)], parts[len(parts) - len(table.key) :]
     if schema is None or len(texts) != len(table.key):
         return key.key
@@ -70,7 +70,7 @@ def _in_digits(table: Table, key: LogKey, schema: TableSchema | None) -> str:
         text if table.restates(name) else _digits(schema, name, text)
         for name, text in zip(table.key, texts, strict=True)
     ]
-    return canonical([*before, *told], "", "", unique=True)
+    return canonical_key([*before, *told], "", "", unique=True)
 
 
 def _digits(schema: TableSchema, name: str, text: str | None) -> str | None:

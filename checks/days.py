@@ -25,7 +25,7 @@ from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSp
 from pipeline.clocks import no_zone
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Op, Shard, Table
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, arrow_type
 
 DAY = timedelta(days=1)
@@ -315,7 +315,7 @@ def _values(texts: Sequence[str | None], column: Column | None) -> list[Any]:
     """What a column holds in each text, as the messages write it; where nobody can tell, so."""
     if column is None:
         return [_UNREAD] * len(texts)
-    read = typed(pa.array(texts, pa.string()), [column])
+    read = type_rows(pa.array(texts, pa.string()), [column])
     pairs = zip(read.rows[column.name].to_pylist(), read.misread.to_pylist(), strict=True)
     return [_UNREAD if misread else value for value, misread in pairs]
 

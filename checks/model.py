@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipeline.errors import worded
+from pipeline.errors import text_or_cause
 from pipeline.model import Fence
 
 
@@ -51,7 +51,9 @@ class Ruling:
 
     def __post_init__(self) -> None:
         """Say so where a probe of somebody's own gave no reason."""
-        object.__setattr__(self, "reason", worded(self.reason, self.code or self.outcome.value))
+        object.__setattr__(
+            self, "reason", text_or_cause(self.reason, self.code or self.outcome.value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Reason:
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
-        object.__setattr__(self, "text", worded(self.text, self.code))
+        object.__setattr__(self, "text", text_or_cause(self.text, self.code))
 
 
 NoneOrMore = Annotated[int, Field(ge=0)]

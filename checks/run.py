@@ -84,12 +84,12 @@ class Check:
 
 def known() -> tuple[str, ...]:
     """Names of all probes, sorted: the files of checks/probes."""
-    return plugins.known(probes, "PROBE")
+    return plugins.list_keys(probes, "PROBE")
 
 
 def find(name: str) -> type[Probe[Any]]:
     """The probe class of that name; ConfigError if there is none."""
-    return cast("type[Probe[Any]]", plugins.find(probes, "PROBE", name))
+    return cast("type[Probe[Any]]", plugins.find_class(probes, "PROBE", name))
 
 
 def is_whole(name: str) -> bool:

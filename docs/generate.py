@@ -404,8 +404,8 @@ def _config() -> tuple[str, list[str]]:
         if seam.folder is probes:
             parts.append(pages.section(3, "Keys of every probe", Beside))
         by_class: dict[type, list[str]] = {}
-        for name in plugins.known(seam.folder, seam.word):
-            by_class.setdefault(plugins.find(seam.folder, seam.word, name), []).append(name)
+        for name in plugins.list_keys(seam.folder, seam.word):
+            by_class.setdefault(plugins.find_class(seam.folder, seam.word, name), []).append(name)
         for kind, names in by_class.items():
             title = f"{seam.title} {', '.join(names)}"
             parts += [pages.section(3, title, kind, seam), _pace(kind, seam)]

@@ -26,7 +26,7 @@ from pipeline.changelog.transactions import LogMemory
 from pipeline.errors import SluiceError
 from pipeline.model import Shard, Table
 from pipeline.readings import LogKey
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import TableSchema
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.source import Source, SourceDescription
@@ -67,7 +67,7 @@ class Servers:
 class Schemas:
     """The newest landed schemas, for one queue of probes; reads each schema change once."""
 
-    readings: Mapping[str, SchemaReading]
+    readings: Mapping[str, SchemaReader]
     _catalog: Catalog = field(init=False)
     _until: int = -1
 
@@ -97,7 +97,7 @@ class LakeClient:
     lake: Lake
     connect: Callable[[], Transport]
     origins: Mapping[str, KeyedTopics]
-    readings: Mapping[str, SchemaReading]
+    readings: Mapping[str, SchemaReader]
     rules: tuple[TableRule, ...] = ()
     standards: Standards = NO_STANDARDS
     links: Lineage = field(init=False)

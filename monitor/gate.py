@@ -19,7 +19,7 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.tables import Roster, WantedTables
 from monitor.suggest import alike
-from pipeline.clocks import cut as parse_cut
+from pipeline.clocks import parse_cut
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
 

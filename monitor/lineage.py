@@ -8,7 +8,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.lineage import ColumnLink, columns_of_before, find_links, links_of_tables
 from pipeline.changelog.table import app
 from pipeline.errors import UnknownNameError
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.history import SchemaReader
 from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
@@ -21,7 +21,7 @@ class Lineage:
     """Learns schema changes as they are asked about; each is read once."""
 
     lake: Lake
-    readings: Mapping[str, SchemaReading]
+    readings: Mapping[str, SchemaReader]
     rules: tuple[TableRule, ...]
     standards: Standards
     _catalog: Catalog | None = None

@@ -15,7 +15,7 @@ from pipeline.changelog.reader import ErrorRow
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, FormatError, UnknownNameError, UnreachableError
 from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText, Schemas
-from pipeline.formats.schema_registry import SchemaRegistry, decoded
+from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
 from pipeline.model import Op
 from pipeline.resubmissions import Resubmission, parse_change_name, to_raw_message
 from pipeline.tables.lake import Lake
@@ -141,7 +141,7 @@ class ErrorTable:
 
     def _require_readable(self, source: str, made: Resubmission) -> None:
         its = self._format(source)
-        rows = decoded(
+        rows = decode_with_registry(
             its.format, its.registry, to_raw_message(made, its.format.columns)
         ).to_pylist()
         for row in rows:

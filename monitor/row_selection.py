@@ -16,7 +16,7 @@ from shlex import quote
 from checks.model import Verdict
 from pipeline.backfill_state import RowSelection, SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
-from pipeline.formats.json_text import canonical
+from pipeline.formats.json_text import canonical_key
 from pipeline.model import Shard, Table
 from pipeline.schema.model import Column
 from pipeline.sources.condition import Condition, list_values, require_known
@@ -88,7 +88,7 @@ def _key(table: Table, text: str) -> SelectedKey:
         if len(table.key) != 1:
             names = ", ".join(table.key) or "nothing"
             raise ConfigError(f"{told}, which goes by {names}; write it as a JSON array of these")
-        return SelectedKey(canonical([text], "", "", unique=True))
+        return SelectedKey(canonical_key([text], "", "", unique=True))
     try:
         values = json.loads(text)
         json.dumps(values, ensure_ascii=False).encode()  # no half of a surrogate pair
@@ -101,7 +101,7 @@ def _key(table: Table, text: str) -> SelectedKey:
     if len(texts) != len(table.key) or None in texts:
         names = ", ".join(table.key) or "nothing"
         raise ConfigError(f"{told}, which goes by {names}")
-    return SelectedKey(canonical(texts, "", "", unique=True), shard)
+    return SelectedKey(canonical_key(texts, "", "", unique=True), shard)
 
 
 def _require_values(table: Table, key: SelectedKey, columns: Sequence[Column]) -> None:

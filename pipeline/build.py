@@ -14,8 +14,8 @@ from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format, MessageText, PlainText
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.listing import Describe, LandingSource
-from pipeline.plugins import filled
-from pipeline.schema.history import SchemaReading
+from pipeline.plugins import build_object
+from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import Dialect
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.row_reader import RowReader
@@ -67,7 +67,7 @@ def open_rows(settings: SourceSettings) -> RowReader:
 def open_arrivals(settings: SourceSettings) -> SourceArrivals | None:
     """What tells which partitions of the source got rows; None if its kind has no such thing."""
     name = settings.kind or _collector(settings).usual_kind
-    if not plugins.is_borne(sources, "ARRIVALS", name):
+    if not plugins.has_class(sources, "ARRIVALS", name):
         return None
     return cast("SourceArrivals", _found(settings, "kind", sources, "ARRIVALS", name)(settings))
 
@@ -83,10 +83,10 @@ def open_dialect(settings: SourceSettings) -> Dialect:
     return cast("Dialect", _source(settings).dialect)
 
 
-def schema_readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
+def schema_readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReader]:
     """How the schema changes of each source are read, by its name."""
     return {
-        one.name: SchemaReading(open_format(one).schema_change, open_dialect(one)) for one in every
+        one.name: SchemaReader(open_format(one).schema_change, open_dialect(one)) for one in every
     }
 
 
@@ -176,7 +176,7 @@ def message_text(settings: SourceSettings) -> MessageText:
     open_format(settings)
     name = settings.format or _collector(settings).usual_format
     try:
-        return cast("MessageText", plugins.find(formats, "MESSAGE_TEXT", name)())
+        return cast("MessageText", plugins.find_class(formats, "MESSAGE_TEXT", name)())
     except ConfigError:  # it has none
         return PlainText()
 
@@ -223,7 +223,7 @@ def _usual_transport(settings: PipelineSettings) -> Transport:
     options, told = settings.transport_options, settings.kafka_fields
     if told and not told.keys() <= signature(kind).parameters.keys():
         raise ConfigError(f"kafka: transport {settings.transport} has no use for it; remove it")
-    return cast("Transport", filled(kind, (), options, at="transport_options", told=told))
+    return cast("Transport", build_object(kind, (), options, at="transport_options", told=told))
 
 
 def open_table_format(
@@ -239,7 +239,7 @@ def open_table_format(
     except ConfigError as error:
         raise ConfigError(f"table_format: {error}") from error
     options = settings.table_format_options
-    made = filled(kind, (session,), options, at="table_format_options")
+    made = build_object(kind, (session,), options, at="table_format_options")
     return cast("TableFormat[Any, Any]", made)
 
 
@@ -291,7 +291,7 @@ def _made(
     told: Mapping[str, Any] | None = None,
 ) -> T:
     try:
-        return filled(kind, given, options, at=at, told=told)
+        return build_object(kind, given, options, at=at, told=told)
     except ConfigError as error:
         raise ConfigError(f"source {settings.name}: {error}") from error
 
@@ -308,7 +308,7 @@ def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, ke
 
 def _whole(seam: ModuleType, name: str, key: str) -> Any:
     """The class of *key*; ConfigError if there is none, or it lacks what its seam asks for."""
-    kind = plugins.find(seam, name, key)
-    if missing := plugins.lacking(kind, SEAMS[name]):
+    kind = plugins.find_class(seam, name, key)
+    if missing := plugins.missing_members(kind, SEAMS[name]):
         raise ConfigError(f"{kind.__module__}.{kind.__name__} {missing}")
     return kind

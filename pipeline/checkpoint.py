@@ -235,7 +235,7 @@ class Checkpoint:
     ``again``         source -> its newest snapshot that was not its first.
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``stores``        ``source/NAME`` -> what the source had behind its tables when that was looked
-                      at, in its own words (`Capture.remembered`).
+                      at, in its own words (`CaptureScope.remembered`).
     ``hazards``       gap id -> the setting that drops or rewrites changes, until all has landed
                       that was sent while it lasted.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is

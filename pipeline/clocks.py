@@ -95,7 +95,7 @@ def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
     return ClockStep(new.source, first.number, new.number, first.at, last.at, new.at)
 
 
-def over(since: datetime, pause: timedelta, now: datetime) -> bool:
+def has_passed(since: datetime, pause: timedelta, now: datetime) -> bool:
     """Whether *pause* has passed, or *since* lies ahead: a clock set back keeps nobody waiting."""
     return not timedelta() <= now - since < pause
 
@@ -117,7 +117,7 @@ _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-
 _LOST_PLUS = re.compile(r".*\d{2}:\d{2}:\d{2}(\.\d+)? \d{2}:\d{2}")
 
 
-def cut(text: str, zone: ZoneInfo, now: datetime) -> datetime:
+def parse_cut(text: str, zone: ZoneInfo, now: datetime) -> datetime:
     """Instant, in UTC, that *text* means: a date, an RFC 3339 instant with offset, or ``now``.
 
     A date means the end of that day in *zone*; everything committed before it belongs to the day.

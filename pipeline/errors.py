@@ -4,7 +4,7 @@ Pure.
 """
 
 
-def worded(text: str, what: str) -> str:
+def text_or_cause(text: str, what: str) -> str:
     """The *text* if it says anything, else that *what* came without a word: nothing is silent."""
     return text if text.strip() else f"{what}, without a word why; see the log"
 
@@ -20,7 +20,7 @@ class SluiceError(Exception):
 
     def __str__(self) -> str:
         """What was said, or which error it is."""
-        return worded(super().__str__(), type(self).__name__)
+        return text_or_cause(super().__str__(), type(self).__name__)
 
 
 class ConfigError(SluiceError):
@@ -84,7 +84,7 @@ class HeldError(SluiceError):
     def __init__(self, reason: str, detail: str, waiver: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
-        self.detail = worded(detail, reason)
+        self.detail = text_or_cause(detail, reason)
         self.waiver = waiver
 
     def __reduce__(self) -> tuple[type["HeldError"], tuple[str, str, str]]:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from operator import attrgetter
 
-from pipeline.errors import worded
+from pipeline.errors import text_or_cause
 from pipeline.finding import Finding
 
 
@@ -65,7 +65,7 @@ class Stage(StrEnum):
     COPY = "copy"
 
 
-def staged(stage: Stage, copy: str = "") -> str:
+def stage_name(stage: Stage, copy: str = "") -> str:
     """A stage as it is told: of a copy with its name, for a table may have several."""
     return f"{stage}:{copy}" if copy else str(stage)
 
@@ -286,7 +286,7 @@ class Missing:
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
-        object.__setattr__(self, "why", worded(self.why, "no answer"))
+        object.__setattr__(self, "why", text_or_cause(self.why, "no answer"))
 
 
 Lag = timedelta | Missing
@@ -454,7 +454,7 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CaptureScope:
     """Of which tables rows are sent, as it is set now.
 
     ``text`` is another whenever that may be.  Where lists cannot be read, they are not ``known``,
@@ -498,14 +498,14 @@ class Capture:
         began = () if self.broken is None else (self.broken.since,)
         return max((*self.replaced.values(), *began), default=float("-inf"))
 
-    def after(self, at: float) -> "Capture":
+    def after(self, at: float) -> "CaptureScope":
         """Without what was noticed up to *at*, unless it still lasts."""
         left = {shard: seen for shard, seen in self.replaced.items() if seen > at}
         ended = self.broken is not None and self.broken.over and self.broken.since <= at
         return replace(self, replaced=left, broken=None if ended else self.broken)
 
 
-def both(lists: Capture, source: Capture | None) -> Capture:
+def combine_scopes(lists: CaptureScope, source: CaptureScope | None) -> CaptureScope:
     """What the *lists* of a collector let in and its *source* sends; None: that sends all.
 
     A source without a ``text`` sends all, too, and tells hazards only.
@@ -515,7 +515,7 @@ def both(lists: Capture, source: Capture | None) -> Capture:
     hazards = (*lists.hazards, *source.hazards)
     if not source.text:
         return replace(lists, hazards=hazards)
-    return Capture(
+    return CaptureScope(
         lambda shard: lists(shard) and source(shard),
         json.dumps([lists.text, source.text]),
         lists.known and source.known,

@@ -28,13 +28,13 @@ from pipeline.faults import fault_lines
 from pipeline.installed import fix
 
 
-def known(seam: ModuleType, name: str) -> tuple[str, ...]:
+def list_keys(seam: ModuleType, name: str) -> tuple[str, ...]:
     """Keys of all implementations in the folder of *seam*, sorted; *name* as for ``find``."""
     found = (module.name for module in iter_modules(seam.__path__))
     return tuple(sorted(key for key in found if _bears(f"{seam.__name__}.{key}", name)))
 
 
-def find(seam: ModuleType, name: str, key: str) -> Any:
+def find_class(seam: ModuleType, name: str, key: str) -> Any:
     """The class that the implementation *key* of *seam* bears under *name*, such as ``PROBE``.
 
     Raises:
@@ -57,15 +57,15 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     if elsewhere:
         raise ConfigError(f"{where}: {_unfit(module, name, found)}")
     folder, word = seam.__name__.replace(".", "/"), name.lower()
-    raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(known(seam, name))}")
+    raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(list_keys(seam, name))}")
 
 
-def is_borne(seam: ModuleType, name: str, key: str) -> bool:
+def has_class(seam: ModuleType, name: str, key: str) -> bool:
     """Whether the implementation *key* of *seam*, which is there, bears anything under *name*."""
     return _bears(key if "." in key.lstrip(".") else f"{seam.__name__}.{key}", name)
 
 
-def lacking(kind: type, protocol: type) -> str:
+def missing_members(kind: type, protocol: type) -> str:
     """What *kind* lacks of *protocol*, for people; empty if nothing.
 
     A field without a default is no attribute of its class, and a member of every object of it.
@@ -102,7 +102,7 @@ def _load(where: str, name: str) -> ModuleType:
 T = TypeVar("T")
 
 
-def filled(
+def build_object(
     kind: Callable[..., T],
     given: tuple[Any, ...],
     options: Mapping[str, Any],

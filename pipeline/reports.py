@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from pipeline.errors import HeldError, SluiceError, worded
+from pipeline.errors import HeldError, SluiceError, text_or_cause
 from pipeline.image import Image
 from pipeline.model import Account, Order
 from pipeline.resubmissions import ResubmissionState
@@ -52,7 +52,7 @@ class Gap:
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
-        object.__setattr__(self, "why", worded(self.why, "gap"))
+        object.__setattr__(self, "why", text_or_cause(self.why, "gap"))
 
     @property
     def sent_again(self) -> bool:
@@ -130,7 +130,7 @@ class Hold:
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
-        object.__setattr__(self, "detail", worded(self.detail, self.reason))
+        object.__setattr__(self, "detail", text_or_cause(self.detail, self.reason))
 
 
 SPARK_WORK = ("land", "merge")

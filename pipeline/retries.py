@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 
 FIRST = timedelta(seconds=2)
 LONGEST = timedelta(minutes=1)
@@ -34,7 +34,7 @@ class Retries:
         wait = self._waits.get(table)
         if wait is None or circumstances != wait.circumstances:
             return True
-        return over(wait.began, wait.pause, now)
+        return has_passed(wait.began, wait.pause, now)
 
     def failed(self, table: str, circumstances: Hashable, now: datetime) -> timedelta:
         """Leave *table* alone for a while, longer each time under the same circumstances.

@@ -24,7 +24,7 @@ from pipeline.model import Ordering, ShardId
 _LOGIN = re.compile(r"(?:\A(?!\S*//)|(?<=//))\S*@")
 
 
-def vouched(url: str) -> bool:
+def is_https(url: str) -> bool:
     """Whether the server at *url* has to show a certificate."""
     return url[:6].lower() == "https:"
 

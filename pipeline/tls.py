@@ -9,18 +9,18 @@ from dataclasses import fields
 from urllib.parse import urlsplit
 
 from pipeline.errors import ConfigError
-from pipeline.settings import TlsSettings, needs_tls, vouched
+from pipeline.settings import TlsSettings, is_https, needs_tls
 
 FILES = ("ca", "certificate", "key")
 
 
-def verification(url: str, its: TlsSettings) -> ssl.SSLContext | bool:
+def verify_option(url: str, its: TlsSettings) -> ssl.SSLContext | bool:
     """What httpx is to verify the server at *url* by.
 
     Raises:
         ConfigError: as ``client_context``.
     """
-    return client_context(its) if its.given and vouched(url) else vouched(url)
+    return client_context(its) if its.given and is_https(url) else is_https(url)
 
 
 def client_context(its: TlsSettings) -> ssl.SSLContext:
@@ -63,7 +63,7 @@ def tls_faults(its: TlsSettings) -> Iterator[str]:
         secured = needs_tls(its.tls, getattr(its, "host", ""))
         lacking = "" if secured else "needs TLS; set tls: true or remove it"
     else:
-        lacking = "" if vouched(url) else "needs an https url; write https:// or remove it"
+        lacking = "" if is_https(url) else "needs an https url; write https:// or remove it"
         yield from _of_url(its, url)
     for name in FILES:
         if lacking and getattr(its, name):
@@ -75,7 +75,7 @@ def tls_faults(its: TlsSettings) -> Iterator[str]:
 
 
 def _of_url(its: TlsSettings, url: str) -> Iterator[str]:
-    if vouched(url):
+    if is_https(url):
         if its.tls is False:
             yield "tls: false does nothing with an https url; remove it"
         return

@@ -9,7 +9,7 @@ from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.rule import BatchContext
-from pipeline.model import Capture, Head, Order
+from pipeline.model import CaptureScope, Head, Order
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
 
@@ -19,7 +19,7 @@ BATCH_TIME = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
 def batch_context(
     before: Checkpoint,
     *,
-    captures: Mapping[str, Capture] = {},
+    captures: Mapping[str, CaptureScope] = {},
     heads: Mapping[str, tuple[Head, Head]] = {},
     ends: Mapping[str, Order] = {},
     epochs: Mapping[str, Epoch] | None = None,

@@ -14,7 +14,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.delta.store import open_store
 from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
-from pipeline.model import Acknowledged, Capture, Head
+from pipeline.model import Acknowledged, CaptureScope, Head
 from pipeline.settings import CollectorSettings, PipelineSettings, Router, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
@@ -37,9 +37,9 @@ class Idle:
         """Everything was handed over."""
         return Acknowledged(binlog_position(3, 4))
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         """Every table."""
-        return Capture(lambda shard: True)
+        return CaptureScope(lambda shard: True)
 
 
 def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTransport) -> Landing:

@@ -167,7 +167,7 @@ class Workload:
         texts = _value(self.columns[0], number).cast(pa.string())
         values = pc.binary_join_element_wise('["', texts, '"]', "")
         source, shard = pa.repeat(SOURCE, len(number)), pa.repeat(self.shard, len(number))
-        return json_text.column(values, source, shard, unique=pa.repeat(False, len(number)))
+        return json_text.key_column(values, source, shard, unique=pa.repeat(False, len(number)))
 
 
 def parsed(columns: Sequence[Column], image: SparkColumn) -> list[SparkColumn]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from monitor.config.location import read_location
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.settings import vouched
+from pipeline.settings import is_https
 
 PATIENCE = 30.0
 PROBLEM = "application/problem+json"
@@ -112,7 +112,7 @@ def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     """
     import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for
 
-    rest |= {"timeout": PATIENCE + wait, "trust_env": False, "verify": vouched(url)}
+    rest |= {"timeout": PATIENCE + wait, "trust_env": False, "verify": is_https(url)}
     try:
         answer = httpx.request(method, url, **rest)
         found = answer.json()

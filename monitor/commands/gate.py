@@ -96,7 +96,7 @@ def _understood(cut: str | None, zone: ZoneInfo) -> None:
     Raises:
         ConfigError: it is no day and no instant.
     """
-    from pipeline.clocks import cut as instant  # noqa: PLC0415  - needed only where nobody answers
+    from pipeline.clocks import parse_cut as instant  # noqa: PLC0415  - needed only where nobody answers
 
     if cut is not None:
         instant(cut, zone, datetime.now(UTC))

@@ -332,7 +332,7 @@ def with_placeholder_address(source: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(kind, str) or not kind or source.keys() >= PLACEHOLDER_ADDRESS.keys():
         return dict(source)
     try:
-        found = plugins.find(collectors, "COLLECTOR", kind)
+        found = plugins.find_class(collectors, "COLLECTOR", kind)
     except ConfigError:
         return dict(source)
     return (

@@ -32,7 +32,7 @@ from monitor.suggest import nearest
 from pipeline.errors import ConfigError
 from pipeline.installed import fix, is_installed
 from pipeline.invariants.invariant import Referring
-from pipeline.plugins import lacking
+from pipeline.plugins import missing_members
 from pipeline.settings import (
     InvariantRule,
     KafkaSecurity,
@@ -45,7 +45,7 @@ from pipeline.settings import (
 )
 from pipeline.sources.source import read_limits
 from pipeline.tls import tls_faults
-from pipeline.transports.security import contradictions
+from pipeline.transports.security import find_security_faults
 
 TRANSPORT: str = Config.model_fields["transport"].default
 _WORKER = "worker"  # a part of the way, in alerts
@@ -80,7 +80,7 @@ def config_errors(config: Config) -> list[str]:
         *(
             f"{at}.{name}: {fault}"
             for at, security in kafka_securities(config)
-            for name, fault in contradictions(security)
+            for name, fault in find_security_faults(security)
         ),
         *(f"{at}.{fault}" for at, client in tls_clients(config) for fault in tls_faults(client)),
         *_of_tiers(config),
@@ -497,7 +497,7 @@ def _lacks(kind: type, needs: type) -> str:
     """What would stop a class of another's in the middle of reading its section."""
     if not is_dataclass(kind):
         return "is not a dataclass; make it one, with a field for each setting"
-    return lacking(kind, needs)
+    return missing_members(kind, needs)
 
 
 def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:

@@ -46,7 +46,7 @@ from pipeline.landing.gaps import NEW_RULE
 from pipeline.model import Missing, Order, Stage, Table
 from pipeline.reports import Hold, load_gap
 from pipeline.settings import SourceSettings
-from pipeline.transports.topics import spelled
+from pipeline.transports.topics import spell_topic
 
 log = structlog.get_logger(__name__)
 
@@ -324,7 +324,7 @@ class Assessor:
         settings = {source.name: source for source in self.sources}
         if any(settings[shard.source].topics for shard in table.shards):
             return frozenset()
-        rows = {f"{settings[one.source].prefix}.{spelled(one.name)}" for one in table.shards}
+        rows = {f"{settings[one.source].prefix}.{spell_topic(one.name)}" for one in table.shards}
         return self._statements(table) | rows
 
     def _statements(self, table: Table) -> frozenset[str]:

@@ -37,7 +37,7 @@ from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory, Verdicts
 from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Incarnations
-from pipeline.clocks import first_fence, over
+from pipeline.clocks import first_fence, has_passed
 from pipeline.lags.samples import LandedBatch
 from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Stage, Table
 from pipeline.parallel import DeadlinePool
@@ -174,7 +174,9 @@ class Probing:
 
     def _old(self, plan: CheckPlan, table: Table) -> bool:
         ran = self._ran.get((plan.name, table.name))
-        return ran is None or over(ran, plan.every - timedelta(milliseconds=500), self.clock())
+        return ran is None or has_passed(
+            ran, plan.every - timedelta(milliseconds=500), self.clock()
+        )
 
 
 @dataclass(eq=False)

@@ -24,7 +24,7 @@ from checks.certificate import revocations
 from checks.model import Outcome, Verdict
 from monitor.observe.verdicts import Rulings
 from monitor.store.store import ServiceStore
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import UnreachableError
 
 AGAIN = timedelta(hours=1)
@@ -285,9 +285,9 @@ class VerdictRecorder:
             return True
         kept = self._kept.setdefault((verdict.table, verdict.check), before)
         if now.outcome is Outcome.FAIL or verdict.value != kept.value:
-            return over(kept.at, AGAIN, verdict.at)
+            return has_passed(kept.at, AGAIN, verdict.at)
         spares = now.outcome is Outcome.PASS and verdict.check in self.whole
-        return spares and over(kept.at, PASSED_AGAIN, verdict.at)
+        return spares and has_passed(kept.at, PASSED_AGAIN, verdict.at)
 
     def _log(self, verdicts: Iterable[Verdict]) -> None:
         for verdict in verdicts:

@@ -14,7 +14,7 @@ from monitor.observe.sampler import Sampling
 from monitor.observe.source_inventory import CensusAnswer
 from pipeline.build import every_topic
 from pipeline.checkpoint import Checkpoint
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
 from pipeline.lags.retention import BacklogSample, Limit, Retention
@@ -80,7 +80,7 @@ class RetentionWatch:
             return
         self._troubles.pop(source.name, None)
         known = self._topics.get(source.name)
-        if known is not None and not over(known.at, DESCRIBED, self.clock()):
+        if known is not None and not has_passed(known.at, DESCRIBED, self.clock()):
             return
         try:
             told = transport.settings(every_topic(source))

@@ -20,7 +20,7 @@ import structlog
 from checks.blocks import why_unproven
 from monitor.store.history import CheckMemory
 from pipeline.checkpoint import Existence
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import ProofError, SluiceError
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.parallel import DeadlinePool
@@ -207,11 +207,11 @@ class Census:
     def _due(self, name: str, question: CensusQuestion) -> bool:
         failed, answered = self._failed.get(name), self._last(name)
         if failed and failed[0].alike(question):
-            return over(failed[1], self.again, self.clock())
+            return has_passed(failed[1], self.again, self.clock())
         if answered and answered.question.alike(question):
             busy = min(self.every, 10 * (answered.ended - answered.began))
             pause = self.every if answered.question == question else busy
-            return over(answered.began, pause, self.clock())
+            return has_passed(answered.began, pause, self.clock())
         return True
 
     def _ask(self, name: str, question: CensusQuestion) -> None:

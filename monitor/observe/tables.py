@@ -24,7 +24,7 @@ from zlib import crc32
 import structlog
 
 from pipeline.checkpoint import Checkpoint, Existence, active_shards, shard_exists, source_of
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Order, Shard, Table
 from pipeline.parallel import Answer, DeadlinePool
@@ -187,7 +187,9 @@ class Roster:
         with self._lock:
             shards = self._living(mark)
             due = (
-                self._asked is None or over(self._asked, self.every, now) or shards != self._shards
+                self._asked is None
+                or has_passed(self._asked, self.every, now)
+                or shards != self._shards
             )
             if not due and self._late <= self.asking.open:
                 return
@@ -391,7 +393,9 @@ class WantedTables:
         """Somebody waits until *tables* are complete up to *cut*."""
         now = self.clock()
         with self._turn:
-            left = {n: one for n, one in self._wishes.items() if not over(one[0], REMEMBERED, now)}
+            left = {
+                n: one for n, one in self._wishes.items() if not has_passed(one[0], REMEMBERED, now)
+            }
             for name in tables:
                 _, latest = left.get(name, (now, cut))
                 left[name] = (now, max(latest, cut))
@@ -412,4 +416,6 @@ class WantedTables:
     def __call__(self) -> frozenset[str]:
         """Those that somebody waits for."""
         now, wishes = self.clock(), self._wishes
-        return frozenset(n for n, (asked, _) in wishes.items() if not over(asked, REMEMBERED, now))
+        return frozenset(
+            n for n, (asked, _) in wishes.items() if not has_passed(asked, REMEMBERED, now)
+        )

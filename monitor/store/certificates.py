@@ -18,7 +18,7 @@ from monitor.store.history import HISTORY, delete_rows, downsample
 from monitor.store.schema import certificates, fences
 from monitor.store.types import dumps, loads
 from pipeline.clocks import ClockStep
-from pipeline.model import Fence, Head, Position, Stage, staged
+from pipeline.model import Fence, Head, Position, Stage, stage_name
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
 PASSING = timedelta(days=7)  # for so long a certificate of another cut than a day's is kept
@@ -82,7 +82,7 @@ class Certificates:
         """
         if table in self.doubted:
             return None
-        about = staged(stage, copy)
+        about = stage_name(stage, copy)
         with self._turn:
             own, writes = self._newest.get(table, {}), self._writes
             if (about, cut) in own:
@@ -203,7 +203,7 @@ class Certificates:
 
 def _about(one: Certificate) -> str:
     """What the store calls the stage: one of a copy has its name in it."""
-    return staged(one.stage, one.evidence.copy)
+    return stage_name(one.stage, one.evidence.copy)
 
 
 def _few(cuts: set[datetime] | None) -> set[datetime] | None:

@@ -56,7 +56,7 @@ from monitor.web.status_page import (
     status_page,
 )
 from monitor.web.summary import headlines
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
 
@@ -189,7 +189,7 @@ async def _decision(
         decision = await run_in_threadpool(parts.gate.decide, *question)
     while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
         now = parts.clock()
-        if over(began, patience, now) or parts.stopping():
+        if has_passed(began, patience, now) or parts.stopping():
             break
         later = await room.next(question, (began + patience - now).total_seconds(), gone)
         if later is None:

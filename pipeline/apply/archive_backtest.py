@@ -21,7 +21,7 @@ from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Origin
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
 _ALL_LANDED = (2**62, 0, 0)
@@ -87,7 +87,7 @@ class ArchiveBacktest:
         rows = rows.filter(live)
         if not len(rows):
             return
-        values = typed(flat_column(rows["before"]).combine_chunks(), self.columns).rows
+        values = type_rows(flat_column(rows["before"]).combine_chunks(), self.columns).rows
         marked = self._marked(rows)
         windows = is_in_windows(rows, values, self.rules.windows)
         old, untold = self._old(rows, values)

@@ -43,7 +43,7 @@ from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import LandedDay
 from pipeline.model import Op, Table
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
 _COLUMNS = ("source", "after", "tx")
@@ -301,7 +301,7 @@ class LandedDays:
         rows = self._applied(files, (Op.DELETE,), ("at", "before"))
         own = pc.fill_null(pc.equal(rows["at"].cast(pa.date32()), day), False)
         rows = rows.filter(own)
-        values = typed(flat_column(rows["before"]).combine_chunks(), self.columns).rows
+        values = type_rows(flat_column(rows["before"]).combine_chunks(), self.columns).rows
         stays = is_in_windows(rows, values, self.rules.windows if self.rules is not None else ())
         values = values.select([column]).append_column("at", rows["at"])
         return values.filter(pa.array(~stays))

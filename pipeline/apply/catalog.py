@@ -27,11 +27,18 @@ from pipeline.schema.history import (
     PendingEffect,
     PendingStatements,
     SchemaChange,
-    SchemaReading,
+    SchemaReader,
     Step,
     added_columns,
 )
-from pipeline.schema.model import BaseNeeded, Column, Incompatible, SchemaEvent, TableSchema, merge
+from pipeline.schema.model import (
+    BaseNeeded,
+    Column,
+    Incompatible,
+    SchemaEvent,
+    TableSchema,
+    merge_schemas,
+)
 from pipeline.settings import Router
 from pipeline.standards.table_standards import (
     NO_STANDARDS,
@@ -85,7 +92,7 @@ class Catalog:
     """
 
     router: Router
-    readings: Mapping[str, SchemaReading] = field(default_factory=dict)
+    readings: Mapping[str, SchemaReader] = field(default_factory=dict)
     standards: Standards = NO_STANDARDS
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
     _told: dict[str, dict[SchemaEvent, None]] = field(
@@ -380,7 +387,7 @@ class Catalog:
         schemas = [schema for schema in found if schema is not None]
         if not schemas:
             raise HeldError("no_schema", f"no schema change of {table.name} has landed yet")
-        merged = merge(schemas)
+        merged = merge_schemas(schemas)
         if isinstance(merged, Incompatible):
             raise HeldError("shards_differ", f"{merged.why}; {merged.statement}")
         if not table.key:

@@ -52,7 +52,7 @@ from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay, number_values
 from pipeline.model import Op, Order, Shard, Table
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, arrow_type
 
 FIRST_KEYS = 5
@@ -276,7 +276,7 @@ def _before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
     place = np.full(len(keys), -1, np.int64)
     place[at[newest_first]] = newest_first  # the oldest is written last, and stays
     texts = flat_column(rows["before"]).combine_chunks().take(pa.array(place, mask=place < 0))
-    return typed(texts, made.columns).rows.select(names)
+    return type_rows(texts, made.columns).rows.select(names)
 
 
 S = TypeVar("S")  # a mirror as of one version, as its format tells it
@@ -473,7 +473,7 @@ def _of_file(
     rows = rows.filter(pc.greater(rows["batch"], after))
     columns = [one for name in names for one in other.columns if one.name == name]
     for text, came in (("before", False), ("after", True)):
-        values = typed(flat_column(rows[text]), columns).rows
+        values = type_rows(flat_column(rows[text]), columns).rows
         near = _all_there(values)
         for name in names:
             near = pc.and_(near, pc.is_in(values[name], value_set=wanted[name]).combine_chunks())

@@ -16,7 +16,7 @@ from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.row_metadata import flat_column
 from pipeline.image import Image, LateChanges
 from pipeline.model import ORDER_PARTS, Op, Order
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
 UNKNOWN_DAY = ""
@@ -88,7 +88,7 @@ def _days(late: pa.Table, day: Column | None, zone: str) -> dict[str, int]:
     if day is None:
         return {}
     texts = pc.coalesce(flat_column(late["after"]), flat_column(late["before"]))
-    values = flat_column(typed(texts, (day,)).rows[day.name])
+    values = flat_column(type_rows(texts, (day,)).rows[day.name])
     if pa.types.is_timestamp(values.type) and values.type.tz:
         values = pc.local_timestamp(values.cast(pa.timestamp("us", zone)))
     if pa.types.is_temporal(values.type):

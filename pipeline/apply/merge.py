@@ -54,7 +54,7 @@ from pipeline.apply.partial_rows import ReadValues, ValueSources, fill_missing_v
 from pipeline.apply.row_metadata import META, SLUICE, Adoption, RowOrigins, flat_column, row_origins
 from pipeline.errors import HeldError
 from pipeline.model import Account, Op, Order, Origin, Shard, Table
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
 S = TypeVar("S")  # a mirror as of one version, as its format tells it
@@ -234,7 +234,7 @@ def _refuse_doubts(folded: Folded) -> None:
 def _typed(task: MergeTask[Any], folded: Folded) -> pa.Table:
     """The folded rows in the mirror's columns and ``_sluice``."""
     texts = pc.coalesce(flat_column(folded.rows["after"]), flat_column(folded.rows["before"]))
-    read = typed(texts, task.columns)
+    read = type_rows(texts, task.columns)
     if read.unknown:
         names = ", ".join(read.unknown[:5])
         detail = f"fields {names} are in no schema that has landed, though it had time to land"

@@ -44,7 +44,7 @@ from pipeline.changelog.scan import (
 )
 from pipeline.changelog.table import CHANGES, DROPPED
 from pipeline.checkpoint import NO_STANDARDS, Checkpoint, shard_exists
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import HeldError
 from pipeline.image import Image
 from pipeline.invariants.invariant import Recalling, Referring
@@ -73,7 +73,7 @@ class RenameBarrier:
         if not late:
             self._since.pop(table, None)
             return True
-        if not over(self._since.setdefault(table, now), PATIENCE, now):
+        if not has_passed(self._since.setdefault(table, now), PATIENCE, now):
             return False
         shard, order = late[0].shard, late[0].order
         detail = (

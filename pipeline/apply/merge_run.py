@@ -51,7 +51,7 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import active_tables
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
 from pipeline.model import Account, Table
@@ -83,7 +83,7 @@ class MergeIntervals:
 
     def _due(self, table: Table) -> bool:
         cycle, turned = self.settings.cycle(table.tier), self._turned.get(table.name)
-        return not cycle or turned is None or over(turned, cycle, self.clock())
+        return not cycle or turned is None or has_passed(turned, cycle, self.clock())
 
 
 @dataclass(eq=False)

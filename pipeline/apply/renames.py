@@ -22,7 +22,7 @@ from pipeline.changelog.scan import APPLIED_COLUMNS, Part, opened, row_groups, s
 from pipeline.changelog.table import CHANGES
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError
-from pipeline.formats.json_text import quote
+from pipeline.formats.json_text import quote_text
 from pipeline.model import Op, Order, Origin, Shard
 
 MOST_ROWS = 2_000_000  # changes under one name that are folded at once
@@ -169,7 +169,7 @@ def _any_below(order: Order, ranks: Integers) -> bool:
 
 def _before_key(shard: Shard) -> str:
     """How the canonical key of a row begins that is not unique across shards."""
-    return f"[{quote(shard.source)},{quote(shard.name)},"
+    return f"[{quote_text(shard.source)},{quote_text(shard.name)},"
 
 
 def _told(rows: pa.Table, told: Mapping[str, object]) -> pa.Table:

@@ -22,7 +22,14 @@ from pipeline.apply.mirror import (
 from pipeline.apply.row_metadata import META, SLUICE
 from pipeline.errors import HeldError
 from pipeline.model import Order, Shard, Table
-from pipeline.schema.model import Column, Compatible, Incompatible, TableSchema, arrow_type, compare
+from pipeline.schema.model import (
+    Column,
+    Compatible,
+    Incompatible,
+    TableSchema,
+    arrow_type,
+    compare_schemas,
+)
 from pipeline.standards.table_standards import StandardColumn, default_of
 
 Find = Callable[[str, Order], TableSchema | None]
@@ -152,7 +159,7 @@ def _step(name: str, known: Mapping[str, Order], shape: TargetSchema) -> Compati
     old = shape.at(name, known[name]) if name in known else None
     if old is None:
         return None  # a shard seen for the first time; it agrees with the others already
-    step = compare(old, shape.newest[name])
+    step = compare_schemas(old, shape.newest[name])
     base = shape.bases.get(name)
     if isinstance(step, Incompatible) and step.filled and base and base >= shape.orders[name]:
         return None  # below its base nothing counts, and what stands above has all columns

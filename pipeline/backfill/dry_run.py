@@ -31,7 +31,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Shard, Table
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.sources.positions import locate_position
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
 
@@ -239,7 +239,7 @@ def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
     """By their ids, as the mirror is to have them."""
     own, columns = catalog.standards.of(table.name), catalog.schema(table).columns
     texts = texts if own is None else [own.row(one) for one in texts]
-    rows = typed(pa.array(texts, pa.string()), columns).rows.to_pylist()
+    rows = type_rows(pa.array(texts, pa.string()), columns).rows.to_pylist()
     return {row[table.key[0]]: row for row in rows}
 
 

@@ -15,7 +15,7 @@ import structlog
 from pipeline.apply.catalog import Catalog
 from pipeline.backfill_state import BackfillRequest
 from pipeline.checkpoint import Checkpoint, shard_exists
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.listing import LandingSource
 from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
@@ -192,7 +192,7 @@ class RowReaders:
     def _there(self) -> tuple[Shard, ...]:
         """Every table of those sources that answer: another one may have the one that is sought."""
         now = self.clock()
-        if self._listed is None or over(self._listed[0], AGAIN, now):
+        if self._listed is None or has_passed(self._listed[0], AGAIN, now):
             found = [one for feed in self.feeds for one in self._shards(feed.settings.name)]
             self._listed = now, tuple(found)
         return self._listed[1]

@@ -369,7 +369,7 @@ def shaped(
         "shard": name,
         "table": table,
         "op": pa.repeat(str(op), count),
-        "key": keys.column(rows["key_values"], source, name, unique=unique),
+        "key": keys.key_column(rows["key_values"], source, name, unique=unique),
         "before" if op is Op.DELETE else "after": rows["after"],
         "order": pa.StructArray.from_arrays(order, fields=list(ORDER_TYPE)),
         "origin": pa.repeat(pa.scalar(int(task.origin), pa.int32()), count),

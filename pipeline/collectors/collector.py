@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from pipeline.errors import worded
+from pipeline.errors import text_or_cause
 from pipeline.finding import Demand, Finding
 from pipeline.formats.format import Format
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.model import Acknowledged, Capture, Missing
+from pipeline.model import Acknowledged, CaptureScope, Missing
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
 from pipeline.sources.source import Source
 from pipeline.transports.transport import Transport
@@ -164,7 +164,7 @@ class CollectorState:
     @property
     def told(self) -> str:
         """The state, and what failed."""
-        return f"{self.state}: {worded(self.detail, self.state)}"
+        return f"{self.state}: {text_or_cause(self.detail, self.state)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Collector(Protocol):
         """Host and port of the server that it reads."""
         ...
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         """Of which tables it sends the rows, as it is set now; it tells of others, too."""
         ...
 

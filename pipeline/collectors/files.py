@@ -22,9 +22,9 @@ from pipeline.collectors.collector import (
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange, Patience
 from pipeline.files.ledger import Ledger
-from pipeline.files.sweep import FileSweep, SweepRules, strays
+from pipeline.files.sweep import FileSweep, SweepRules, find_strays
 from pipeline.finding import WARN, Finding
-from pipeline.model import Acknowledged, Capture, Missing
+from pipeline.model import Acknowledged, CaptureScope, Missing
 from pipeline.schema.model import ARROW
 from pipeline.settings import SourceSettings
 from pipeline.sources.files.dialect import is_type
@@ -119,9 +119,9 @@ class FilesCollector:
         """No server."""
         return ("localhost", 1)
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         """Every log."""
-        return Capture(lambda shard: True, text="every log", said_by="the folder")
+        return CaptureScope(lambda shard: True, text="every log", said_by="the folder")
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
@@ -131,7 +131,7 @@ class FilesCollector:
         if not (state := self.state()).running:
             found.append(Finding(WARN, state.state, where, state.told, "see what it says"))
         try:
-            lost = list(strays(Path(self.url), self.unfinished))
+            lost = list(find_strays(Path(self.url), self.unfinished))
         except OSError as error:
             raise UnreachableError(f"files in {self.url}: {error}") from error
         if lost:

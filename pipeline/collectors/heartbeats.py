@@ -56,10 +56,10 @@ from pipeline.collectors.collector import (
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.formats.format import heartbeat_number
-from pipeline.formats.schema_registry import decoded
-from pipeline.model import Acknowledged, Capture, Head, Missing, Origin, TopicPartition
+from pipeline.formats.schema_registry import decode_with_registry
+from pipeline.model import Acknowledged, CaptureScope, Head, Missing, Origin, TopicPartition
 from pipeline.settings import SourceSettings
-from pipeline.transports.topics import spelled
+from pipeline.transports.topics import spell_topic
 from pipeline.transports.transport import OffsetRange, ReadBounds
 
 MOST = 600  # ends that wait: beyond that fewer are noted, and none is forgotten
@@ -289,7 +289,7 @@ class HeartbeatTail:
 
     def _beats(self, raw: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int]]:
         heartbeat, name = self.stream.source.heartbeat, self.stream.source.name
-        changes = decoded(self.stream.format, self.stream.registry, raw)
+        changes = decode_with_registry(self.stream.format, self.stream.registry, raw)
         for change in changes.select(COLUMNS).to_pylist():
             if change["shard"] != heartbeat or change["after"] is None:
                 continue
@@ -309,7 +309,7 @@ def _likely(raw: pa.RecordBatch, heartbeat: str) -> pa.BooleanArray:
     """Messages that name the heartbeat's table: no other is looked into."""
     relation = heartbeat.rpartition(".")[2]
     values = pc.fill_null(pc.match_substring(raw["value"], relation), False)
-    return pc.or_(values, pc.match_substring(raw["topic"], spelled(relation)))
+    return pc.or_(values, pc.match_substring(raw["topic"], spell_topic(relation)))
 
 
 BEHIND = 60  # heartbeats, one a second, after which it is said to be silent
@@ -363,11 +363,11 @@ class HeartbeatCollector:
         """The server of the config: whom it really reads is not known here."""
         return self.stream.source.host, self.stream.source.port
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         """Of which tables it sends rows, by the config's word for it."""
         sends = re.compile(self.tables).fullmatch
         by = "collector.options.tables"
-        return Capture(lambda shard: sends(str(shard)) is not None, self.tables, said_by=by)
+        return CaptureScope(lambda shard: sends(str(shard)) is not None, self.tables, said_by=by)
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None

@@ -141,9 +141,9 @@ class Copy(Protocol):
 
 def known_copies() -> tuple[str, ...]:
     """Kinds of copies there are, sorted."""
-    return plugins.known(copies, "COPY")
+    return plugins.list_keys(copies, "COPY")
 
 
 def find_copy(name: str) -> type[Copy]:
     """The class of that kind; ConfigError if there is none."""
-    return cast("type[Copy]", plugins.find(copies, "COPY", name))
+    return cast("type[Copy]", plugins.find_class(copies, "COPY", name))

@@ -69,7 +69,7 @@ class _Contents:
     columns: Mapping[str, str]
 
 
-def nothing(stamp: FileStamp) -> WholeFile:
+def empty_file(stamp: FileStamp) -> WholeFile:
     """A file without a byte."""
     return WholeFile(stamp, blake2b(digest_size=16).hexdigest(), 0, {})
 
@@ -79,7 +79,7 @@ def stamp_of(told: os.stat_result) -> FileStamp:
     return FileStamp(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
 
 
-def examined(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+def examine_file(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
     """Read a file of *kind* from end to end; ``columns`` only if they are not *named* elsewhere.
 
     Raises:
@@ -113,7 +113,7 @@ def digest_of(file: IO[bytes], size: int = sys.maxsize) -> str:
     return made.hexdigest()
 
 
-def rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterator[list[bytes]]:
+def read_file_rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterator[list[bytes]]:
     """Rows ``[first, until)`` of an open file as JSON texts, some at a time.
 
     A row of JSON lines is its line, whatever that is.
@@ -394,12 +394,12 @@ ADDED: tuple[tuple[str, str], ...] = (
 """What each row gets beside its own columns: where it stood."""
 
 
-def encoded(head: MessageHead) -> bytes:
+def encode_head(head: MessageHead) -> bytes:
     """The key of its message."""
     return msgspec.json.encode(head)
 
 
-def decoded(key: bytes | None) -> MessageHead:
+def decode_head(key: bytes | None) -> MessageHead:
     """Read back what `encoded` wrote.
 
     Raises:
@@ -415,7 +415,7 @@ def own_key(key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key) or (FILE, LINE)
 
 
-def grown(
+def grow_columns(
     shard: str, known: ColumnsHead | None, told: Mapping[str, str], key: Sequence[str]
 ) -> ColumnsHead | None:
     """What is told of the columns before a file that has *told* ones; None if nothing is new."""

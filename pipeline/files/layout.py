@@ -200,7 +200,7 @@ class Due(Enum):
     OPEN = auto()
 
 
-def due(
+def judge_file(
     found: FileStamp,
     taken: FileStamp | None,
     waiting: WaitingFile | None,
@@ -215,6 +215,6 @@ def due(
     return Due.OPEN if now - waiting.since >= patience.settle.total_seconds() else Due.NOTHING
 
 
-def overdue(waiting: WaitingFile, now: float, patience: Patience) -> bool:
+def is_overdue(waiting: WaitingFile, now: float, patience: Patience) -> bool:
     """Whether somebody must be told that a file is not whole."""
     return now - waiting.since >= patience.limit.total_seconds()

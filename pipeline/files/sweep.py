@@ -38,9 +38,9 @@ from pipeline.files.content import (
     UnfinishedFile,
     WholeFile,
     digest_of,
-    examined,
-    grown,
-    nothing,
+    empty_file,
+    examine_file,
+    grow_columns,
     stamp_of,
 )
 from pipeline.files.layout import (
@@ -52,9 +52,9 @@ from pipeline.files.layout import (
     PartitionRange,
     Patience,
     WaitingFile,
-    due,
     is_finished,
-    overdue,
+    is_overdue,
+    judge_file,
 )
 from pipeline.files.ledger import Ledger, SweepCount, TakenFile
 from pipeline.model import ShardId
@@ -81,7 +81,7 @@ class FoundFile:
         return f"{self.part.path}/{self.name}"
 
 
-def folders(at: Path) -> list[str]:
+def list_folders(at: Path) -> list[str]:
     """Names of what is a folder there, or a link to one; none where nothing is there.
 
     Raises:
@@ -98,7 +98,7 @@ def folders(at: Path) -> list[str]:
     return found
 
 
-def files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Iterator[FoundFile]:
+def list_files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Iterator[FoundFile]:
     """Files of a partition, or links to some, but for those whose names say *unfinished*.
 
     Raises:
@@ -107,7 +107,7 @@ def files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Itera
     return (_found(part, name, stamp_of(told)) for name, told in _entries(base, part, unfinished))
 
 
-def footprint(
+def hash_partition(
     base: Path, part: HourPartition, unfinished: tuple[str, ...]
 ) -> Generator[None, None, bytes]:
     """Names and stamps of the same files in 16 bytes, in the order in which they are listed.
@@ -169,12 +169,15 @@ def require_disks(base: Path, ledger: Ledger) -> None:
         OSError: a folder cannot be read.
     """
     known = {ShardId.parse(shard).relation for shard in ledger.columns()}
-    found = set(folders(base))
+    found = set(list_folders(base))
     if not base.is_dir() or (known and known.isdisjoint(found)):
         what = f"no folder of {', '.join(sorted(known))}" if known else "no such folder"
         raise UnreachableError(f"files in {base}: {what}; is its disk mounted?")
-    own, before = {one for one in found if device(base / one) != device(base)}, ledger.own_disks()
-    if device(base) != device(ROOT):
+    own, before = (
+        {one for one in found if device_of(base / one) != device_of(base)},
+        ledger.own_disks(),
+    )
+    if device_of(base) != device_of(ROOT):
         own.add(BASE)
     for gone in sorted(before - own):
         if not (base / gone / GONE).is_dir():  # a writer makes folders of its days, mounted or not
@@ -184,7 +187,7 @@ def require_disks(base: Path, ledger: Ledger) -> None:
         ledger.keep_own_disks(own)
 
 
-def device(at: Path) -> int:
+def device_of(at: Path) -> int:
     """The number of the disk that a folder, or what a link leads to, lies on."""
     return at.stat().st_dev
 
@@ -230,7 +233,7 @@ class RestingHours:
 
     def footprint(self, part: HourPartition) -> Generator[None, None, bytes]:
         """What `looked` is told once all files that it is of were found to be taken."""
-        return footprint(self.base, part, self.unfinished)
+        return hash_partition(self.base, part, self.unfinished)
 
     def is_as_it_was(self, part: HourPartition, footprint: bytes) -> bool:
         """Whether all of its files were taken when they had the same."""
@@ -396,10 +399,10 @@ class FileSweep:
 
     def _hours(self, wanted: Callable[[str], bool]) -> Iterator[HourPartition]:
         """Of every log those of the days that are *wanted*."""
-        for name in folders(self.base):
+        for name in list_folders(self.base):
             if is_finished(name, self.rules.unfinished):
-                for day in filter(wanted, folders(self.base / name)):
-                    for hour in folders(self.base / name / day):
+                for day in filter(wanted, list_folders(self.base / name)):
+                    for hour in list_folders(self.base / name / day):
                         yield HourPartition(name, day, hour)
 
     def _left(self, now: datetime) -> Iterator[None]:
@@ -413,7 +416,7 @@ class FileSweep:
             if known is None or known[0] != changed:
                 found = [
                     (one.stamp.changed, one.path)
-                    for one in files(self.base, part, self.rules.unfinished)
+                    for one in list_files(self.base, part, self.rules.unfinished)
                 ]
                 newest = max([changed, *(at for at, _ in found)])
                 new = [path for at, path in found if known is not None and at > known[1]]
@@ -446,7 +449,7 @@ class FileSweep:
 
     def _looked_at(self, part: HourPartition, number: int) -> Generator[None, None, bool]:
         """Look at every file of a partition, and take what is due; true if all were taken."""
-        every, found = True, files(self.base, part, self.rules.unfinished)
+        every, found = True, list_files(self.base, part, self.rules.unfinished)
         while some := list(islice(found, CHUNK)):
             some.sort(key=lambda one: (one.stamp.modified, one.name))
             paths = [one.path for one in some]
@@ -457,7 +460,7 @@ class FileSweep:
                 known, waits = taken.get(one.path), waiting.get(one.path)
                 now = self.clock().timestamp()
                 stood = None if known is None else known.stamp
-                what = due(one.stamp, stood, waits, now, self.rules.patience)
+                what = judge_file(one.stamp, stood, waits, now, self.rules.patience)
                 if what is Due.REMEMBER:
                     kept[one.path] = anew(one, waits, now)
                 elif waits is not None and waits.stamp == one.stamp:
@@ -485,7 +488,7 @@ class FileSweep:
             if waits is None or waits.told:
                 first = firsts.get(one.stamp.inode, self._since)
                 return WaitingFile(one.stamp, first, now, seen=now)
-            unwatched = number == self._first or overdue(waits, now, self.rules.patience)
+            unwatched = number == self._first or is_overdue(waits, now, self.rules.patience)
             seen = now if unwatched else waits.seen
             return replace(waits, stamp=one.stamp, since=now, why="", seen=seen)
 
@@ -532,7 +535,7 @@ class FileSweep:
 
         One that was taken without a row is as good as new.
         """
-        late = overdue(waits, self.clock().timestamp(), self.rules.patience)
+        late = is_overdue(waits, self.clock().timestamp(), self.rules.patience)
         try:
             if one.why:
                 self._stuck(one, replace(waits, why=one.why))
@@ -552,7 +555,7 @@ class FileSweep:
         self, one: FoundFile, waits: WaitingFile, number: int, digest: str | None
     ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
         part, rule, now = one.part, self.rules.rule(one.part.log), self.clock().timestamp()
-        found = self._examined(one, rule, late=overdue(waits, now, self.rules.patience))
+        found = self._examined(one, rule, late=is_overdue(waits, now, self.rules.patience))
         if isinstance(found, WholeFile) and found.stamp != one.stamp:
             return None
         taken = self._namesake(one, found) if isinstance(found, WholeFile) else found
@@ -601,14 +604,16 @@ class FileSweep:
 
     def _examined(self, one: FoundFile, rule: LogRule, *, late: bool) -> WholeFile | UnfinishedFile:
         if one.stamp.size == 0:
-            return nothing(one.stamp) if late else UnfinishedFile("it is empty")
+            return empty_file(one.stamp) if late else UnfinishedFile("it is empty")
         kind = rule.kind(one.name)
         if not kind:
             return UnfinishedFile("its name does not tell how its rows are written; say `format`")
-        return examined(self.base / one.path, kind, named=bool(rule.columns))
+        return examine_file(self.base / one.path, kind, named=bool(rule.columns))
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:
-        told = grown(shard, self._columns.get(shard), rule.columns or found.columns, rule.key)
+        told = grow_columns(
+            shard, self._columns.get(shard), rule.columns or found.columns, rule.key
+        )
         if told is None:
             return []
         self._columns[shard] = told
@@ -616,7 +621,7 @@ class FileSweep:
 
     def _stuck(self, one: FoundFile, waits: WaitingFile) -> None:
         """Tell of a file that is not whole, once it has not been for too long."""
-        late = overdue(waits, self.clock().timestamp(), self.rules.patience)
+        late = is_overdue(waits, self.clock().timestamp(), self.rules.patience)
         if late and not waits.told and one.stamp.size:
             self._tell(one, f"{waits.why}; it was not taken")
 
@@ -638,7 +643,7 @@ class FileSweep:
         self.ledger.fault(FaultHead(self._shard(one.part), one.path, why), one.path)
 
 
-def strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
+def find_strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
     """Files above the hours' folders, and folders that are named otherwise, by their paths.
 
     What is named as *unfinished* is meant to lie there.  Hours are not looked into.

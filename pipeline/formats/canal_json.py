@@ -24,7 +24,7 @@ from msgspec import Raw
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
-from pipeline.formats.canal_types import column
+from pipeline.formats.canal_types import describe_column
 from pipeline.formats.format import Decoded, Format, Schemas
 from pipeline.formats.messages import (
     decode_messages,
@@ -82,7 +82,7 @@ class FlatMessage(msgspec.Struct):
         return time_of_millis(self.es)
 
 
-def read(value: bytes | None) -> FlatMessage:
+def read_message(value: bytes | None) -> FlatMessage:
     """Read the envelope.
 
     Raises:
@@ -91,7 +91,7 @@ def read(value: bytes | None) -> FlatMessage:
     return read_envelope(value, _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE)
 
 
-def changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
+def decode_changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
     """All that it says, in its order; *value* is what it was read from.
 
     Raises:
@@ -117,7 +117,7 @@ def schema_change(payload: str) -> SchemaMessage:
     Raises:
         FormatError: it is none.
     """
-    message = read(payload.encode())
+    message = read_message(payload.encode())
     if not message.isDdl or message.sql is None:
         raise FormatError("this is no schema change of canal: isDdl is not true, or sql is missing")
     return SchemaMessage(message.sql, message.database or None)
@@ -210,8 +210,8 @@ class CanalJson:
         values = batch["value"].to_pylist()
         return decode_messages(
             values,
-            lambda at: read(values[at]),
-            lambda at, message: (changes(message, values[at] or b""), _columns(message)),
+            lambda at: read_message(values[at]),
+            lambda at, message: (decode_changes(message, values[at] or b""), _columns(message)),
         )
 
 
@@ -227,7 +227,9 @@ def _columns(message: FlatMessage) -> TableDescription | None:
 def _table(
     shard: str, types: tuple[tuple[str, str], ...], key: tuple[str, ...]
 ) -> TableDescription:
-    columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
+    columns = tuple(
+        describe_column(name, text, at) for at, (name, text) in enumerate(types, start=1)
+    )
     return TableDescription(ShardId.parse(shard), "alter", columns, key)
 
 

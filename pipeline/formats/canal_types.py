@@ -27,9 +27,9 @@ KINDS = re.compile(
 COMMENT = re.compile(r"\s*/\*[^*]*\*/\s*$")  # MariaDB's: of before its 5.3
 
 
-def fault(text: str) -> str:
+def find_type_fault(text: str) -> str:
     """Why SHOW COLUMNS never spells a type so; empty if it may."""
-    told = column("", COMMENT.sub("", text), 1)
+    told = describe_column("", COMMENT.sub("", text), 1)
     kind, *signs = told.type.split(" ")
     if told.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
         return f"no type {text!r}; write it as SHOW COLUMNS does, such as bigint(20) unsigned"
@@ -42,7 +42,7 @@ def fault(text: str) -> str:
     return ""
 
 
-def column(name: str, text: str, position: int) -> ColumnDescription:
+def describe_column(name: str, text: str, position: int) -> ColumnDescription:
     """The column of that type, as SHOW COLUMNS spells it; of one that cannot be read its text.
 
     It is told as NOT NULL without a default: canal says neither, so old rows of a column that

@@ -34,7 +34,7 @@ from pipeline.formats import json_text
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.avro import AvroMessage
 from pipeline.formats.format import SENDER_SAYS, Decoded, Format, MessageText, Schemas
-from pipeline.formats.json_text import quote
+from pipeline.formats.json_text import quote_text
 from pipeline.formats.messages import Changes, decode_messages, time_of_millis
 from pipeline.model import COLUMN_VERSIONS, Op, Ordering, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
@@ -97,7 +97,7 @@ class EventShape:
         return self.key or (ROW_KEY,)
 
 
-def change(text: bytes, shape: EventShape) -> Decoded:
+def decode_change(text: bytes, shape: EventShape) -> Decoded:
     """What an event says, whose JSON is *text*.
 
     Raises:
@@ -143,7 +143,7 @@ def _keyed(row: json_text.Row, told: EventMetadata, shape: EventShape) -> tuple[
     if not shape.key:
         row = row | {ROW_KEY: _row_key(told.row_key)}
     try:
-        return row, json_text.key(row, shape.keyed_by)
+        return row, json_text.key_of_row(row, shape.keyed_by)
     except (KeyError, ValueError) as error:
         raise FormatError(NO_KEY) from error
 
@@ -152,12 +152,12 @@ def _row_key(raw: Raw) -> Raw:
     """As a text, whatever it was sent as."""
     found = json_text.read_exactly('{"v":' + json_text.row_text(raw) + "}")
     try:
-        text = None if found is None else json_text.write(found.get("v"))
+        text = None if found is None else json_text.write_text(found.get("v"))
     except ValueError as error:
         raise FormatError(NO_KEY) from error
     if text is None:
         raise FormatError(NO_KEY)
-    return Raw(quote(text).encode())
+    return Raw(quote_text(text).encode())
 
 
 def _some(row: json_text.Row, told: EventMetadata, shape: EventShape) -> dict[str, Any]:
@@ -281,16 +281,16 @@ class DbEventsAvro:
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         """Numbers of the schemas that values of ``RAW`` are written with."""
-        return avro.numbers(batch["value"])
+        return avro.schema_numbers(batch["value"])
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
         values, topics = batch["value"].to_pylist(), batch["topic"].to_pylist()
-        read = avro.json_texts(batch["value"], schemas, unicode_names=False)
+        read = avro.convert_to_json(batch["value"], schemas, unicode_names=False)
         texts = read.column.to_pylist()
 
         def changes(at: int, shape: EventShape) -> Changes:
-            found = change(_whole(texts[at], read.wrong.get(at)), shape)
+            found = decode_change(_whole(texts[at], read.wrong.get(at)), shape)
             schema = schemas.get(int.from_bytes(values[at][1 : avro.HEADER], "big"))
             return (found,), None if schema is None else describe_table(schema, shape)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.avro import AvroMessage
 from pipeline.formats.debezium.placeholder import UNAVAILABLE
-from pipeline.formats.debezium.schema_changes import told_with
+from pipeline.formats.debezium.schema_changes import add_schema_events
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, MessageText, Schemas, build_batch
 from pipeline.model import Op, Ordering
@@ -53,12 +53,12 @@ class DebeziumAvro:
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         """Numbers of the schemas that keys and values of ``RAW`` are written with."""
-        return avro.numbers(batch["key"]) | avro.numbers(batch["value"])
+        return avro.schema_numbers(batch["key"]) | avro.schema_numbers(batch["value"])
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        key = avro.json_texts(batch["key"], schemas, unicode_names=self.unicode_names)
-        value = avro.json_texts(batch["value"], schemas, unicode_names=self.unicode_names)
+        key = avro.convert_to_json(batch["key"], schemas, unicode_names=self.unicode_names)
+        value = avro.convert_to_json(batch["value"], schemas, unicode_names=self.unicode_names)
         wrong = {number: f"value: {why}" for number, why in value.wrong.items()}
         wrong |= {number: f"key: {why}" for number, why in key.wrong.items()}
         texts = {"key": key.column, "value": value.column}
@@ -81,11 +81,11 @@ class DebeziumAvro:
         schemas: Schemas,
     ) -> pa.RecordBatch:
         """Before rows of Postgres, the columns that the schemas they were written with tell."""
-        tells = avro.row_schemas(batch["value"], schemas, unicode_names=self.unicode_names)
+        tells = avro.read_row_schemas(batch["value"], schemas, unicode_names=self.unicode_names)
         if not tells:
             return found
-        keys = avro.representatives(batch["key"], json["key"])
-        return told_with(found, json.set_column(0, RAW.field("key"), keys), tells)
+        keys = avro.first_texts(batch["key"], json["key"])
+        return add_schema_events(found, json.set_column(0, RAW.field("key"), keys), tells)
 
     @property
     def _json(self) -> DebeziumJson:

@@ -48,7 +48,7 @@ class DebeziumJson:
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
-        return messages.decode(batch, Placeholder(self.unavailable))
+        return messages.decode_batch(batch, Placeholder(self.unavailable))
 
 
 FORMAT: type[Format] = DebeziumJson

@@ -25,11 +25,11 @@ from pipeline.files.content import (
     FaultHead,
     MessageHead,
     RowsHead,
-    decoded,
+    decode_head,
 )
 from pipeline.formats import json_text
 from pipeline.formats.format import Decoded, Format, Schemas, build_batch
-from pipeline.formats.json_text import Row, quote
+from pipeline.formats.json_text import Row, quote_text
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 
@@ -54,7 +54,7 @@ class FileRows:
     def schema_change(self, payload: str) -> SchemaMessage:
         """The columns that a log has from here on."""
         try:
-            told = decoded(payload.encode())
+            told = decode_head(payload.encode())
         except (msgspec.MsgspecError, ValueError) as error:
             raise FormatError(f"no columns of files: {error}") from error
         if not isinstance(told, ColumnsHead):
@@ -121,7 +121,7 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
         return
     whole = row | _place(head, line)
     try:
-        key = json_text.key(whole, head.key)
+        key = json_text.key_of_row(whole, head.key)
     except (KeyError, ValueError) as error:
         why = f"{where}: a column of the key {', '.join(head.key)} is absent or no value: {error}"
         yield Decoded(Op.ERROR, head.shard, error=why, raw=value, at=at)
@@ -132,13 +132,13 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
 def _place(head: RowsHead, line: int) -> Row:
     """Where the row stood; a column of such a name in the row gives way to it."""
     day = head.day.replace("_", "-")
-    told = (quote(head.file), str(line), quote(day), str(int(head.hour)))
+    told = (quote_text(head.file), str(line), quote_text(day), str(int(head.hour)))
     return {name: msgspec.Raw(one.encode()) for name, one in zip(OWN, told, strict=True)}
 
 
 @lru_cache(maxsize=1024)  # all rows of a file have one
 def _head(key: bytes | None) -> MessageHead:
-    return decoded(key)
+    return decode_head(key)
 
 
 FORMAT: type[Format] = FileRows

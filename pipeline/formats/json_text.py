@@ -37,15 +37,15 @@ SIGN = re.compile(r"[ \t\r\n]*([{}:,]?)[ \t\r\n]*")
 INTEGER = re.compile(r"-?[0-9]+")
 
 
-def read(data: bytes | None) -> Fields | None:
+def read_fields(data: bytes | None) -> Fields | None:
     """Fields of the one object that *data* holds in UTF-8, as :func:`fields`."""
     try:
-        return fields((data or b"").decode("utf-8"))
+        return split_fields((data or b"").decode("utf-8"))
     except UnicodeDecodeError:
         return None
 
 
-def fields(text: str) -> Fields | None:
+def split_fields(text: str) -> Fields | None:
     """Names and slices in their order, doubled names kept; None if *text* is no object."""
     try:
         return tuple(_fields(text))
@@ -58,11 +58,11 @@ def text_of(value: str | None) -> str | None:
     if value is None or value == "null":
         return None
     if value.startswith('"'):
-        return whole(str(load(value)))
+        return replace_surrogates(str(load_slice(value)))
     return value
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Put a question mark for each half of a surrogate pair, which no UTF-8 can hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -89,14 +89,14 @@ def object_of(value: str | None) -> dict[str, str] | None:
     """
     if value is None or value == "null":
         return None
-    found = fields(value)
+    found = split_fields(value)
     if found is None:
         msg = "the value is no object"
         raise ValueError(msg)
     return dict(found)
 
 
-def load(value: str) -> Any:
+def load_slice(value: str) -> Any:
     """Read one slice as Python's own values, but numbers as their texts."""
     return _DECODER.decode(value)
 
@@ -180,7 +180,7 @@ def read_exactly(text: str) -> Object | None:
     return value if isinstance(value, Object) else None
 
 
-def write(value: Value) -> str | None:
+def write_text(value: Value) -> str | None:
     """Text of *value* in a string column: strings as they are, null as None, the rest as JSON.
 
     Raises:
@@ -196,7 +196,7 @@ def write(value: Value) -> str | None:
         raise ValueError("a value of too many lists in lists") from error
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     """JSON string as Spark's ``to_json`` writes it: only what must be escaped is."""
     return f'"{UNSAFE.sub(_escape, text)}"'
 
@@ -266,20 +266,20 @@ _EXACT_DECODER = json.JSONDecoder(
 )
 
 
-def canonical(
+def canonical_key(
     values: Sequence[str | None], source: str, shard: str, *, unique: bool = False
 ) -> str:
     """Key of the row with these key values, in the order of the message's key object."""
     parts = values if unique else (source, shard, *values)
-    return f"[{','.join('null' if part is None else quote(part) for part in parts)}]"
+    return f"[{','.join('null' if part is None else quote_text(part) for part in parts)}]"
 
 
-def parse(key: str) -> tuple[str | None, ...]:
+def parse_key(key: str) -> tuple[str | None, ...]:
     """Give back what stands in a canonical key, the source and the shard too if it has them."""
     return tuple(json.loads(key))
 
 
-def column(
+def key_column(
     key_values: pa.Array, source: pa.Array, shard: pa.Array, *, unique: pa.Array
 ) -> pa.Array:
     """Build the key of each change from a format's ``key_values``; null stays null.
@@ -303,7 +303,7 @@ def _before(source: pa.Array, shard: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=2**16)  # the shards of one batch are those of the next
 def _beginning(source: str, shard: str) -> str:
-    return f"[{quote(source)},{quote(shard)},"
+    return f"[{quote_text(source)},{quote_text(shard)},"
 
 
 NULL = Raw(b"null")
@@ -339,17 +339,17 @@ def write_row(row: Row) -> str:
     return "{" + ",".join(fields) + "}"
 
 
-def key(row: Row, names: Sequence[str]) -> str:
+def key_of_row(row: Row, names: Sequence[str]) -> str:
     """JSON array of the texts of these columns, as :mod:`pipeline.formats.json_text` has them.
 
     Raises:
         KeyError: one is missing.
         ValueError: one is null, a list or an object.
     """
-    return f"[{','.join(quote(text(row[name])) for name in names)}]"
+    return f"[{','.join(quote_text(value_text(row[name])) for name in names)}]"
 
 
-def text(raw: Raw) -> str:
+def value_text(raw: Raw) -> str:
     """The canonical text of one value.
 
     Raises:
@@ -366,7 +366,7 @@ def text(raw: Raw) -> str:
 def _odd_text(raw: Raw) -> str:
     found = read_exactly('{"v":' + bytes(raw).decode("utf-8") + "}")
     value = None if found is None else found.get("v")
-    text = write(value)
+    text = write_text(value)
     if text is None or isinstance(value, list | Object):
         raise ValueError("a key's column is null, a list or an object")
     return text

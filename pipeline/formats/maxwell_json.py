@@ -105,7 +105,7 @@ def read_message(value: bytes | None) -> MaxwellMessage:
     return read_envelope(value, _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE)
 
 
-def changes(
+def decode_changes(
     message: MaxwellMessage, key: bytes | None, value: bytes, *, positions: bool
 ) -> Sequence[Decoded]:
     """All that it says, in its order.
@@ -315,7 +315,7 @@ class MaxwellJson:
             values,
             lambda at: read_message(values[at]),
             lambda at, message: (
-                changes(message, keys[at], values[at] or b"", positions=self.positions),
+                decode_changes(message, keys[at], values[at] or b"", positions=self.positions),
                 None,
             ),
         )

@@ -110,7 +110,7 @@ def read_key(row: json_text.Row, names: Sequence[str], wrong: str) -> str | None
     if not names:
         return None
     try:
-        return json_text.key(row, names)
+        return json_text.key_of_row(row, names)
     except (KeyError, ValueError) as error:
         raise FormatError(wrong) from error
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
 from pipeline.settings import RegistrySettings, without_login
-from pipeline.tls import tls_faults, verification
+from pipeline.tls import tls_faults, verify_option
 
 NOT_THERE = 40403
 MOST = 50_000  # schemas that are kept; a process that meets more begins anew
@@ -138,7 +138,7 @@ class SchemaRegistry:
 
     def _authorities(self) -> ssl.SSLContext | bool:
         try:
-            return verification(self.settings.url, self.settings)
+            return verify_option(self.settings.url, self.settings)
         except ConfigError as error:
             raise self._silent(str(error).removeprefix("ca: ")) from error
 
@@ -151,7 +151,7 @@ class SchemaRegistry:
         return f"source {self.source}: {its} is no address; write http://host:port"
 
 
-def decoded(
+def decode_with_registry(
     format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
 ) -> pa.RecordBatch:
     """Decode *batch* with the schemas that it needs.

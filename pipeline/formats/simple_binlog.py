@@ -25,7 +25,7 @@ from msgspec import Raw
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
-from pipeline.formats.canal_types import column, fault
+from pipeline.formats.canal_types import describe_column, find_type_fault
 from pipeline.formats.format import INCREMENTAL, Decoded, Format, Schemas
 from pipeline.formats.messages import (
     Changes,
@@ -119,7 +119,7 @@ class SimpleBinlog:
                 msg = f"format_options.tables: {pattern!r} is no regular expression: {error}"
                 raise ConfigError(msg) from error
             for name, told in table.columns.items():
-                if why := fault(told):
+                if why := find_type_fault(told):
                     at = f"format_options.tables.{pattern}.columns.{name}"
                     raise ConfigError(f"{at}: {why}")
 
@@ -164,7 +164,7 @@ def _described(shard: str | None, known: SimpleTable) -> TableDescription | None
     if shard is None or not known.columns:
         return None
     types = enumerate(known.columns.items(), start=1)
-    columns = tuple(column(name, text, at) for at, (name, text) in types)
+    columns = tuple(describe_column(name, text, at) for at, (name, text) in types)
     return TableDescription(ShardId.parse(shard), "alter", columns, known.key)
 
 

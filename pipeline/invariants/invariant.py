@@ -128,12 +128,12 @@ class Referring(Protocol):
 
 def known_invariants() -> tuple[str, ...]:
     """Names of all, sorted."""
-    return plugins.known(invariants, "INVARIANT")
+    return plugins.list_keys(invariants, "INVARIANT")
 
 
 def find_invariant(name: str) -> type[Invariant]:
     """The class of that name; ConfigError if there is none."""
-    return cast("type[Invariant]", plugins.find(invariants, "INVARIANT", name))
+    return cast("type[Invariant]", plugins.find_class(invariants, "INVARIANT", name))
 
 
 def number_values(values: pa.Table) -> npt.NDArray[np.int64]:

@@ -62,7 +62,7 @@ from pipeline.model import Order, Shard, ShardId, SnapshotAgain
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
-from pipeline.transports.topics import endings, spelled
+from pipeline.transports.topics import spell_topic, topic_endings
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +258,13 @@ def _is_birth(news: SchemaNews, known: Existence | None, *, seen: bool) -> bool:
 
 def is_trimmed(checkpoint: Checkpoint, shard: str) -> bool:
     """Whether a topic named after *shard* had lost its beginning when it was first read."""
-    return spelled(shard) in _endings(checkpoint.trimmed)
+    return spell_topic(shard) in _endings(checkpoint.trimmed)
 
 
 @lru_cache(maxsize=4)  # a snapshot tells of all tables at once, and all topics may be trimmed
 def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     """The *topics*, and what each ends with after a dot."""
-    return frozenset(chain(topics, *map(endings, topics)))
+    return frozenset(chain(topics, *map(topic_endings, topics)))
 
 
 def inherited(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:

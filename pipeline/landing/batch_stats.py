@@ -41,7 +41,7 @@ from pipeline.landing.order_check import (
     tops,
 )
 from pipeline.model import ORDER_PARTS, Op, Order, OrderSpan, Origin, Shard, TopicPartition
-from pipeline.schema.history import SchemaChange, SchemaReading
+from pipeline.schema.history import SchemaChange, SchemaReader
 from pipeline.schema.model import SchemaEvent
 
 NAMED = 1_000  # quarantined changes of a subject that are kept by name, and so can be corrected
@@ -564,7 +564,7 @@ class BatchStats:
 def gather(
     told: Sequence[RunStats],
     high: Mapping[str, Order],
-    readings: Mapping[str, SchemaReading],
+    readings: Mapping[str, SchemaReader],
     schemas: Mapping[str, DescribedSchema] | None = None,
     floors: Mapping[str, Order] = NO_FLOORS,
 ) -> BatchStats:
@@ -626,7 +626,7 @@ class _Statements:
 
 
 def _read(
-    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
+    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReader]
 ) -> _Statements:
     news: list[SchemaNews] = []
     every: list[tuple[str, SchemaEvent]] = []
@@ -647,7 +647,7 @@ def _read(
 
 
 def _initial(
-    told: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReading]
+    told: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> dict[str, frozenset[Order]]:
     """Source -> orders of its snapshots of all tables: they make their databases anew.
 
@@ -661,7 +661,7 @@ def _initial(
 
 
 def _databases(
-    texts: Sequence[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReading]
+    texts: Sequence[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> Iterator[DroppedDatabase]:
     for source, told in texts:
         database = readings[source].dialect.database_dropped(told.text)
@@ -669,7 +669,7 @@ def _databases(
             yield DroppedDatabase(source, told.order, database, told.text)
 
 
-def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> SchemaNews:
+def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReader) -> SchemaNews:
     read, signalled = row["snapshot"] is not None, row["snapshot"] == INCREMENTAL
     news = SchemaNews(row["source"], change, snapshot=read, signalled=signalled)
     if news.snapshot or change.kind != "create":

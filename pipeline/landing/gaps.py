@@ -69,7 +69,7 @@ from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.rule import BatchContext
 from pipeline.model import (
-    Capture,
+    CaptureScope,
     Head,
     Order,
     PartitionEnd,
@@ -81,19 +81,19 @@ from pipeline.model import (
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.positions import explain_missing_log, locate_position
 from pipeline.sources.source import explain_replaced_log
-from pipeline.transports.topics import spelled
+from pipeline.transports.topics import spell_topic
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
 
 
-def digest(capture: Capture) -> str:
+def digest(capture: CaptureScope) -> str:
     """What stays the same as long as the lists do."""
     return sha256(capture.text.encode()).hexdigest()[:16]
 
 
 def collected(
-    known: CollectorLists | None, now: Capture | None, last: Capture | None
-) -> Capture | None:
+    known: CollectorLists | None, now: CaptureScope | None, last: CaptureScope | None
+) -> CaptureScope | None:
     """The lists that what stands above ``known.above`` was sent by; None where nobody can tell.
 
     *known* are those of the batch before; *now* is None if the collector is silent, then *last*
@@ -113,7 +113,7 @@ def is_above(known: CollectorLists | None, order: Order) -> bool:
 
 
 def captured(
-    lists: Capture, names: Iterable[str], sent: Collection[str], *, first: bool
+    lists: CaptureScope, names: Iterable[str], sent: Collection[str], *, first: bool
 ) -> set[str]:
     """Those shards of *names* that were captured when they were described.
 
@@ -162,7 +162,7 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
 
 
 def _known(
-    before: CollectorLists | None, capture: Capture, end: Order | None, at: datetime
+    before: CollectorLists | None, capture: CaptureScope, end: Order | None, at: datetime
 ) -> CollectorLists:
     if before is None or before.digest != digest(capture):
         return CollectorLists(digest(capture), None if before is None else at)
@@ -194,14 +194,14 @@ def _is_based(made: Checkpoint, source: str, name: str) -> bool:
     return table is not None and name in made.bases and shard_exists(made, name)
 
 
-def _sends(lists: Capture, name: str) -> bool:
+def _sends(lists: CaptureScope, name: str) -> bool:
     return lists(ShardId.parse(Shard.parse(name).name))
 
 
 def _replaced(
     made: Checkpoint,
     before: Checkpoint,
-    capture: Capture,
+    capture: CaptureScope,
     remembered: Mapping[str, str],
     source: str,
 ) -> set[str]:
@@ -226,7 +226,7 @@ def _remembered(before: Checkpoint, source: str) -> dict[str, str]:
 
 
 def _why(
-    capture: Capture, *, left: set[str], unsure: set[str], unread: set[str], replaced: set[str]
+    capture: CaptureScope, *, left: set[str], unsure: set[str], unread: set[str], replaced: set[str]
 ) -> str:
     why = list[str]()
     if left:
@@ -377,7 +377,7 @@ def hidden_among(
     of some topics are refused.
     """
     shards = {name: Shard.parse(name) for name in names}
-    topics = {n: f"{prefixes[one.source]}.{spelled(one.name)}" for n, one in shards.items()}
+    topics = {n: f"{prefixes[one.source]}.{spell_topic(one.name)}" for n, one in shards.items()}
     unseen = {topic for topic in topics.values() if topic not in there}
     refused = hidden(unseen) if unseen else frozenset()
     return frozenset(name for name, topic in topics.items() if topic in refused)

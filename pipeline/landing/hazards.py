@@ -25,7 +25,7 @@ from pipeline.checkpoint import ActiveHazard, Checkpoint, shard_exists, source_o
 from pipeline.finding import Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.listing import LandingSource
 from pipeline.landing.rule import BatchContext
-from pipeline.model import Capture, Order, Shard
+from pipeline.model import CaptureScope, Order, Shard
 from pipeline.reports import DELAY, SETTING, Gap, dump_gap, load_gap
 from pipeline.settings import Router
 
@@ -104,7 +104,11 @@ def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
 
 
 def _remember(
-    known: dict[str, ActiveHazard], source: str, capture: Capture, end: Order | None, batch: int
+    known: dict[str, ActiveHazard],
+    source: str,
+    capture: CaptureScope,
+    end: Order | None,
+    batch: int,
 ) -> Iterator[_Split]:
     """Update *known* by what *capture* tells; yield what ended for some of its tables only.
 

@@ -42,17 +42,17 @@ from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.plan import Ends, Plan
 from pipeline.model import (
     Acknowledged,
-    Capture,
+    CaptureScope,
     Head,
     Missing,
     PartitionEnd,
     Shard,
     ShardId,
     TopicPartition,
-    both,
+    combine_scopes,
 )
 from pipeline.parallel import Answer, DeadlinePool
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import explain_overrun, names_transactions
@@ -60,9 +60,9 @@ from pipeline.sources.source import Source
 from pipeline.transports.topics import (
     WHERE,
     TopicFacts,
-    endings,
-    hazards,
-    spelled,
+    find_topic_hazards,
+    spell_topic,
+    topic_endings,
     untold_parts,
     untold_text,
 )
@@ -117,7 +117,7 @@ class TopicShards:
     def _into(self, topic: str, names: TopicNames | None) -> tuple[str, ...]:
         if names is not None and topic == names.statements:
             return tuple(self._every.get(names.source, ()))
-        found = {name for end in endings(topic) for name in self._named.get(end, ())}
+        found = {name for end in topic_endings(topic) for name in self._named.get(end, ())}
         if names is not None:
             found = {name for name in found if source_of(name) == names.source}
             if topic not in names.others and names.routed:
@@ -142,7 +142,7 @@ class TopicShards:
         """By what topics call them."""
         found: dict[str, list[str]] = {}
         for name in self.shards:
-            found.setdefault(spelled(Shard.parse(name).name), []).append(name)
+            found.setdefault(spell_topic(Shard.parse(name).name), []).append(name)
         return found
 
     @cached_property
@@ -152,11 +152,11 @@ class TopicShards:
             TopicPartition.parse(n).topic for n in (*self.checkpoint.offsets, *self.checkpoint.gone)
         }
         owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
-        ends = {(source, end) for source, topic in owned for end in endings(topic)}
+        ends = {(source, end) for source, topic in owned for end in topic_endings(topic)}
         found: dict[str, list[str]] = {}
         for name in self.shards:
             source = source_of(name)
-            if (source, spelled(Shard.parse(name).name)) not in ends:
+            if (source, spell_topic(Shard.parse(name).name)) not in ends:
                 found.setdefault(source, []).append(name)
         return found
 
@@ -189,7 +189,7 @@ class LandingSource:
     registry: SchemaRegistry | None = None
     describe: Describe | None = None
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
-    _last: Capture | None = None
+    _last: CaptureScope | None = None
     _silence: str = ""
     _hangs: bool = False  # the collector, when it was asked what it has handed over
     clock: Callable[[], float] = time.monotonic
@@ -204,9 +204,9 @@ class LandingSource:
     _untold: dict[str, float] = field(default_factory=dict)  # topic -> since when told again
 
     @property
-    def reading(self) -> SchemaReading:
+    def reading(self) -> SchemaReader:
         """How schema changes in its topics are read."""
-        return SchemaReading(self.format.schema_change, self.dialect)
+        return SchemaReader(self.format.schema_change, self.dialect)
 
     @property
     def sent_once(self) -> bool:
@@ -228,7 +228,7 @@ class LandingSource:
     @property
     def heartbeats(self) -> str:
         """The topic of the heartbeat's table, unless somebody routes it."""
-        return f"{self.settings.prefix}.{spelled(self.settings.heartbeat)}"
+        return f"{self.settings.prefix}.{spell_topic(self.settings.heartbeat)}"
 
     def claims(self, topic: str) -> bool:
         """Whether *topic* is one that this source's changes arrive in."""
@@ -245,11 +245,11 @@ class LandingSource:
             return Missing(str(error))
 
     @property
-    def told(self) -> Capture | None:
+    def told(self) -> CaptureScope | None:
         """Of which tables rows are sent, as was told last; None if it never was."""
         return self._last
 
-    def captures(self) -> Capture | Missing:
+    def captures(self) -> CaptureScope | Missing:
         """The same as it and its server tell now; ``Missing`` if either is silent."""
         if self._silence:
             self._look()
@@ -257,7 +257,7 @@ class LandingSource:
         try:
             lists = self.collector.captures()
             self._missed |= set(lists.hazards)  # also if its server does not answer
-            told = both(lists, self.server().sends())
+            told = combine_scopes(lists, self.server().sends())
             found = self._lasting((*told.hazards, *self._topics_told()))
             self._last = replace(
                 told,
@@ -280,7 +280,7 @@ class LandingSource:
         """Tell *hazards*, which were seen in the life before: no mark may have them."""
         self._missed |= set(hazards)
 
-    def recorded(self, told: Capture) -> None:
+    def recorded(self, told: CaptureScope) -> None:
         """A mark is committed that has all hazards of what was *told*."""
         self._unsaid -= set(told.hazards)
 
@@ -290,7 +290,9 @@ class LandingSource:
         They are the server that was asked last, and the collector, unless it may hang: each
         question would cost all sources its time-out.
         """
-        asked: list[Callable[[], Capture | None]] = [one.sends for one in self._servers.values()]
+        asked: list[Callable[[], CaptureScope | None]] = [
+            one.sends for one in self._servers.values()
+        ]
         if not self._hangs:
             asked.append(self.collector.captures)
         for ask in asked:
@@ -315,7 +317,7 @@ class LandingSource:
             self._facts = {
                 one.name: one if one.told else self._facts.get(one.name, one) for one in facts
             }
-            found = hazards(self._facts.values(), prefix, own.others, routed=own.routed)
+            found = find_topic_hazards(self._facts.values(), prefix, own.others, routed=own.routed)
             self._of_topics = frozenset(found)
         return self._of_topics
 
@@ -424,7 +426,7 @@ class Listing:
     beginnings: Mapping[TopicPartition, PartitionEnd]
     ends: Mapping[TopicPartition, PartitionEnd]
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    captures: Mapping[str, Capture] = field(default_factory=dict)
+    captures: Mapping[str, CaptureScope] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
     once: frozenset[str] = frozenset()
 
@@ -435,7 +437,7 @@ class _Before:
 
     head: Head | None
     acknowledged: Acknowledged | Missing
-    lists: Capture | Missing
+    lists: CaptureScope | Missing
 
 
 @dataclass(eq=False)
@@ -476,9 +478,9 @@ class Upstream:
         acknowledged = {
             name: one.acknowledged
             for name, one in told.items()
-            if isinstance(one.acknowledged, Acknowledged) and isinstance(one.lists, Capture)
+            if isinstance(one.acknowledged, Acknowledged) and isinstance(one.lists, CaptureScope)
         }
-        captures = {n: one.lists for n, one in told.items() if isinstance(one.lists, Capture)}
+        captures = {n: one.lists for n, one in told.items() if isinstance(one.lists, CaptureScope)}
         source_of, beginnings, ends = self._listed()
         first = {name: one.head for name, one in told.items() if one.head is not None}
         again = {f.settings.name: f.head for f in self.feeds if f.settings.name in first}
@@ -645,7 +647,7 @@ class CaptureNotices:
 
     _said: dict[str, float] = field(default_factory=dict)
     _hazards: dict[str, frozenset[Finding]] = field(default_factory=dict)
-    _told: Mapping[str, Capture] = field(default_factory=dict)
+    _told: Mapping[str, CaptureScope] = field(default_factory=dict)
 
     def unsaid(self, listing: Listing) -> Listing:
         """*listing* without what a mark says."""
@@ -666,7 +668,7 @@ class CaptureNotices:
             if source_of(name) in news
         )
 
-    def say(self) -> Mapping[str, Capture]:
+    def say(self) -> Mapping[str, CaptureScope]:
         """A batch that says all of it is committed; returns what each source told."""
         self._said |= {name: one.newest for name, one in self._told.items()}
         self._hazards |= {name: frozenset(one.hazards) for name, one in self._told.items()}

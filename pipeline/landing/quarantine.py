@@ -35,7 +35,7 @@ from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import Checkpoint, Quarantine, is_outdated, source_of
 from pipeline.errors import FormatError, NoSchemasError, ProofError, UnreachableError
-from pipeline.formats.schema_registry import decoded
+from pipeline.formats.schema_registry import decode_with_registry
 from pipeline.landing.batch_stats import BatchStats, RunStats, tally, told_schema
 from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.plan import Plan
@@ -375,7 +375,7 @@ class Resubmitting:
         name, beat = feed.settings.name, feed.settings.heartbeat
         came = SourceContext(name, beat, open_.epoch, ordering=feed.format.ordering)
         raw = to_raw_message(one, feed.format.columns)
-        changes = decoded(feed.format, feed.registry, raw)
+        changes = decode_with_registry(feed.format, feed.registry, raw)
         stamp = Stamp(checkpoint.lane, -1, at)
         routes = TableRouter(self.router, self.standards)
         shaped = shape(changes, raw, came, routes=routes, stamp=stamp)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.checkpoint import Checkpoint, is_outdated, source_of
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.batch_stats import BatchStats
@@ -134,7 +134,7 @@ class SourceHolds:
         source, more = error.source, ""
         for number in error.numbers:
             since = self._unknown.setdefault((source, number), at)
-            if over(since, PATIENCE, at):
+            if has_passed(since, PATIENCE, at):
                 self._lost[source] = self._lost.get(source, frozenset()) | {number}
         if error.numbers:
             more = "; if it stays unknown, while others are known, what names it is quarantined"

@@ -28,7 +28,7 @@ from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
 from pipeline.formats import json_text
 from pipeline.formats.format import RAW, Format, heartbeat_number
-from pipeline.formats.schema_registry import SchemaRegistry, decoded
+from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
 from pipeline.landing.batch_stats import RunStats, Unrepeated, tally
 from pipeline.landing.epochs import EpochBounds
 from pipeline.model import ORDER_PARTS, Op, Ordering, TopicPartition
@@ -118,7 +118,9 @@ def shape(
         "source": source,
         "table": table,
         "op": op,
-        "key": json_text.column(_keys(decoded, routes), source, decoded["shard"], unique=unique),
+        "key": json_text.key_column(
+            _keys(decoded, routes), source, decoded["shard"], unique=unique
+        ),
         "order": _order(decoded, placed, came),
         "received": pa.repeat(pa.scalar(stamp.received, TIME), count),
         "dt": pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), count),
@@ -339,7 +341,9 @@ def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
-            changes = without_empty_transactions(decoded(intake.format, intake.registry, raw))
+            changes = without_empty_transactions(
+                decode_with_registry(intake.format, intake.registry, raw)
+            )
             if len(changes):
                 yield shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
 

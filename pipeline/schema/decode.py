@@ -23,7 +23,7 @@ from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedRows:
     """Rows in the texts' order, a column for each of the table's, in its order.
 
     ``misread``, never null: a value was there but is null now, or the text is no JSON object.
@@ -42,13 +42,13 @@ class _TypedBlock:
     unknown: frozenset[str] = frozenset()
 
 
-def typed(texts: pa.StringArray | pa.ChunkedArray, columns: Sequence[Column]) -> Typed:
+def type_rows(texts: pa.StringArray | pa.ChunkedArray, columns: Sequence[Column]) -> TypedRows:
     """Type whole rows; a null text is a row of nulls and no misreading, as an absent field is."""
     schema = pa.schema([(column.name, arrow_type(column)) for column in columns])
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     parts = [_typed(_sound(chunk), columns) for chunk in chunks]
     batches = [pa.RecordBatch.from_arrays(list(part.columns), schema=schema) for part in parts]
-    return Typed(
+    return TypedRows(
         rows=pa.Table.from_batches(batches, schema),
         misread=pa.concat_arrays([pa.array([], pa.bool_()), *(part.misread for part in parts)]),
         unknown=tuple(sorted(frozenset().union(*(part.unknown for part in parts)))),
@@ -75,12 +75,12 @@ def _utf8(data: bytes) -> str:
 
 def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _TypedBlock:
     """Read the rows that are as expected; then put the odd ones in their places."""
-    read = wire.expected(texts, tuple(wire.Field(c.name, c.dialect.sent(c)) for c in columns))
+    read = wire.read_expected(texts, tuple(wire.Field(c.name, c.dialect.sent(c)) for c in columns))
     most = _part(columns, read.columns, pa.array([False] * len(texts), pa.bool_()))
     if not read.odd:
         return most
     odd = pa.array(read.odd, pa.int64())
-    told = wire.exact(texts.take(odd), [column.name for column in columns])
+    told = wire.read_exact(texts.take(odd), [column.name for column in columns])
     rest = _part(columns, told.columns, told.broken)
     places = pc.replace_with_mask(
         pa.array(range(len(texts)), pa.int64()),
@@ -122,34 +122,34 @@ INSTANT = (
 )
 
 
-def fitting(fits: pa.BooleanArray, wire: pa.Array) -> pa.Array:
+def keep_fitting(fits: pa.BooleanArray, wire: pa.Array) -> pa.Array:
     """*wire* where it *fits*, which is null where *wire* is."""
     if pc.all(fits, min_count=0).as_py():  # nulls do not count, and stay null
         return wire
     return pc.if_else(fits, wire, pa.scalar(None, wire.type))
 
 
-def between(wire: pa.Array, low: pa.Scalar, high: pa.Scalar) -> pa.Array:
+def keep_between(wire: pa.Array, low: pa.Scalar, high: pa.Scalar) -> pa.Array:
     """*wire* from *low* to *high*, both included."""
-    return fitting(pc.and_(pc.greater_equal(wire, low), pc.less_equal(wire, high)), wire)
+    return keep_fitting(pc.and_(pc.greater_equal(wire, low), pc.less_equal(wire, high)), wire)
 
 
-def whole(wire: pa.StringArray) -> pa.Int64Array:
+def parse_whole_numbers(wire: pa.StringArray) -> pa.Int64Array:
     """Digits of whole numbers; by way of decimals, which hold more than 64 bits."""
-    found = fitting(pc.match_substring_regex(wire, WHOLE), wire)
+    found = keep_fitting(pc.match_substring_regex(wire, WHOLE), wire)
     wide = found.cast(pa.decimal128(MOST_DIGITS, 0))
     low, high = (pa.scalar(Decimal(edge), wide.type) for edge in (LOWEST, HIGHEST))
-    return between(wide, low, high).cast(pa.int64())
+    return keep_between(wide, low, high).cast(pa.int64())
 
 
-def integer(wire: pa.Int64Array, kind: pa.DataType) -> pa.Array:
+def to_integers(wire: pa.Int64Array, kind: pa.DataType) -> pa.Array:
     """Whole numbers as one of the integer types."""
     edge = 2 ** (kind.bit_width - 1)
     low, high = (pa.scalar(one, pa.int64()) for one in (-edge, edge - 1))
-    return between(wire, low, high).cast(kind)
+    return keep_between(wire, low, high).cast(kind)
 
 
-def decimal(wire: pa.StringArray, kind: pa.DataType, digits: int, fraction: int) -> pa.Array:
+def parse_decimals(wire: pa.StringArray, kind: pa.DataType, digits: int, fraction: int) -> pa.Array:
     """A decimal's text, as *kind* if that is one; never rounded, so one digit too many is none.
 
     The digits are counted here: Arrow lets a number of 39 digits overflow.
@@ -157,28 +157,28 @@ def decimal(wire: pa.StringArray, kind: pa.DataType, digits: int, fraction: int)
     before_point = digits - fraction
     before = rf"(0*[0-9]{{1,{before_point}}}|0+)" if before_point else "0+"
     after = rf"(\.[0-9]{{1,{fraction}}})?" if fraction else ""
-    return fitting(pc.match_substring_regex(wire, f"^-?{before}{after}$"), wire).cast(kind)
+    return keep_fitting(pc.match_substring_regex(wire, f"^-?{before}{after}$"), wire).cast(kind)
 
 
-def floating(wire: pa.StringArray, kind: pa.DataType) -> pa.Array:
+def parse_floats(wire: pa.StringArray, kind: pa.DataType) -> pa.Array:
     """A number as it is written; what is too large for the type does not fit."""
-    numbers = fitting(pc.match_substring_regex(wire, NUMBER), wire).cast(kind)
+    numbers = keep_fitting(pc.match_substring_regex(wire, NUMBER), wire).cast(kind)
     fits = pc.or_(pc.invert(pc.is_inf(numbers)), pc.ends_with(wire, "Infinity"))
-    return fitting(fits, numbers)
+    return keep_fitting(fits, numbers)
 
 
-def flag(wire: pa.StringArray) -> pa.BooleanArray:
+def parse_booleans(wire: pa.StringArray) -> pa.BooleanArray:
     """True and false, as words or digits."""
     true, false = (pc.is_in(wire, pa.array(words)) for words in (["true", "1"], ["false", "0"]))
-    return fitting(pc.or_(true, false), true)
+    return keep_fitting(pc.or_(true, false), true)
 
 
-def data(wire: pa.StringArray) -> pa.BinaryArray:
+def decode_bytes(wire: pa.StringArray) -> pa.BinaryArray:
     """Bytes out of base64."""
-    return pa.array([base64(text) for text in wire.to_pylist()], pa.binary())
+    return pa.array([decode_base64(text) for text in wire.to_pylist()], pa.binary())
 
 
-def base64(text: str | None) -> bytes | None:
+def decode_base64(text: str | None) -> bytes | None:
     """Bytes of one text; None if it is no base64."""
     try:
         return None if text is None else binascii.a2b_base64(text, strict_mode=True)
@@ -186,26 +186,26 @@ def base64(text: str | None) -> bytes | None:
         return None
 
 
-def date(wire: pa.Int64Array) -> pa.Date32Array:
+def to_dates(wire: pa.Int64Array) -> pa.Date32Array:
     """Days since 1970."""
     first, last = (pa.scalar(day, pa.int64()) for day in (FIRST_DAY, LAST_DAY))
-    return between(wire, first, last).cast(pa.int32()).cast(pa.date32())
+    return keep_between(wire, first, last).cast(pa.int32()).cast(pa.date32())
 
 
-def moments(wire: pa.Int64Array, unit: int, kind: pa.DataType) -> pa.TimestampArray:
+def to_timestamps(wire: pa.Int64Array, unit: int, kind: pa.DataType) -> pa.TimestampArray:
     """Moments since 1970 that count *unit* microseconds each."""
     first, last = (pa.scalar(edge // unit, pa.int64()) for edge in (FIRST, LAST))
-    return pc.multiply(between(wire, first, last), unit).cast(kind)
+    return pc.multiply(keep_between(wire, first, last), unit).cast(kind)
 
 
-def instants(wire: pa.StringArray, kind: pa.DataType) -> pa.TimestampArray:
+def parse_instants(wire: pa.StringArray, kind: pa.DataType) -> pa.TimestampArray:
     """ISO text with its zone; without one it would be no instant."""
-    found = parsed(fitting(pc.match_substring_regex(wire, INSTANT), wire), kind)
+    found = cast_or_null(keep_fitting(pc.match_substring_regex(wire, INSTANT), wire), kind)
     first, last = (pa.scalar(edge, pa.int64()).cast(kind) for edge in (FIRST, LAST))
-    return between(found, first, last)
+    return keep_between(found, first, last)
 
 
-def parsed(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+def cast_or_null(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     """Cast; null where a value cannot be, found by halves (a 30th of February)."""
     try:
         return texts.cast(kind)
@@ -213,7 +213,9 @@ def parsed(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
         if len(texts) == 1:
             return pa.nulls(1, kind)
         half = len(texts) // 2
-        return pa.concat_arrays([parsed(texts[:half], kind), parsed(texts[half:], kind)])
+        return pa.concat_arrays(
+            [cast_or_null(texts[:half], kind), cast_or_null(texts[half:], kind)]
+        )
 
 
 C = TypeVar("C", bound=Column)
@@ -232,7 +234,7 @@ class ColumnReading(Generic[C]):
         In: texts; where whole numbers are expected, int64 as well.
         """
         if self.sent is SentAs.WHOLE and pa.types.is_string(wire.type):
-            wire = whole(wire)
+            wire = parse_whole_numbers(wire)
         return self.read(column, wire)
 
 
@@ -243,4 +245,4 @@ def as_sent(_: Column, wire: pa.StringArray) -> pa.StringArray:
 
 def as_integer(column: Column, wire: pa.Int64Array) -> pa.Array:
     """Whole numbers as *column*'s integer type."""
-    return integer(wire, arrow_type(column))
+    return to_integers(wire, arrow_type(column))

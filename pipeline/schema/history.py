@@ -237,7 +237,7 @@ def _base_of(effect: Empty) -> BaseNeeded:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaReading:
+class SchemaReader:
     """One source's way; ``words`` raises FormatError for what is no schema change of the format."""
 
     words: Callable[[str], SchemaMessage]

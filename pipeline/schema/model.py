@@ -213,12 +213,12 @@ class Incompatible:
     filled: bool = False
 
 
-def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     """Say what changed from *old* to *new*, of one shard; the first obstacle if there is one."""
     return new.columns[0].dialect.compare(old, new)
 
 
-def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
     """One schema that rows of every shard fit into; shards may be at different steps.
 
     The shard and order are those of the first.

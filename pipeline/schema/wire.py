@@ -52,7 +52,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedRows:
     """Values of all rows, a column each: int64 where numbers are expected, else text.
 
     ``odd``: places, rising, of rows that are built otherwise; they are null here.
@@ -63,7 +63,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactRows:
     """Values of rows, a column of text each, whatever was sent.
 
     ``broken``: whether a row is no JSON object; it is null then.  ``unknown``: names of fields
@@ -75,13 +75,13 @@ class Exact:
     unknown: frozenset[str]
 
 
-def expected(texts: pa.StringArray, fields: tuple[Field, ...]) -> Expected:
+def read_expected(texts: pa.StringArray, fields: tuple[Field, ...]) -> ExpectedRows:
     """Read the rows that are built as *fields* say; a null text gives nulls and is not odd."""
     decoder = _decoder(fields)
     if decoder is None:
         held = texts.is_valid().to_pylist()
         odd = tuple(at for at, there in enumerate(held) if there)
-        return Expected(tuple(pa.nulls(len(texts), _type(field)) for field in fields), odd)
+        return ExpectedRows(tuple(pa.nulls(len(texts), _type(field)) for field in fields), odd)
     parts: list[list[pa.Array]] = [[pa.array([], _type(field))] for field in fields]
     left_out: list[int] = []
     for start in range(0, len(texts), BLOCK):
@@ -89,10 +89,10 @@ def expected(texts: pa.StringArray, fields: tuple[Field, ...]) -> Expected:
         left_out.extend(start + at for at in odd_ones)
         for at, (field, part) in enumerate(zip(fields, parts, strict=True)):
             part.append(_column(map(operator.attrgetter(f"c{at}"), rows), field))
-    return Expected(tuple(pa.concat_arrays(part) for part in parts), tuple(left_out))
+    return ExpectedRows(tuple(pa.concat_arrays(part) for part in parts), tuple(left_out))
 
 
-def exact(texts: pa.StringArray, names: Sequence[str]) -> Exact:
+def read_exact(texts: pa.StringArray, names: Sequence[str]) -> ExactRows:
     """Read any rows, none of them null; of a field that is there twice, the last one counts."""
     parts: list[list[pa.Array]] = [[pa.array([], TEXT)] for _ in names]
     broken: list[bool] = []
@@ -105,7 +105,7 @@ def exact(texts: pa.StringArray, names: Sequence[str]) -> Exact:
         unknown.update(*told)
         for name, part in zip(names, parts, strict=True):
             part.append(pa.array([_text(row.get(name, NULL)) for row in told], TEXT))
-    return Exact(
+    return ExactRows(
         columns=tuple(pa.concat_arrays(part) for part in parts),
         broken=pa.array(broken, pa.bool_()),
         unknown=frozenset(unknown.difference(names)),

@@ -57,7 +57,7 @@ def find_position_rules(kind: str) -> PositionRules:
     Raises:
         ConfigError: there is no such source.
     """
-    return cast("PositionRules", plugins.find(sources, "SOURCE", kind).positions)
+    return cast("PositionRules", plugins.find_class(sources, "SOURCE", kind).positions)
 
 
 def locate_position(position: Position) -> tuple[int, int]:

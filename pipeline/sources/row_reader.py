@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import ConfigError
-from pipeline.formats.json_text import quote
+from pipeline.formats.json_text import quote_text
 from pipeline.model import Head, Position, Shard
 from pipeline.schema.model import Notation, TableDescription, TableSchema
 from pipeline.settings import SourceSettings
@@ -268,7 +268,7 @@ def encode_keys(texts: Sequence[pa.StringArray]) -> pa.StringArray:
     """Each row's key as a format writes it (``key_values``); *texts* are its columns."""
     parts = list[pa.StringArray | str]()
     for one in texts:
-        parts += ["," if parts else "[", pc.fill_null(_quoted(one, quote), "null")]
+        parts += ["," if parts else "[", pc.fill_null(_quoted(one, quote_text), "null")]
     return pc.binary_join_element_wise(*parts, "]", "")
 
 

@@ -32,7 +32,7 @@ from pipeline.clocks import ClockReading
 from pipeline.durations import with_durations
 from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
 from pipeline.finding import Finding
-from pipeline.model import Capture, Fence, Head, Missing, RetainedLog, Shard, ShardId
+from pipeline.model import CaptureScope, Fence, Head, Missing, RetainedLog, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
 
@@ -205,7 +205,7 @@ class Source(TableQueries, Protocol):
         """The highest heartbeat number of this source that is committed; -1 without any."""
         ...
 
-    def sends(self) -> Capture | None:
+    def sends(self) -> CaptureScope | None:
         """The tables whose changes the source sends; None for all.  The call must be cheap."""
         ...
 
@@ -364,7 +364,7 @@ class RetainedLogRules(Protocol):
 @cache
 def find_retained_log_rules(kind: str) -> RetainedLogRules:
     """The rules of *kind*; ConfigError if it has none."""
-    return cast("RetainedLogRules", plugins.find(sources, "RETAINED_LOG", kind)())
+    return cast("RetainedLogRules", plugins.find_class(sources, "RETAINED_LOG", kind)())
 
 
 def explain_replaced_log(known: RetainedLog, now: RetainedLog) -> str | None:

@@ -70,12 +70,12 @@ class RestingStandard(Protocol):
 
 def known_standards() -> tuple[str, ...]:
     """Names of all, sorted."""
-    return plugins.known(standards, "STANDARD")
+    return plugins.list_keys(standards, "STANDARD")
 
 
 def find_standard(name: str) -> type[Standard]:
     """The class of that name; ConfigError if there is none."""
-    return cast("type[Standard]", plugins.find(standards, "STANDARD", name))
+    return cast("type[Standard]", plugins.find_class(standards, "STANDARD", name))
 
 
 SHORTEST = 16  # letters: below, all can be tried

@@ -34,9 +34,9 @@ from msgspec import Raw
 from pipeline.errors import ConfigError, FormatError, HeldError
 from pipeline.formats import json_text
 from pipeline.formats.format import DECODED, SENDER_SAYS
-from pipeline.formats.json_text import parse, quote
+from pipeline.formats.json_text import parse_key, quote_text
 from pipeline.model import Op, ShardId
-from pipeline.schema.decode import as_sent, whole
+from pipeline.schema.decode import as_sent, parse_whole_numbers
 from pipeline.schema.model import (
     Column,
     ColumnDescription,
@@ -153,14 +153,14 @@ class TableStandards:
         Raises:
             FormatError: it has other columns, or nothing stands for one of its values.
         """
-        values = parse(texts)
+        values = parse_key(texts)
         if len(values) != len(self.key):
             raise FormatError(f"its key has {len(values)} columns, {self._told_key} were expected")
         parts = [
             None if text is None else self._answer(name, text)
             for name, text in zip(self.key, values, strict=True)
         ]
-        return f"[{','.join('null' if part is None else quote(part) for part in parts)}]"
+        return f"[{','.join('null' if part is None else quote_text(part) for part in parts)}]"
 
     def require_key(self, texts: str, row: str) -> None:
         """Refuse a key that is not made of the columns that the config names as the key's.
@@ -172,10 +172,10 @@ class TableStandards:
         """
         sent = json_text.read_row(Raw(row.encode()))
         try:
-            own = None if sent is None else parse(json_text.key(sent, self.key))
+            own = None if sent is None else parse_key(json_text.key_of_row(sent, self.key))
         except (KeyError, ValueError):
             own = None
-        if own is None or own != parse(texts):
+        if own is None or own != parse_key(texts):
             msg = f"its key is not that of {self._told_key}, which `standards` names as the key"
             raise FormatError(msg)
 
@@ -187,7 +187,7 @@ class TableStandards:
         if self._decided(name) is None or json_text.is_null(raw):
             return raw
         try:
-            text = json_text.text(raw)
+            text = json_text.value_text(raw)
         except ValueError as error:
             raise FormatError(f"column {name}: a list or an object has no standard") from error
         answer = self._answer(name, text)
@@ -495,7 +495,11 @@ class StandardDialect:
         """The answers."""
         if not isinstance(column, StandardColumn):
             return self.own.values(column, wire)
-        return whole(wire) if column.standard.lake_type == "bigint" else as_sent(column, wire)
+        return (
+            parse_whole_numbers(wire)
+            if column.standard.lake_type == "bigint"
+            else as_sent(column, wire)
+        )
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
         """None of the answers shows it."""

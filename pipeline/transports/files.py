@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.errors import UnreachableError
 from pipeline.files import content
-from pipeline.files.content import FaultHead, RowsHead, encoded, own_key
+from pipeline.files.content import FaultHead, RowsHead, encode_head, own_key
 from pipeline.files.layout import FileStamp
 from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.formats.format import OPTIONAL, RAW
@@ -133,19 +133,19 @@ class FilesReader:
 
     def _of(self, entry: LedgerEntry, first: int, until: int) -> Iterator[list[Record]]:
         if not isinstance(entry.what, TakenFile):
-            yield [(first, encoded(entry.what), None)]
+            yield [(first, encode_head(entry.what), None)]
             return
         file, base, offset = entry.what, entry.first, first
-        head = encoded(_head(file, base))
+        head = encode_head(_head(file, base))
         try:
             with (Path(self.base) / file.path).open("rb") as opened:
                 stamp = _same(opened, file, FileStamp(*file.stamp))
-                for some in content.rows(opened, file.kind, first - base, until - base):
+                for some in content.read_file_rows(opened, file.kind, first - base, until - base):
                     stamp = _same(opened, file, stamp)
                     yield [(offset + n, head, row) for n, row in enumerate(some)]
                     offset += len(some)
         except (FileNotFoundError, PermissionError, ValueError) as error:
-            yield [(offset, encoded(_lost(file, offset, until, error)), None)]
+            yield [(offset, encode_head(_lost(file, offset, until, error)), None)]
         except OSError as error:
             raise UnreachableError(f"file {file.path}: {error}") from error
 

@@ -59,14 +59,20 @@ from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import KafkaSecurity
 from pipeline.transports.security import for_kafka_python, for_librdkafka
-from pipeline.transports.topics import LastRecord, TopicFacts, drain, newest, topic_facts
+from pipeline.transports.topics import (
+    LastRecord,
+    TopicFacts,
+    read_last_records,
+    read_spans,
+    topic_facts,
+)
 from pipeline.transports.transport import (
     Cursor,
     OffsetRange,
     RangeRead,
     ReadBounds,
     Transport,
-    assignments,
+    split_ranges,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -191,7 +197,7 @@ class Consumption:
         self._cursors = [Cursor(one, one.first) for one in self.ranges]
         kept = Gathering(self.ranges, self.columns)
         numbers = {id(cursor): number for number, cursor in enumerate(self._cursors)}
-        for group in assignments(self._cursors, self.bounds.assigned):
+        for group in split_ranges(self._cursors, self.bounds.assigned):
             own = [numbers[id(cursor)] for cursor in group]
             with _Assigned(self.settings, group, own, self.bounds.patience) as assigned:
                 while assigned.open:
@@ -212,10 +218,10 @@ class KafkaReader:
         self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
     ) -> Consumption:
         """Every record in *ranges*; nothing is dialled before it is iterated."""
-        return consume(self.settings, ranges, bounds=bounds, columns=columns)
+        return consume_ranges(self.settings, ranges, bounds=bounds, columns=columns)
 
 
-def consume(
+def consume_ranges(
     settings: Mapping[str, str],
     ranges: Sequence[OffsetRange],
     *,
@@ -227,11 +233,11 @@ def consume(
     Raises:
         ConfigError: a setting that is ours to decide, or that this build of the client lacks.
     """
-    refuse(settings)
+    require_readable(settings)
     return Consumption(settings, tuple(ranges), bounds or ReadBounds(), tuple(columns))
 
 
-def refuse(settings: Mapping[str, str]) -> None:
+def require_readable(settings: Mapping[str, str]) -> None:
     """Return if a task can read with these settings.
 
     Raises:
@@ -524,7 +530,7 @@ class KafkaTransport:
         spans = {p: (first[at].offset, end[at].offset) for p, at in asked.items() if at in known}
         with self._session():
             reader = self._reader()
-            found = newest(lambda steps: drain(reader, steps, self.timeout), spans)
+            found = read_last_records(lambda steps: read_spans(reader, steps, self.timeout), spans)
         return {TopicPartition(*at): record for at, record in found.items()}
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:

@@ -49,7 +49,7 @@ def for_kafka_python(bootstrap: str, security: KafkaSecurity) -> Mapping[str, An
     }
 
 
-def contradictions(security: KafkaSecurity) -> Iterator[tuple[str, str]]:
+def find_security_faults(security: KafkaSecurity) -> Iterator[tuple[str, str]]:
     """Each setting that is missing or does nothing, and what to do about it."""
     if security.protocol.startswith("SASL_"):
         for name in _LOGIN:

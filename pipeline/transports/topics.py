@@ -40,7 +40,7 @@ from pipeline.finding import (
 )
 from pipeline.formats import json_text as key
 from pipeline.formats.format import OPTIONAL, RAW, Format
-from pipeline.formats.schema_registry import SchemaRegistry, decoded
+from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
 from pipeline.model import PartitionEnd, Shard, ShardId, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardise_batch
@@ -103,7 +103,7 @@ class LastRecord:
     headers: tuple[tuple[str, bytes | None], ...] = field(default=(), compare=False)
 
 
-def drain(
+def read_spans(
     consumer: Consumer, spans: Mapping[Any, tuple[int, int]], within: timedelta
 ) -> list[Record]:
     """Every record in *spans*, ascending within a partition; empty spans cost nothing.
@@ -134,7 +134,7 @@ def drain(
     return kept
 
 
-def newest(
+def read_last_records(
     read: Callable[[Spans], Iterable[Record]],
     spans: Spans,
 ) -> dict[tuple[str, int], LastRecord]:
@@ -230,7 +230,7 @@ def _key(
 ) -> LogKey | None:
     """Key of the last change in a message; None if it holds none of *table*."""
     batch = _batch(origin.format, at, record)
-    told = decoded(origin.format, origin.registry, batch)
+    told = decode_with_registry(origin.format, origin.registry, batch)
     whose = [
         table.name if name and Shard(origin.source, name) in table.shards else None
         for name in told["shard"].to_pylist()
@@ -242,8 +242,8 @@ def _key(
     shard = Shard(origin.source, message["shard"])
     if shard not in table.shards:
         return None
-    own = key.parse(message["key_values"])
-    name = key.canonical(own, shard.source, shard.name, unique=table.unique_across_shards)
+    own = key.parse_key(message["key_values"])
+    name = key.canonical_key(own, shard.source, shard.name, unique=table.unique_across_shards)
     return LogKey(shard, name, at, record.offset)
 
 
@@ -305,7 +305,7 @@ class TopicFacts:
         return self.told and demand.met(self.settings.get(demand.name, str(demand.default)))
 
 
-def hazards(
+def find_topic_hazards(
     topics: Iterable[TopicFacts], prefix: str, others: frozenset[str], *, routed: bool
 ) -> Iterator[Finding]:
     """What in the settings of a source's *topics* drops changes, each of the topic's own table.
@@ -448,7 +448,7 @@ def _facts(name: str, topic: Mapping[str, Any], entries: Mapping[str, Any]) -> T
     )
 
 
-def spelled(shard: str) -> str:
+def spell_topic(shard: str) -> str:
     """*shard* (``database.table``, or one name alone) as collectors write it in a topic's name.
 
     They put ``_`` for what a topic's name may not hold.  The names themselves count, without the
@@ -461,7 +461,7 @@ def spelled(shard: str) -> str:
     return re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)
 
 
-def endings(topic: str) -> Iterator[str]:
+def topic_endings(topic: str) -> Iterator[str]:
     """What may be the shard in a topic's name: all that follows one of its dots."""
     parts = topic.split(".")
     return (".".join(parts[start:]) for start in range(1, len(parts)))

@@ -115,7 +115,7 @@ class Cursor:
         self.done = self.done or end >= self.range.until
 
 
-def assignments(cursors: Sequence[Cursor], most: int) -> Iterator[list[Cursor]]:
+def split_ranges(cursors: Sequence[Cursor], most: int) -> Iterator[list[Cursor]]:
     """Cut the ranges that may hold anything into groups of *most* bytes, or of one range.
 
     A partition stands once in a group, so that nothing of one range is taken for another's.

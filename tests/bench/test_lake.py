@@ -9,7 +9,7 @@ import pytest
 from bench.kit.lake import Lake, here
 from bench.kit.table import NARROW, WIDE, Workload
 from pipeline.delta.reader import open_table
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 
 NARROW_TABLE = Workload(NARROW, rows=300, changed=30, window=300)
 
@@ -67,8 +67,8 @@ def expected(work: Workload, rounds: int) -> dict[Any, dict[str, Any]]:
         del row["order"]
     for number in range(1, rounds + 1):
         changes = work.changes(number)
-        ops, keys = changes["op"].to_pylist(), typed(changes["before"], work.columns).rows
-        images = typed(changes["after"], work.columns).rows.to_pylist()
+        ops, keys = changes["op"].to_pylist(), type_rows(changes["before"], work.columns).rows
+        images = type_rows(changes["after"], work.columns).rows.to_pylist()
         for op, before, after in zip(ops, keys["id"].to_pylist(), images, strict=True):
             if op == "d":
                 rows.pop(before, None)

@@ -30,7 +30,7 @@ from checks.world import (
 )
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.errors import TooManyRowsError
-from pipeline.formats.json_text import canonical
+from pipeline.formats.json_text import canonical_key
 from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
 from pipeline.readings import NO_BASES
 from pipeline.schema.model import TableSchema
@@ -361,7 +361,7 @@ class FakeLog(LogReader):
         if "unsigned" not in self.world.columns[shard]["id"]:
             return text(shard, id_)
         coded = base64.b64encode(id_.to_bytes(id_.bit_length() // 8 + 1, "big")).decode()
-        return canonical([coded], shard.source, shard.name)
+        return canonical_key([coded], shard.source, shard.name)
 
     def _landed(self, after: int = -1, until: int | None = None) -> list[tuple[int, Event]]:
         events, begin = [], 0
@@ -451,7 +451,7 @@ def _is_change(event: Event) -> bool:
 
 def text(shard: Shard, id_: int) -> str:
     """The canonical key of a row."""
-    return canonical([str(id_)], shard.source, shard.name)
+    return canonical_key([str(id_)], shard.source, shard.name)
 
 
 def in_step(name: str, probe: Any, world: FakeWorld, rounds: int) -> list[Ruling]:

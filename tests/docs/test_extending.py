@@ -67,7 +67,7 @@ def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
     for seam, _, name in rows[:3]:
         folder, expected, module = SEAMS[seam]
         assert name == expected
-        assert plugins.find(folder, name, module).__module__ == module
+        assert plugins.find_class(folder, name, module).__module__ == module
 
 
 def test_the_other_plug_ins_are_found_by_the_config_and_work(

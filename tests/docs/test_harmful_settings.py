@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.collectors.collector import CollectionScope
-from pipeline.collectors.connect.config import wanted
+from pipeline.collectors.connect.config import required_config
 from pipeline.collectors.connect.findings import (
     OVER,
     connector_findings,
-    hazards,
+    find_config_hazards,
     producer_findings,
 )
 from pipeline.collectors.connect.findings import PRODUCER_DEMANDS as PRODUCER
@@ -99,13 +99,13 @@ def test_f102_doctor_service_and_connector_go_by_one_list(
     collector = CollectorSettings("http://connect", "walked")
     options = {"database": "walked"} if kind == "postgres" else {}
     source = SourceSettings("walked", "db", 1, "u", collector, "walked", kind=kind, options=options)
-    good = wanted(CollectionScope(source, "kafka:9092", KafkaSecurity(), ()), {})
+    good = required_config(CollectionScope(source, "kafka:9092", KafkaSecurity(), ()), {})
     bad = {**good, **settings}
-    service = hazards(bad, "here")
+    service = find_config_hazards(bad, "here")
     findings = connector_findings(bad, "here", source=source, worker=None)
     doctor = [*findings, *producer_findings(bad, "here", None)]
 
-    assert hazards(good, "here") == (), "sluice connector sets none of them"
+    assert find_config_hazards(good, "here") == (), "sluice connector sets none of them"
     assert service
     assert {*service} <= {*doctor}
 

@@ -23,12 +23,12 @@ from pipeline.collectors.collector import (
     CollectorState,
     Registration,
 )
-from pipeline.collectors.connect.collector import examination as connector_examination
-from pipeline.collectors.connect.table_filter import capture
+from pipeline.collectors.connect.collector import examine_connector as connector_examination
+from pipeline.collectors.connect.table_filter import read_capture
 from pipeline.delta.store import Store
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
-from pipeline.model import Capture, PartitionEnd, Shard, ShardId, TopicPartition
+from pipeline.model import CaptureScope, PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.doctor import collect_findings
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts
@@ -80,8 +80,8 @@ class Connector:
     ) -> CollectorExamination:
         return connector_examination(settings, self.condition, self.config, worker)
 
-    def captures(self) -> Capture:
-        return capture(self.config)
+    def captures(self) -> CaptureScope:
+        return read_capture(self.config)
 
     def address(self) -> tuple[str, int]:
         return self.reads

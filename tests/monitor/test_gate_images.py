@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checks.model import Outcome
-from pipeline.clocks import cut
+from pipeline.clocks import parse_cut
 from pipeline.image import DueCut, Image, cut_positions, fence_of
 from pipeline.lags.samples import MirrorPosition
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -18,7 +18,7 @@ WEEK = timedelta(days=7)
 
 def made(rig: Rig, at: str) -> Image:
     """Let the newest version of the mirror be the image of that cut."""
-    instant, mark = cut(at, rig.gate.zone, rig.now), rig.lake.newest
+    instant, mark = parse_cut(at, rig.gate.zone, rig.now), rig.lake.newest
     fence = fence_of(rig.fences.of("shop"), instant)
     assert fence is not None
     assert mark is not None

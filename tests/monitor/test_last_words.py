@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from checks.model import Outcome
 from monitor.cli.offline_status import format_status, read_last_status
 from monitor.commands import gate, status
-from pipeline.clocks import cut
+from pipeline.clocks import parse_cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -35,7 +35,7 @@ def config(rig: Rig, tmp_path: Path) -> Path:
 
 
 def _certify(rig: Rig, table: str) -> str:
-    asked = rig.gate.decide([table], cut(DAY, rig.gate.zone, rig.now), Stage.MIRROR)
+    asked = rig.gate.decide([table], parse_cut(DAY, rig.gate.zone, rig.now), Stage.MIRROR)
     certificate = asked.answers[0].certificate
     assert certificate is not None
     return certificate.id

@@ -5,7 +5,7 @@ from typing import Any
 
 from demo.postgres import PUBLICATION, Postgres
 from pipeline.build import collection_scope, open_source
-from pipeline.collectors.connect.config import wanted
+from pipeline.collectors.connect.config import required_config
 from pipeline.model import Fence
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.source import HeartbeatTable
@@ -69,7 +69,7 @@ class PostgresPipe(Pipe):
         """Settings of the connector that reads the server as it is now."""
         bootstrap = self.servers.kafka.bootstrap
         settings = PipelineSettings(str(self.home), bootstrap, (self.source(),), rules=self.rules)
-        config = wanted(collection_scope(settings, self.source()), self.connector)
+        config = required_config(collection_scope(settings, self.source()), self.connector)
         return {**config, "database.password": "debezium"}
 
     def sources(self) -> tuple[SourceSettings, ...]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Order
-from pipeline.schema.history import SchemaChange, SchemaReading
+from pipeline.schema.history import SchemaChange, SchemaReader
 from pipeline.schema.model import SchemaEvent
 from pipeline.sources.mysql.dialect import MYSQL
 
-READING = SchemaReading(DebeziumJson().schema_change, MYSQL)
+READING = SchemaReader(DebeziumJson().schema_change, MYSQL)
 
 
 def read(payload: str, order: Order) -> SchemaEvent:
@@ -21,6 +21,6 @@ def parse(payload: str, order: Order) -> tuple[SchemaChange, ...]:
     return READING.read(payload, order)[1]
 
 
-def readings(*sources: str) -> Mapping[str, SchemaReading]:
+def readings(*sources: str) -> Mapping[str, SchemaReader]:
     """The same one for each source."""
     return dict.fromkeys(sources, READING)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clocks import ClockReading, in_order, over, step_back
+from pipeline.clocks import ClockReading, has_passed, in_order, step_back
 from pipeline.model import Fence
 from tests.checks.samples import NOW, fence
 
@@ -122,4 +122,4 @@ def test_f01_a_heartbeat_bears_the_earlier_of_both_clocks(told: int) -> None:
 def test_f01_a_clock_set_back_keeps_nobody_waiting(waited: int, done: bool) -> None:
     now = NOW + timedelta(seconds=waited)
 
-    assert over(NOW, timedelta(seconds=10), now) is done
+    assert has_passed(NOW, timedelta(seconds=10), now) is done

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clocks import cut, day_end, first_fence
+from pipeline.clocks import day_end, first_fence, parse_cut
 from pipeline.errors import ConfigError
 from tests.checks.samples import fence
 
@@ -39,7 +39,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
     ],
 )
 def test_a_cut_is_one_instant(text: str, zone: str, instant: str) -> None:
-    assert cut(text, ZoneInfo(zone), NOW).isoformat() == instant
+    assert parse_cut(text, ZoneInfo(zone), NOW).isoformat() == instant
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_cut_is_one_instant(text: str, zone: str, instant: str) -> None:
 )
 def test_a_bad_cut_says_what_is_wrong(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as told:
-        cut(text, BERLIN, NOW)
+        parse_cut(text, BERLIN, NOW)
 
     assert ("%2B" in str(told.value)) is (says == "%2B"), "a hint where it helps, and only there"
 

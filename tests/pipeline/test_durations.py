@@ -13,7 +13,7 @@ from monitor.cli.options import Duration
 from monitor.config.file import parse_config
 from pipeline.durations import duration
 from pipeline.errors import ConfigError
-from pipeline.plugins import filled
+from pipeline.plugins import build_object
 from tests.monitor.config.test_config import MINIMAL
 
 DAYS = timedelta(days=1)
@@ -94,7 +94,7 @@ class Plugin:
 
 
 def test_f192_options_of_plug_ins_read_them_and_texts_stay_texts() -> None:
-    made = filled(Plugin, (), {"wait": "1h30m", "note": "5m"}, at="options")
+    made = build_object(Plugin, (), {"wait": "1h30m", "note": "5m"}, at="options")
 
     assert made == Plugin(timedelta(minutes=90), "5m")
 

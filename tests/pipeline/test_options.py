@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.durations import FORM
 from pipeline.errors import ConfigError
-from pipeline.plugins import filled
+from pipeline.plugins import build_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Plain:
 
 def made(options: Mapping[str, Any], told: Mapping[str, Any] | None = None) -> Plug:
     given = ("http://here", "shop")
-    return filled(Plug, given, {"folder": "/a", **options}, at="options", told=told)
+    return build_object(Plug, given, {"folder": "/a", **options}, at="options", told=told)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_option_gets_the_type_of_its_field(name: str, option: object, value: 
 
 
 def test_a_class_that_is_no_dataclass_gets_types_too() -> None:
-    assert filled(Plain, (), {"wait": "PT1M"}, at="o").wait == timedelta(minutes=1)
+    assert build_object(Plain, (), {"wait": "PT1M"}, at="o").wait == timedelta(minutes=1)
 
 
 def test_what_is_told_is_taken_as_it_is() -> None:
@@ -131,4 +131,4 @@ def test_an_option_that_does_not_fit_is_refused_by_its_place(
 
 def test_a_field_without_a_default_is_required() -> None:
     with pytest.raises(ConfigError, match=r"^options\.folder: is required$"):
-        filled(Plug, ("http://here", "shop"), {}, at="options")
+        build_object(Plug, ("http://here", "shop"), {}, at="options")

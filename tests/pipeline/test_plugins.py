@@ -11,16 +11,16 @@ from pipeline.errors import ConfigError
 
 
 def test_an_implementation_is_found_by_the_name_of_its_file() -> None:
-    assert plugins.find(probes, "PROBE", "max_id") is MaxId
+    assert plugins.find_class(probes, "PROBE", "max_id") is MaxId
 
 
 def test_all_that_stand_in_the_folder_are_known() -> None:
-    assert {"log", "slack", "webhook"} <= set(plugins.known(channels, "CHANNEL"))
+    assert {"log", "slack", "webhook"} <= set(plugins.list_keys(channels, "CHANNEL"))
 
 
 def test_an_unknown_name_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no probe 'max_ids' in checks/probes; known: .*max_id"):
-        plugins.find(probes, "PROBE", "max_ids")
+        plugins.find_class(probes, "PROBE", "max_ids")
 
 
 def test_a_name_with_a_dot_is_a_module_elsewhere(
@@ -30,7 +30,7 @@ def test_a_name_with_a_dot_is_a_module_elsewhere(
     (tmp_path / "our_own" / "rows.py").write_text("class Rows: ...\nPROBE = Rows\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert plugins.find(probes, "PROBE", "our_own.rows") is sys.modules["our_own.rows"].Rows
+    assert plugins.find_class(probes, "PROBE", "our_own.rows") is sys.modules["our_own.rows"].Rows
 
 
 def test_a_module_that_lacks_a_library_says_which(
@@ -42,12 +42,12 @@ def test_a_module_that_lacks_a_library_says_which(
     (tmp_path / "own" / "needs.py").write_text("import nowhere_to_be_had\n")
 
     with pytest.raises(ConfigError, match=r"own\.needs: No module named 'nowhere_to_be_had'"):
-        plugins.find(probes, "PROBE", "own.needs")
+        plugins.find_class(probes, "PROBE", "own.needs")
 
 
 def test_a_module_without_the_class_is_no_implementation() -> None:
     with pytest.raises(ConfigError, match=r"pipeline\.clocks: it has no PROBE; write there"):
-        plugins.find(probes, "PROBE", "pipeline.clocks")
+        plugins.find_class(probes, "PROBE", "pipeline.clocks")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_module_elsewhere_is_one_line(
         monkeypatch.delitem(sys.modules, name, raising=False)
 
     with pytest.raises(ConfigError, match=told):
-        plugins.find(probes, "PROBE", "own_ones.one")
+        plugins.find_class(probes, "PROBE", "own_ones.one")
 
 
 def test_in_a_folder_the_class_stands_in_the_file_named_for_the_seam(
@@ -87,16 +87,18 @@ def test_in_a_folder_the_class_stands_in_the_file_named_for_the_seam(
     (tmp_path / "around").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert plugins.find(sources, "SOURCE", "mysql").__module__ == "pipeline.sources.mysql.source"
+    assert (
+        plugins.find_class(sources, "SOURCE", "mysql").__module__ == "pipeline.sources.mysql.source"
+    )
     with pytest.raises(ConfigError, match="no probe 'whole'"):
-        plugins.find(probes, "PROBE", "whole")
+        plugins.find_class(probes, "PROBE", "whole")
     monkeypatch.setattr(probes, "__path__", [*probes.__path__, str(tmp_path)])
-    assert plugins.find(probes, "PROBE", "whole").__name__ == "Rows"
+    assert plugins.find_class(probes, "PROBE", "whole").__name__ == "Rows"
 
 
 def test_a_folder_without_the_file_of_the_seam_is_no_implementation() -> None:
-    assert plugins.known(sources, "SOURCE") == ("files", "mariadb", "mysql", "postgres")
-    assert plugins.known(formats, "FORMAT") == (
+    assert plugins.list_keys(sources, "SOURCE") == ("files", "mariadb", "mysql", "postgres")
+    assert plugins.list_keys(formats, "FORMAT") == (
         "canal_json",
         "dbevents_avro",
         "debezium_avro",
@@ -106,10 +108,10 @@ def test_a_folder_without_the_file_of_the_seam_is_no_implementation() -> None:
         "simple_binlog",
     )
     with pytest.raises(ConfigError, match="no format 'debezium' in pipeline/formats"):
-        plugins.find(formats, "FORMAT", "debezium")
+        plugins.find_class(formats, "FORMAT", "debezium")
 
 
 def test_what_only_some_implementations_have_is_asked_for_without_an_error() -> None:
     asked = ("files", "mysql", "mariadb", "tests.toy.source")
 
-    assert [plugins.is_borne(sources, "ARRIVALS", one) for one in asked] == [True, *[False] * 3]
+    assert [plugins.has_class(sources, "ARRIVALS", one) for one in asked] == [True, *[False] * 3]

@@ -13,7 +13,7 @@ from demo.ports import free_ports
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.schema_registry import SchemaRegistry, decoded
+from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
 from pipeline.parallel import load_result, run_piece
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
@@ -148,7 +148,7 @@ def test_a_schema_that_is_not_avro_is_none_of_ours(answers: Answers) -> None:
     own = client(answers)
 
     batch_ = batch([(None, b"\0\0\0\0\1", "t")])
-    (found,) = decoded(DebeziumAvro(own.settings), own, batch_).to_pylist()
+    (found,) = decode_with_registry(DebeziumAvro(own.settings), own, batch_).to_pylist()
 
     assert found["error"].startswith("value: schema 1: it is no schema of Avro")
 
@@ -159,6 +159,6 @@ def test_a_batch_is_decoded_with_what_it_needs(answers: Answers) -> None:
     own = client(answers)
     sent = batch([(message(4, schema, {"serverName": "p"}), None, "t")])
 
-    (found,) = decoded(DebeziumAvro(own.settings), own, sent).to_pylist()
+    (found,) = decode_with_registry(DebeziumAvro(own.settings), own, sent).to_pylist()
     assert (found["op"], found["key_values"]) == ("tombstone", '["p"]')
-    assert decoded(DebeziumJson(), None, batch([])).num_rows == 0
+    assert decode_with_registry(DebeziumJson(), None, batch([])).num_rows == 0

@@ -22,7 +22,7 @@ from checks.model import Outcome, Ruling
 from monitor.store.alerts import Waiver
 from pipeline.clocks import ClockReading
 from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.model import Acknowledged, Capture, Fence, Head, Op, Stage
+from pipeline.model import Acknowledged, CaptureScope, Fence, Head, Op, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import Rig
 from tests.pipeline.landing.desk import Desk, Topics
@@ -142,8 +142,8 @@ class Database:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1
 
-    def captures(self) -> Capture:
-        return Capture(lambda _: True, hazards=(TOLERANCE,) if self.tolerant else ())
+    def captures(self) -> CaptureScope:
+        return CaptureScope(lambda _: True, hazards=(TOLERANCE,) if self.tolerant else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pipeline.collectors.collector import (
     CollectorState,
 )
 from pipeline.finding import NOTE, Finding
-from pipeline.model import Acknowledged, Capture, Missing
+from pipeline.model import Acknowledged, CaptureScope, Missing
 from pipeline.settings import SourceSettings
 from tests.toy.database import Database
 from tests.toy.position import entry
@@ -40,8 +40,8 @@ class ToyCollector:
     def address(self) -> tuple[str, int]:
         return ("toy", 1)
 
-    def captures(self) -> Capture:
-        return Capture(lambda shard: True)
+    def captures(self) -> CaptureScope:
+        return CaptureScope(lambda shard: True)
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None

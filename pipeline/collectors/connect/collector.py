@@ -27,34 +27,38 @@ from pipeline.collectors.collector import (
     is_secret,
 )
 from pipeline.collectors.connect.config import (
-    alternatives,
-    firm,
-    forbidden,
-    references,
+    alternative_settings,
+    find_references,
+    firm_demands,
+    holds_secret,
+    is_forbidden,
     require_references,
-    secret,
-    wanted,
+    required_config,
 )
-from pipeline.collectors.connect.database import connected, every_database, read_by
+from pipeline.collectors.connect.database import (
+    database_of_connector,
+    database_of_kind,
+    every_database,
+)
 from pipeline.collectors.connect.findings import (
     connector_findings,
-    hazards,
+    find_config_hazards,
     heartbeat_findings,
     largest_record,
     producer_findings,
 )
 from pipeline.collectors.connect.requirements import version_findings
-from pipeline.collectors.connect.table_filter import altering, capture
+from pipeline.collectors.connect.table_filter import find_column_settings, read_capture
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import WARN, Finding
-from pipeline.model import Acknowledged, Capture, Missing, TopicPartition
+from pipeline.model import Acknowledged, CaptureScope, Missing, TopicPartition
 from pipeline.settings import SourceSettings, TlsSettings, without_login
-from pipeline.tls import verification
+from pipeline.tls import verify_option
 
 HISTORY = "schema.history.internal.kafka.topic"
 
 
-def examination(
+def examine_connector(
     settings: SourceSettings,
     state: CollectorState,
     config: Mapping[str, str],
@@ -72,7 +76,7 @@ def examination(
             *connector_findings(config, where, source=settings, worker=worker),
             *producer_findings(config, where, worker),
             *heartbeat_findings(config, settings.heartbeat, where),
-            *version_findings(connected(settings.kind).least, config, plugins, where),
+            *version_findings(database_of_kind(settings.kind).least, config, plugins, where),
         ),
         kept_topic=config.get(HISTORY, ""),
         own_keys="message.key.columns" in config,
@@ -158,7 +162,7 @@ class ConnectCollector:
         """Host and port of the database that the connector is configured to read."""
         config = self._settings()
         try:
-            port = config.get("database.port", read_by(config).port)
+            port = config.get("database.port", database_of_connector(config).port)
             return config["database.hostname"], int(port)
         except (KeyError, ValueError) as error:
             msg = f"connector {self.connector} names no database.hostname and database.port"
@@ -169,14 +173,14 @@ class ConnectCollector:
         return {
             name: HIDDEN if is_secret(value, named=False) else value
             for name, value in self._settings().items()
-            if not secret(name)
+            if not holds_secret(name)
         }
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         """By its lists of databases, tables and columns, with what its settings do to changes."""
         config = self._settings()
-        found = hazards(config, f"connector {self.connector}")
-        return replace(capture(config), alters=altering(config), hazards=found)
+        found = find_config_hazards(config, f"connector {self.connector}")
+        return replace(read_capture(config), alters=find_column_settings(config), hazards=found)
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""
@@ -193,18 +197,18 @@ class ConnectCollector:
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
         """Rule on its state and its settings, which may be changed at any time."""
-        return examination(settings, self.state(), self.config(), worker, self._plugins())
+        return examine_connector(settings, self.state(), self.config(), worker, self._plugins())
 
     def registration(self, scope: CollectionScope) -> Registration:
         """How to register it with Debezium's settings for *scope*."""
         return Registration(
-            wanted(scope, self.settings),
-            firm(scope, self.settings),
-            alternatives(self.settings),
-            secret,
+            required_config(scope, self.settings),
+            firm_demands(scope, self.settings),
+            alternative_settings(self.settings),
+            holds_secret,
             self._registered,
             self._register,
-            lambda name: forbidden(scope, self.settings, name),
+            lambda name: is_forbidden(scope, self.settings, name),
         )
 
     def close(self) -> None:
@@ -214,7 +218,7 @@ class ConnectCollector:
     def _verification(self) -> ssl.SSLContext | bool:
         files = TlsSettings(ca=self.ca, certificate=self.certificate, key=self.key)
         try:
-            return verification(self.url, files)
+            return verify_option(self.url, files)
         except ConfigError as error:
             raise ConfigError(f"collector.{error}") from error
 
@@ -316,7 +320,7 @@ def _said(answer: httpx.Response) -> str:
 
 def _unresolved(settings: Mapping[str, str]) -> str:
     """What to look at where Connect was to resolve references, and maybe did not."""
-    found = references(settings)
+    found = find_references(settings)
     if not found:
         return ""
     provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"

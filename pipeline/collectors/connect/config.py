@@ -15,13 +15,19 @@ from dataclasses import replace
 from pipeline.collectors.collector import REFERENCE, CollectionScope, is_secret, left_out
 from pipeline.collectors.connect.database import (
     ConnectedDatabase,
-    connected,
+    database_of_kind,
     every_database,
-    variable,
-    weakens,
+    variable_reference,
+    weakens_tls,
 )
-from pipeline.collectors.connect.requirements import NULLS, SIDES, classes, converters, demands
-from pipeline.collectors.connect.table_filter import TABLES, listed
+from pipeline.collectors.connect.requirements import (
+    NULLS,
+    SIDES,
+    converter_classes,
+    converter_settings,
+    list_demands,
+)
+from pipeline.collectors.connect.table_filter import TABLES, list_setting_names
 from pipeline.errors import ConfigError
 from pipeline.finding import Demand
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
@@ -133,7 +139,7 @@ PRODUCER = {
 }
 
 
-def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
+def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
     """All of them by name; *own* are a person's, and go before.
 
     Raises:
@@ -142,12 +148,14 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
     require_references(own)
     source = _as_connected(scope.source, own)
     scope = replace(scope, source=source)
-    database = connected(source.kind)
-    demanded = (one for one in demands(source, database.demands) if one.good and not _usual(one))
+    database = database_of_kind(source.kind)
+    demanded = (
+        one for one in list_demands(source, database.demands) if one.good and not _usual(one)
+    )
     found = {
         **_connection(source, database),
         **PACE,
-        **converters(source),
+        **converter_settings(source),
         NULLS: "false",
         **PRODUCER,
         **{one.name: one.good[0] for one in demanded},
@@ -156,7 +164,7 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
         **database.settings(scope),
         **include_lists(scope.rules, source.heartbeat, database.lists),
     }
-    left = left_out((lists(), *(one.alternatives for one in every_database())), own)
+    left = left_out((list_settings(), *(one.alternatives for one in every_database())), own)
     return {**{name: value for name, value in found.items() if name not in left}, **own}
 
 
@@ -167,37 +175,37 @@ def require_references(own: Mapping[str, str]) -> None:
         ConfigError: names the setting, and never its value.
     """
     for name, value in own.items():
-        if is_secret(value, named=secret(name)):
+        if is_secret(value, named=holds_secret(name)):
             what = f"collector.options.settings: {name} is a secret, and would be shown"
             raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
 
 
-def references(settings: Mapping[str, str]) -> tuple[str, ...]:
+def find_references(settings: Mapping[str, str]) -> tuple[str, ...]:
     """What Connect has to resolve in *settings*, such as ``${env:NAME}``, sorted."""
     found = {one for value in settings.values() for one in REFERENCE.findall(value)}
     return tuple(sorted(found))
 
 
-def lists() -> frozenset[str]:
+def list_settings() -> frozenset[str]:
     """Settings that list what is included or excluded, whatever is read."""
-    outer = {name for database in every_database() for name in listed(database.lists)}
+    outer = {name for database in every_database() for name in list_setting_names(database.lists)}
     return frozenset(outer | {*TABLES})
 
 
-def alternatives(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
+def alternative_settings(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
     """Groups of settings of which one is enough; of the files for TLS, none that *own* names."""
     files = (one.alternatives for one in every_database())
-    return (lists(), *(group for group in files if not group & own.keys()))
+    return (list_settings(), *(group for group in files if not group & own.keys()))
 
 
-def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
+def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
-    prefix, database = scope.source.collected_prefix, connected(scope.source.kind)
+    prefix, database = scope.source.collected_prefix, database_of_kind(scope.source.kind)
     verified = database.verified if _as_connected(scope.source, own).secured else ()
     connectors = tuple(name.lower() for name in database.classes)
-    known = tuple(name.lower() for name in classes(scope.source))
+    known = tuple(name.lower() for name in converter_classes(scope.source))
     firmly = (
-        *(one for one in demands(scope.source, database.demands) if one.good),
+        *(one for one in list_demands(scope.source, database.demands) if one.good),
         Demand("connector.class", "", good=connectors),
         Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
         *(Demand(name, "", good=known) for name in SIDES),
@@ -213,13 +221,13 @@ def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     )
 
 
-def forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:
+def is_forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:
     """Whether the setting of that *name* may not be there, where a person did not choose it."""
     secured = _as_connected(scope.source, own).secured
-    return secured and name not in own and weakens(name, connected(scope.source.kind))
+    return secured and name not in own and weakens_tls(name, database_of_kind(scope.source.kind))
 
 
-def secret(name: str) -> bool:
+def holds_secret(name: str) -> bool:
     """Whether the setting of that *name* holds one."""
     return any(word in name.lower() for word in SECRETS)
 
@@ -235,7 +243,7 @@ def _connection(source: SourceSettings, database: ConnectedDatabase) -> dict[str
         "database.hostname": source.host,
         "database.port": str(source.port),
         "database.user": "debezium",
-        "database.password": variable(source.name, "DEBEZIUM_PASSWORD"),
+        "database.password": variable_reference(source.name, "DEBEZIUM_PASSWORD"),
     }
 
 
@@ -277,5 +285,5 @@ def _security(security: KafkaSecurity, prefix: str) -> dict[str, str]:
     found: dict[str, str] = {"security.protocol": security.protocol}
     if security.mechanism is not None:
         found["sasl.mechanism"] = security.mechanism
-        found["sasl.jaas.config"] = variable(prefix, "KAFKA_JAAS")
+        found["sasl.jaas.config"] = variable_reference(prefix, "KAFKA_JAAS")
     return {client + name: value for client in CLIENTS for name, value in found.items()}

@@ -67,7 +67,7 @@ class ConnectedDatabase(Protocol):
         ...
 
 
-def variable(name: str, what: str) -> str:
+def variable_reference(name: str, what: str) -> str:
     """Reference to the worker's variable for *what* of *name*, such as ``${env:SHOP_DATABASE_CA}``.
 
     Every shell can set it: a word of ASCII that begins with no digit.
@@ -77,21 +77,21 @@ def variable(name: str, what: str) -> str:
 
 
 @cache
-def connected(kind: str) -> ConnectedDatabase:
+def database_of_kind(kind: str) -> ConnectedDatabase:
     """What connectors for sources of *kind* have of their own, the usual one where it is empty.
 
     Raises:
         ConfigError: nothing is known of them; lists the kinds that are.
     """
-    return cast("ConnectedDatabase", plugins.find(connect, "CONNECTED", kind or USUAL)())
+    return cast("ConnectedDatabase", plugins.find_class(connect, "CONNECTED", kind or USUAL)())
 
 
 def every_database() -> tuple[ConnectedDatabase, ...]:
     """All that lie here."""
-    return tuple(connected(kind) for kind in plugins.known(connect, "CONNECTED"))
+    return tuple(database_of_kind(kind) for kind in plugins.list_keys(connect, "CONNECTED"))
 
 
-def weakens(name: str, database: ConnectedDatabase) -> bool:
+def weakens_tls(name: str, database: ConnectedDatabase) -> bool:
     """Whether the setting of that *name* may say, past those demanded, whom the driver believes.
 
     Debezium hands ``database.*`` and ``driver.*`` to the JDBC driver, whose settings have no dots.
@@ -102,7 +102,7 @@ def weakens(name: str, database: ConnectedDatabase) -> bool:
     return passed and name not in database.files | demanded and bool(_TLS.search(its))
 
 
-def read_by(config: Mapping[str, str]) -> ConnectedDatabase:
+def database_of_connector(config: Mapping[str, str]) -> ConnectedDatabase:
     """The database that a connector with *config* reads, by its class."""
     of = config.get("connector.class", "")
-    return next((one for one in every_database() if of in one.classes), connected(USUAL))
+    return next((one for one in every_database() if of in one.classes), database_of_kind(USUAL))

@@ -16,7 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pipeline.collectors.connect.database import ConnectedDatabase, connected, read_by, weakens
+from pipeline.collectors.connect.database import (
+    ConnectedDatabase,
+    database_of_connector,
+    database_of_kind,
+    weakens_tls,
+)
 from pipeline.collectors.connect.requirements import (
     DEMANDS,
     FAMILIES,
@@ -24,17 +29,17 @@ from pipeline.collectors.connect.requirements import (
     NULLS,
     PRESENT,
     UNVERIFIED,
-    classes,
-    defaulted,
-    demands,
+    converter_classes,
+    find_null_defaults,
+    list_demands,
 )
 from pipeline.collectors.connect.table_filter import (
     TABLES,
     Patterns,
-    compiled_all,
-    listed,
-    passes,
-    patterns,
+    compile_patterns,
+    is_included,
+    list_setting_names,
+    read_patterns,
 )
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.settings import SourceSettings
@@ -181,32 +186,32 @@ def connector_findings(
     Raises:
         ConfigError: nothing is known of connectors for the kind of the *source*.
     """
-    database = connected(source.kind)
+    database = database_of_kind(source.kind)
     return [
         *_identity(config, where, source.collected_prefix, database),
-        *find_unmet(demands(source, database.demands), config, where, remedy=REMEDY),
+        *find_unmet(list_demands(source, database.demands), config, where, remedy=REMEDY),
         *_present(config, where),
         *_families(config, where),
         *_unverified(config, where, source, database),
         *database.findings(config, source, where),
         *_transforms(config, where),
         *_routing(config, where, source),
-        *_converters(config, where, classes(source), worker),
+        *_converters(config, where, converter_classes(source), worker),
     ]
 
 
-def hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
+def find_config_hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
     """What in *config* drops, rewrites or delays changes; asked at each look, so it needs no more.
 
     Settings of the worker that the connector does not state are not seen here.
     """
-    database = read_by(config)
+    database = database_of_connector(config)
     found = (
         *find_unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
         *_present(config, where),
         *database.hazards(config, where),
         *_transforms(config, where),
-        *defaulted(config, where),
+        *find_null_defaults(config, where),
         *producer_findings(config, where, None),
     )
     return tuple(one for one in found if one.effect is not Effect.NONE)
@@ -240,7 +245,7 @@ def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
 def _matching(patterns: list[str]) -> str:
     """One regular expression of them; that of every table where one cannot be read here."""
     try:
-        found = "|".join(f"(?:{one.pattern})" for one in compiled_all(filter(None, patterns)))
+        found = "|".join(f"(?:{one.pattern})" for one in compile_patterns(filter(None, patterns)))
         return re.compile(found).pattern  # a name of a group may be there twice
     except re.error:
         return ""
@@ -275,7 +280,7 @@ def _unverified(
         return []
     otherwise = f"or tls: false of {source.name} under sources"
     found = find_unmet(database.verified, config, where, remedy=f"{REMEDY}; {otherwise}")
-    for name in sorted(name for name in config if weakens(name, database)):
+    for name in sorted(name for name in config if weakens_tls(name, database)):
         what = f"{name} may tell the driver to believe any server: {UNVERIFIED}"
         fix = f"{REMOVE.format(name=name)}; {otherwise}"
         found.append(Finding(REFUSE, name, where, what, fix))
@@ -357,7 +362,7 @@ def _converters(
         return [*found, Finding(WARN, NULLS, where, what, f"{fix}, and {NULLS}=false")]
     stated = own.get("value.converter", good[0])
     if stated in good:
-        found += defaulted({**own, "value.converter": stated}, where)
+        found += find_null_defaults({**own, "value.converter": stated}, where)
     return found
 
 
@@ -370,17 +375,17 @@ UNREADABLE = (
 
 def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) -> list[Finding]:
     """Refuse a connector that does not send the heartbeat's changes, or has odd lists."""
-    outer = listed(read_by(config).lists)
+    outer = list_setting_names(database_of_connector(config).lists)
     lists: dict[str, Patterns] = {}
     for name in (*outer, *TABLES):
         try:
-            lists[name] = patterns(config.get(name, ""))
+            lists[name] = read_patterns(config.get(name, ""))
         except re.error as error:
             what = f"{name} of the connector cannot be read, so it may leave out any table: {error}"
             return [Finding(REFUSE, "not_allowed", where, what, UNREADABLE)]
     fixes = []
     for (include, exclude), name in ((outer, heartbeat.partition(".")[0]), (TABLES, heartbeat)):
-        if not passes(name, lists[include], lists[exclude]):
+        if not is_included(name, lists[include], lists[exclude]):
             entry = re.escape(name)
             inside = bool(config.get(include))
             fixes.append(f"add {entry} to {include}" if inside else f"let {exclude} spare {name}")

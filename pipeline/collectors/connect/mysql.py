@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pipeline.collectors.collector import CollectionScope
-from pipeline.collectors.connect.database import ConnectedDatabase, variable
-from pipeline.collectors.connect.requirements import SKIPPED, UNVERIFIED, LeastVersion, snapshotting
+from pipeline.collectors.connect.database import ConnectedDatabase, variable_reference
+from pipeline.collectors.connect.requirements import (
+    SKIPPED,
+    UNVERIFIED,
+    LeastVersion,
+    snapshot_demand,
+)
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
@@ -78,7 +83,7 @@ class ConnectedMySql:
             fix="snapshot.locking.mode=minimal",
             effect=Effect.DROPS,
         ),
-        snapshotting("repeatable_read"),
+        snapshot_demand("repeatable_read"),
     )
     pace: ClassVar[Mapping[str, str]] = {
         "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
@@ -128,8 +133,10 @@ class ConnectedMySql:
         for store, file in stores:
             if file:
                 path = f"DATABASE_{store.upper()}"
-                found[f"database.ssl.{store}"] = variable(source.name, path)
-                found[f"database.ssl.{store}.password"] = variable(source.name, f"{path}_PASSWORD")
+                found[f"database.ssl.{store}"] = variable_reference(source.name, path)
+                found[f"database.ssl.{store}.password"] = variable_reference(
+                    source.name, f"{path}_PASSWORD"
+                )
         return found
 
     def findings(

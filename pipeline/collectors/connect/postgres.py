@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pipeline.collectors.collector import CollectionScope
-from pipeline.collectors.connect.database import ConnectedDatabase, variable
+from pipeline.collectors.connect.database import ConnectedDatabase, variable_reference
 from pipeline.collectors.connect.mysql import flag_up
 from pipeline.collectors.connect.requirements import (
     ENVELOPE,
     UNVERIFIED,
     LeastVersion,
-    snapshotting,
+    snapshot_demand,
 )
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.model import Acknowledged, Missing
@@ -83,7 +83,7 @@ class ConnectedPostgres:
             default="all_tables",
             severity=WARN,
         ),
-        snapshotting("serializable"),
+        snapshot_demand("serializable"),
     )
     pace: ClassVar[Mapping[str, str]] = {
         "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
@@ -161,10 +161,10 @@ def _tls(source: SourceSettings) -> Mapping[str, str]:
     found = {"database.sslmode": "verify-full"}
     if not source.ca and not source.certificate:
         return {**found, FACTORY: JAVA}
-    found[AUTHORITIES] = variable(source.name, "DATABASE_CA")
+    found[AUTHORITIES] = variable_reference(source.name, "DATABASE_CA")
     if source.certificate:
-        found["database.sslcert"] = variable(source.name, "DATABASE_CERTIFICATE")
-        found["database.sslkey"] = variable(source.name, "DATABASE_KEY")
+        found["database.sslcert"] = variable_reference(source.name, "DATABASE_CERTIFICATE")
+        found["database.sslkey"] = variable_reference(source.name, "DATABASE_KEY")
     return found
 
 

@@ -142,7 +142,7 @@ FAMILIES = (
 )
 
 
-def snapshotting(default: str) -> Demand:
+def snapshot_demand(default: str) -> Demand:
     """How a snapshot's rows stand at one position; each connector has a default of its own."""
     return Demand(
         "snapshot.isolation.mode",
@@ -172,12 +172,12 @@ SIDES = ("key.converter", "value.converter")
 ENVELOPE, META = "value.converter.schemas.enable", "value.converter.connect.meta.data"
 
 
-def classes(source: SourceSettings) -> tuple[str, ...]:
+def converter_classes(source: SourceSettings) -> tuple[str, ...]:
     """Converters that will do, the one that is printed first."""
     return (CONFLUENT, APICURIO) if _avro(source) else (JSON,)
 
 
-def converters(source: SourceSettings) -> dict[str, str]:
+def converter_settings(source: SourceSettings) -> dict[str, str]:
     """Their settings; the user of the registry is a reference that Connect resolves."""
     if not _avro(source):
         plain = dict.fromkeys((f"{side}.schemas.enable" for side in SIDES), "false")
@@ -188,7 +188,7 @@ def converters(source: SourceSettings) -> dict[str, str]:
     return found | {NULLABLES: "true"}
 
 
-def demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand, ...]:
+def list_demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand, ...]:
     """What is demanded of every connector, with the names that its converter can spell.
 
     *its* are demanded for the kind of database.  One that needs rows to tell their columns has
@@ -209,7 +209,7 @@ def demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand,
     return (*others, names, schemas)
 
 
-def defaulted(config: Mapping[str, str], where: str) -> list[Finding]:
+def find_null_defaults(config: Mapping[str, str], where: str) -> list[Finding]:
     """What the converter of values that *config* states does to NULL.
 
     Seen: Apicurio's 2.6 writes the default, and has no setting against it.  It harms only tables

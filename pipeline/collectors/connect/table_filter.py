@@ -27,8 +27,8 @@ from math import comb
 from types import ModuleType
 from typing import Any
 
-from pipeline.collectors.connect.database import read_by
-from pipeline.model import Capture, ShardId
+from pipeline.collectors.connect.database import database_of_connector
+from pipeline.model import CaptureScope, ShardId
 
 _parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
 _op: ModuleType = importlib.import_module("re._constants")
@@ -66,7 +66,7 @@ Ways = dict[int, int]
 _ONE: Ways = {0: 1}
 
 
-def compiled(text: str) -> re.Pattern[str]:
+def compile_pattern(text: str) -> re.Pattern[str]:
     """As connectors compile it: letters of any size, both of ASCII.
 
     Raises:
@@ -75,7 +75,7 @@ def compiled(text: str) -> re.Pattern[str]:
     return _counted(text)[0]
 
 
-def compiled_all(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+def compile_patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     """Each as ``compiled`` does.
 
     Raises:
@@ -276,11 +276,11 @@ class TableFilter:
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "TableFilter":
         """The filter of a connector with *config*."""
-        database = read_by(config)
+        database = database_of_connector(config)
         found = list[Patterns]()
-        for name in (*listed(database.lists), *TABLES):
+        for name in (*list_setting_names(database.lists), *TABLES):
             try:
-                found.append(patterns(config.get(name, "")))
+                found.append(read_patterns(config.get(name, "")))
             except re.error as error:
                 return cls(tables=(), fault=f"{name}: {error}")
         outer, no_outer, tables, no_tables = found
@@ -291,33 +291,33 @@ class TableFilter:
         if shard.database.lower() in self.built_in:
             return False
         name = f"{shard.database}.{shard.relation}"
-        inside = passes(shard.database, self.outer, self.no_outer)
-        return inside and passes(name, self.tables, self.no_tables)
+        inside = is_included(shard.database, self.outer, self.no_outer)
+        return inside and is_included(name, self.tables, self.no_tables)
 
 
-def listed(outer: str) -> tuple[str, str]:
+def list_setting_names(outer: str) -> tuple[str, str]:
     """Settings that include and exclude what is *outer*: ``database`` or ``schema``."""
     return f"{outer}.include.list", f"{outer}.exclude.list"
 
 
-def capture(config: Mapping[str, str]) -> Capture:
+def read_capture(config: Mapping[str, str]) -> CaptureScope:
     """Of which tables a connector with *config* sends the rows."""
-    names = (*listed(read_by(config).lists), *TABLES)
+    names = (*list_setting_names(database_of_connector(config).lists), *TABLES)
     found, told = TableFilter.of(config), {name: config.get(name, "") for name in names}
     if found.fault:
         said_by = f"the collector's lists ({found.fault})"
-        return Capture(found.captures, json.dumps(told), known=False, said_by=said_by)
-    return Capture(found.captures, json.dumps(told))
+        return CaptureScope(found.captures, json.dumps(told), known=False, said_by=said_by)
+    return CaptureScope(found.captures, json.dumps(told))
 
 
-def passes(name: str, include: Patterns, exclude: Patterns) -> bool:
+def is_included(name: str, include: Patterns, exclude: Patterns) -> bool:
     """Whether a list that includes, or one that excludes, lets *name* in."""
     if include is not None:
         return any(pattern.fullmatch(name) for pattern in include)
     return not any(pattern.fullmatch(name) for pattern in exclude or ())
 
 
-def patterns(text: str) -> Patterns:
+def read_patterns(text: str) -> Patterns:
     """Read a list; None where it is empty.
 
     Raises:
@@ -326,7 +326,7 @@ def patterns(text: str) -> Patterns:
     if not text.strip():
         return None
     parts = _BETWEEN_COMMAS.findall(text)
-    return compiled_all(part.strip().replace("\\,", ",") for part in parts if part.strip())
+    return compile_patterns(part.strip().replace("\\,", ",") for part in parts if part.strip())
 
 
 INCLUDED, EXCLUDED = "column.include.list", "column.exclude.list"
@@ -334,7 +334,7 @@ CHANGING = ("column.mask.", "column.truncate.to.")
 EVERY = (re.compile(".*", re.DOTALL),)
 
 
-def altering(config: Mapping[str, str]) -> Callable[[str], str] | None:
+def find_column_settings(config: Mapping[str, str]) -> Callable[[str], str] | None:
     """What tells of a column which setting it is altered by, empty if none; None without any."""
     lists = [(EXCLUDED, _read(config.get(EXCLUDED, ""), EVERY))]
     for begins in CHANGING:
@@ -357,6 +357,6 @@ def altering(config: Mapping[str, str]) -> Callable[[str], str] | None:
 
 def _read(text: str, otherwise: Patterns) -> Patterns:
     try:
-        return patterns(text)
+        return read_patterns(text)
     except re.error:
         return otherwise

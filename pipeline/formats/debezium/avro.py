@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from pipeline.errors import FormatError
 from pipeline.formats.debezium.avro_codec import (
     ENDS,
-    Bodies,
-    Body,
+    BatchCursor,
+    BodyCursor,
     DamagedError,
     ValueReader,
     plain_name,
@@ -52,7 +52,7 @@ SPELLED = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes", 
 
 
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
-def row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
+def read_row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
     """The schema around rows of this Avro *schema*; None of what is no row of Postgres."""
     try:
         envelope = msgspec.json.decode(schema)
@@ -132,13 +132,15 @@ class JsonTexts:
     wrong: dict[int, str] = field(default_factory=dict)
 
 
-def numbers(messages: pa.BinaryArray) -> frozenset[int]:
+def schema_numbers(messages: pa.BinaryArray) -> frozenset[int]:
     """Of which schemas *messages* are."""
     found = _numbers(messages)
     return frozenset(np.unique(found[found >= 0]).tolist())
 
 
-def json_texts(messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool) -> JsonTexts:
+def convert_to_json(
+    messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool
+) -> JsonTexts:
     """Read every message; *schemas* holds all of ``numbers``."""
     found = _numbers(messages)
     given = messages.is_valid().to_numpy(zero_copy_only=False)
@@ -159,7 +161,7 @@ def json_texts(messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names:
     return told
 
 
-def row_schemas(
+def read_row_schemas(
     messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool
 ) -> dict[int, Raw]:
     """Of those that are rows whose columns nothing else tells, what would be around them as JSON.
@@ -170,13 +172,13 @@ def row_schemas(
     told: dict[int, Raw] = {}
     for number in np.unique(found[found >= 0]).tolist():
         schema = schemas.get(number)
-        columns = schema and row_schema(schema, unicode_names=unicode_names)
+        columns = schema and read_row_schema(schema, unicode_names=unicode_names)
         if columns:
             told |= dict.fromkeys(np.flatnonzero(found == number).tolist(), columns)
     return told
 
 
-def representatives(messages: pa.BinaryArray, texts: pa.BinaryArray) -> pa.BinaryArray:
+def first_texts(messages: pa.BinaryArray, texts: pa.BinaryArray) -> pa.BinaryArray:
     """For each message the text of the first of the same schema that has one: its names are all.
 
     ``texts`` are the JSON of *messages*.
@@ -235,7 +237,7 @@ def _group(
     while len(mine):
         some = messages if len(mine) == len(messages) else messages.take(pa.array(mine))
         try:
-            return _read(made, Bodies.of(some, HEADER)), mine, wrong
+            return _read(made, BatchCursor.of(some, HEADER)), mine, wrong
         except DamagedError as error:
             odd = mine[error.rows]
             wrong |= dict.fromkeys(odd.tolist(), f"it does not fit schema {number}: {error.why}")
@@ -250,7 +252,7 @@ def _one_by_one(
     sent = messages.take(pa.array(mine)).to_pylist()
     for row, one in zip(mine.tolist(), sent, strict=True):
         try:
-            texts.append(_text(made, Body(one, HEADER)))
+            texts.append(_text(made, BodyCursor(one, HEADER)))
         except DamagedError as error:
             wrong[row] = f"it does not fit schema {number}: {error.why}"
         else:
@@ -258,7 +260,7 @@ def _one_by_one(
     return pa.array(texts, pa.string()), np.array(read, np.intp), wrong
 
 
-def _text(made: ValueReader, body: Body) -> str:
+def _text(made: ValueReader, body: BodyCursor) -> str:
     try:
         text = made.one(body)
     except IndexError as error:
@@ -274,7 +276,7 @@ def _none(
     return pa.array([], pa.string()), mine[:0], dict.fromkeys(mine.tolist(), why)
 
 
-def _read(made: ValueReader, bodies: Bodies) -> pa.StringArray:
+def _read(made: ValueReader, bodies: BatchCursor) -> pa.StringArray:
     """Every byte of each must be read, or it was written with another schema."""
     texts = made.read(bodies).whole(len(bodies.rows))
     bodies.refuse(bodies.at != bodies.end, LEFT)
@@ -286,7 +288,7 @@ INT, LONG = range(-(2**31), 2**31), range(-(2**63), 2**63)
 Write = Callable[[Any], bytes]
 
 
-def message(text: str, number: int, schema: str) -> bytes:
+def encode_message(text: str, number: int, schema: str) -> bytes:
     """*text*, JSON, as a message in Confluent's wire format; *schema* has that *number*.
 
     Raises:
@@ -462,12 +464,12 @@ class AvroMessage:
 
     def schema_of(self, value: bytes) -> int | None:
         """The number that it begins with; None if it is no message of that format."""
-        return next(iter(numbers(pa.array([value], pa.binary()))), None)
+        return next(iter(schema_numbers(pa.array([value], pa.binary()))), None)
 
     def readable(self, value: bytes, schemas: Schemas) -> str:
         """Its JSON; FormatError if it does not fit its schema."""
         sent = pa.array([value], pa.binary())
-        found = json_texts(sent, schemas, unicode_names=False)
+        found = convert_to_json(sent, schemas, unicode_names=False)
         if found.wrong:
             raise FormatError(found.wrong[0])
         told: bytes = found.column[0].as_py()
@@ -480,4 +482,4 @@ class AvroMessage:
         schema = schemas.get(number)
         if schema is None:
             raise FormatError(f"the registry knows no schema {number}; name another one (--schema)")
-        return message(text, number, schema)
+        return encode_message(text, number, schema)

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.errors import FormatError
-from pipeline.formats.json_text import quote
+from pipeline.formats.json_text import quote_text
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -56,7 +56,7 @@ class DamagedError(Exception):
 
 
 @dataclass(eq=False)
-class Bodies:
+class BatchCursor:
     """How far each body has been read: from ``at``, which moves on, to ``end``.
 
     ``data`` holds all of them, one after the other, and a margin; ``rows`` are their numbers.
@@ -69,7 +69,7 @@ class Bodies:
     rows: NDArray[np.intp]
 
     @classmethod
-    def of(cls, messages: pa.BinaryArray, skip: int) -> "Bodies":
+    def of(cls, messages: pa.BinaryArray, skip: int) -> "BatchCursor":
         """Those of *messages*, none null, without their first *skip* bytes."""
         count = len(messages)
         _, offsets, data = messages.buffers()
@@ -82,11 +82,11 @@ class Bodies:
         at, until = places[:-1] + skip, places[1:].copy()
         return cls(whole, pa.py_buffer(whole), at, until, np.arange(count))
 
-    def only(self, mask: Mask) -> "Bodies":
+    def only(self, mask: Mask) -> "BatchCursor":
         """Some of them; `follow` tells how far they were read."""
-        return Bodies(self.data, self.buffer, self.at[mask], self.end[mask], self.rows[mask])
+        return BatchCursor(self.data, self.buffer, self.at[mask], self.end[mask], self.rows[mask])
 
-    def follow(self, some: "Bodies", mask: Mask) -> None:
+    def follow(self, some: "BatchCursor", mask: Mask) -> None:
         """Go on behind what was read of *some*."""
         self.at[mask] = some.at
 
@@ -172,7 +172,7 @@ class Bodies:
         self.refuse((size < 0) | (size > self.end - self.at), INSIDE)
 
 
-def blocks(bodies: Bodies) -> Iterable[tuple[Bodies, NDArray[np.intp]]]:
+def read_blocks(bodies: BatchCursor) -> Iterable[tuple[BatchCursor, NDArray[np.intp]]]:
     """Bodies that hold one more item, and their numbers, until none does.
 
     An item takes a byte at least, so no count makes this longer than the bodies are.
@@ -191,7 +191,7 @@ def blocks(bodies: Bodies) -> Iterable[tuple[Bodies, NDArray[np.intp]]]:
             left[open_] -= 1
 
 
-def _counts(bodies: Bodies, mask: NDArray[np.bool_]) -> Places:
+def _counts(bodies: BatchCursor, mask: NDArray[np.bool_]) -> Places:
     """How many items the next block has; behind a negative count stands its size in bytes."""
     some = bodies.only(mask)
     found = some.longs()
@@ -227,7 +227,7 @@ MORE_BYTES, LAST = 0x80, 63  # the tenth byte of an integer holds its 64th bit, 
 
 
 @dataclass(slots=True)
-class Body:
+class BodyCursor:
     """How far a body has been read: ``at`` moves on to the end of ``data``."""
 
     data: bytes
@@ -302,7 +302,7 @@ class Texts:
         return self.column
 
 
-def joined(pieces: Sequence[str | Texts]) -> Texts:
+def join_texts(pieces: Sequence[str | Texts]) -> Texts:
     """All pieces of each body in a row; literals that meet are one."""
     merged: list[str | pa.StringArray] = []
     for piece in pieces:
@@ -316,7 +316,7 @@ def joined(pieces: Sequence[str | Texts]) -> Texts:
     return Texts(pc.binary_join_element_wise(*merged, ""))
 
 
-def utf8(found: pa.BinaryArray, bodies: Bodies) -> pa.StringArray:
+def require_utf8(found: pa.BinaryArray, bodies: BatchCursor) -> pa.StringArray:
     """Values of *bodies* as texts; DamagedError for those that are none."""
     try:
         return found.cast(pa.string())
@@ -334,7 +334,7 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def escaped(texts: pa.StringArray) -> pa.StringArray:
+def escape_texts(texts: pa.StringArray) -> pa.StringArray:
     """What stands between the quotes; few texts hold a letter that must be escaped."""
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int32)[: len(texts) + 1]
@@ -343,21 +343,21 @@ def escaped(texts: pa.StringArray) -> pa.StringArray:
     rows = np.unique(np.searchsorted(bounds, np.flatnonzero(odd), side="right") - 1)
     mask = np.zeros(len(texts), np.bool_)
     mask[rows] = True
-    mended = [quote(texts[row].as_py())[1:-1] for row in rows.tolist()]
+    mended = [quote_text(texts[row].as_py())[1:-1] for row in rows.tolist()]
     return pc.replace_with_mask(texts, pa.array(mask), pa.array(mended, pa.string()))
 
 
-def base64(found: pa.BinaryArray) -> Texts:
+def write_base64(found: pa.BinaryArray) -> Texts:
     """Bytes as Jackson writes them."""
-    return Texts(pa.array(map(encoded, found.to_pylist()), pa.string()), quoted=True)
+    return Texts(pa.array(map(encode_base64, found.to_pylist()), pa.string()), quoted=True)
 
 
-def encoded(value: bytes) -> str:
+def encode_base64(value: bytes) -> str:
     """One of them, without its quotes."""
     return binascii.b2a_base64(value, newline=False).decode()
 
 
-def real(value: float) -> str:
+def write_number(value: float) -> str:
     """A number with a fraction, or the text that stands for what is none."""
     if math.isfinite(value):
         return repr(value)
@@ -374,55 +374,55 @@ NO_BRANCH = "a union has no such branch"
 class ValueReader(Protocol):
     """Reads the values of one type."""
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         """Of at least one body; DamagedError if some do not fit."""
         ...
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         """Go behind them."""
         ...
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         """JSON of one; DamagedError, or IndexError at its end, if it does not fit."""
         ...
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         """Go behind it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Null:
-    def read(self, _: Bodies) -> Texts:
+    def read(self, _: BatchCursor) -> Texts:
         return Texts(NULL)
 
-    def skip(self, _: Bodies) -> None:
+    def skip(self, _: BatchCursor) -> None:
         """Nothing is written."""
 
-    def one(self, _: Body) -> str:
+    def one(self, _: BodyCursor) -> str:
         return NULL
 
-    def skip_one(self, _: Body) -> None:
+    def skip_one(self, _: BodyCursor) -> None:
         """Nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Boolean:
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         found = bodies.numbers(np.dtype(np.uint8))
         bodies.refuse(found > 1, NO_BOOLEAN)
         return Texts(pa.array(["false", "true"]).take(pa.array(found)))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         bodies.numbers(np.dtype(np.uint8))
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         (found,) = body.take(1)
         if found > 1:
             raise body.damaged(NO_BOOLEAN)
         return "true" if found else "false"
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         body.take(1)
 
 
@@ -430,28 +430,28 @@ class _Boolean:
 class _Long:
     narrow: bool = False
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         found = self._longs(bodies)
         first = int(found[0])
         return Texts(str(first) if (found == first).all() else pa.array(found).cast(pa.string()))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         self._longs(bodies)
 
-    def _longs(self, bodies: Bodies) -> Places:
+    def _longs(self, bodies: BatchCursor) -> Places:
         found = bodies.longs()
         if self.narrow:
             odd = (found < INT.start) | (found >= INT.stop)
             bodies.refuse(odd, NO_INT)
         return found
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         return str(self._long(body))
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         self._long(body)
 
-    def _long(self, body: Body) -> int:
+    def _long(self, body: BodyCursor) -> int:
         found = body.long()
         if self.narrow and found not in INT:
             raise body.damaged(NO_INT)
@@ -462,35 +462,35 @@ class _Long:
 class _Real:
     kind: str
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         found = bodies.numbers(np.dtype(self.kind))
         shortest = map(str, found) if self.kind == "<f4" else found.tolist()
-        return Texts(pa.array([real(float(one)) for one in shortest], pa.string()))
+        return Texts(pa.array([write_number(float(one)) for one in shortest], pa.string()))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         bodies.numbers(np.dtype(self.kind))
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         kind = np.dtype(self.kind)
         (found,) = np.frombuffer(body.take(kind.itemsize), kind)
-        return real(float(str(found)) if self.kind == "<f4" else float(found))
+        return write_number(float(str(found)) if self.kind == "<f4" else float(found))
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         body.take(np.dtype(self.kind).itemsize)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    def read(self, bodies: Bodies) -> Texts:
-        return base64(bodies.slices())
+    def read(self, bodies: BatchCursor) -> Texts:
+        return write_base64(bodies.slices())
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         bodies.pass_over()
 
-    def one(self, body: Body) -> str:
-        return f'"{encoded(body.slice())}"'
+    def one(self, body: BodyCursor) -> str:
+        return f'"{encode_base64(body.slice())}"'
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         body.slice()
 
 
@@ -498,34 +498,34 @@ class _Bytes:
 class _Fixed:
     size: int
 
-    def read(self, bodies: Bodies) -> Texts:
-        return base64(bodies.fixed(self.size))
+    def read(self, bodies: BatchCursor) -> Texts:
+        return write_base64(bodies.fixed(self.size))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         bodies.fixed(self.size)
 
-    def one(self, body: Body) -> str:
-        return f'"{encoded(body.take(self.size))}"'
+    def one(self, body: BodyCursor) -> str:
+        return f'"{encode_base64(body.take(self.size))}"'
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         body.take(self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class _String:
-    def read(self, bodies: Bodies) -> Texts:
-        return Texts(escaped(utf8(bodies.slices(), bodies)), quoted=True)
+    def read(self, bodies: BatchCursor) -> Texts:
+        return Texts(escape_texts(require_utf8(bodies.slices(), bodies)), quoted=True)
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         bodies.pass_over()
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         try:
-            return quote(body.slice().decode("utf-8"))
+            return quote_text(body.slice().decode("utf-8"))
         except UnicodeDecodeError as error:
             raise body.damaged(NO_TEXT) from error
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         body.slice()
 
 
@@ -533,22 +533,22 @@ class _String:
 class _Enum:
     symbols: tuple[str, ...]
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         found = bodies.longs()
         odd = (found < 0) | (found >= len(self.symbols))
         bodies.refuse(odd, NO_SYMBOL)
-        return Texts(pa.array([quote(one) for one in self.symbols]).take(pa.array(found)))
+        return Texts(pa.array([quote_text(one) for one in self.symbols]).take(pa.array(found)))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         bodies.longs()
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         found = body.long()
         if not 0 <= found < len(self.symbols):
             raise body.damaged(NO_SYMBOL)
-        return quote(self.symbols[found])
+        return quote_text(self.symbols[found])
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         body.long()
 
 
@@ -557,7 +557,7 @@ class _Union:
     branches: tuple[ValueReader, ...]
     null_at: int
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         found = self._chosen(bodies)
         first = int(found[0])
         if (found == first).all():
@@ -579,7 +579,7 @@ class _Union:
             done += count
         return Texts(pa.concat_arrays(parts).take(pa.array(places)))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         found = self._chosen(bodies)
         for branch in np.unique(found).tolist():
             mask = found == branch
@@ -587,19 +587,19 @@ class _Union:
             self.branches[branch].skip(some)
             bodies.follow(some, mask)
 
-    def _chosen(self, bodies: Bodies) -> Places:
+    def _chosen(self, bodies: BatchCursor) -> Places:
         found = bodies.longs()
         odd = (found < 0) | (found >= len(self.branches))
         bodies.refuse(odd, NO_BRANCH)
         return found
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         return self._branch(body).one(body)
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         self._branch(body).skip_one(body)
 
-    def _branch(self, body: Body) -> ValueReader:
+    def _branch(self, body: BodyCursor) -> ValueReader:
         found = body.long()
         if not 0 <= found < len(self.branches):
             raise body.damaged(NO_BRANCH)
@@ -610,34 +610,34 @@ class _Union:
 class _Fields:
     fields: tuple[tuple[str, ValueReader, bool], ...]
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         pieces: list[str | Texts] = []
         before = "{"
         for name, one, kept in self.fields:
             if not kept:
                 one.skip(bodies)
                 continue
-            pieces.append(f"{before}{quote(name)}:")
+            pieces.append(f"{before}{quote_text(name)}:")
             found = one.read(bodies)
             pieces += ['"', found, '"'] if found.quoted else [found]
             before = ","
         pieces.append("{}" if before == "{" else "}")
-        return joined(pieces)
+        return join_texts(pieces)
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         for _, one, _ in self.fields:
             one.skip(bodies)
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         told = []
         for name, each, kept in self.fields:
             if kept:
-                told.append(f"{quote(name)}:{each.one(body)}")
+                told.append(f"{quote_text(name)}:{each.one(body)}")
             else:
                 each.skip_one(body)
         return f"{{{','.join(told)}}}"
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         for _, each, _ in self.fields:
             each.skip_one(body)
 
@@ -646,21 +646,21 @@ class _Fields:
 class _Array:
     items: ValueReader
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         lists: list[list[str]] = [[] for _ in bodies.at]
-        for some, numbers in blocks(bodies):
+        for some, numbers in read_blocks(bodies):
             texts = self.items.read(some).whole(len(numbers)).to_pylist()
             for number, text in zip(numbers.tolist(), texts, strict=True):
                 lists[number].append(text)
         return Texts(pa.array([f"[{','.join(one)}]" for one in lists], pa.string()))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         self.read(bodies)
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         return f"[{','.join(self.items.one(body) for _ in body.items())}]"
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         self.one(body)
 
 
@@ -668,24 +668,24 @@ class _Array:
 class _Map:
     values: ValueReader
 
-    def read(self, bodies: Bodies) -> Texts:
+    def read(self, bodies: BatchCursor) -> Texts:
         lists: list[list[str]] = [[] for _ in bodies.at]
-        for some, numbers in blocks(bodies):
+        for some, numbers in read_blocks(bodies):
             names = _String().read(some).whole(len(numbers)).to_pylist()
             texts = self.values.read(some).whole(len(numbers)).to_pylist()
             for number, name, text in zip(numbers.tolist(), names, texts, strict=True):
                 lists[number].append(f"{name}:{text}")
         return Texts(pa.array([f"{{{','.join(one)}}}" for one in lists], pa.string()))
 
-    def skip(self, bodies: Bodies) -> None:
+    def skip(self, bodies: BatchCursor) -> None:
         self.read(bodies)
 
-    def one(self, body: Body) -> str:
+    def one(self, body: BodyCursor) -> str:
         name = _String().one
         pairs = (f"{name(body)}:{self.values.one(body)}" for _ in body.items())
         return f"{{{','.join(pairs)}}}"
 
-    def skip_one(self, body: Body) -> None:
+    def skip_one(self, body: BodyCursor) -> None:
         self.one(body)
 
 

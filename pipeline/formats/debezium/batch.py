@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope
-from pipeline.formats.debezium.connector import Connector, Mask, SourceBlock, longs, mask
+from pipeline.formats.debezium.connector import Connector, Mask, SourceBlock, to_int64, to_mask
 from pipeline.formats.debezium.placeholder import Placeholder
-from pipeline.formats.debezium.schema_changes import told_with
+from pipeline.formats.debezium.schema_changes import add_schema_events
 from pipeline.formats.format import DECODED, TIME, Decoded, Tx, build_batch
 from pipeline.model import LOG_PARTS, Op, Origin, ShardId
 
@@ -36,7 +36,7 @@ BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unwrapped:
+class UnwrappedPayloads:
     """``payloads`` of those messages that are ``known``, and the ``schemas`` around them.
 
     One schema is one object, so who compares them need not look at all of it.
@@ -47,7 +47,7 @@ class Unwrapped:
     schemas: list[Raw]
 
 
-def unwrapped(value: pa.BinaryArray) -> Unwrapped:
+def unwrap_payloads(value: pa.BinaryArray) -> UnwrappedPayloads:
     """Look at every message, none null; a payload that is found begins and ends with a brace."""
     count = len(value)
     _, offsets, data = value.buffers()
@@ -59,7 +59,9 @@ def unwrapped(value: pa.BinaryArray) -> Unwrapped:
     edges = np.empty(2 * len(rows), np.int32)
     edges[0::2] = np.array([at for at, _ in found], np.int32)[rows]
     edges[1::2] = np.array(bounds[1:], np.int32)[rows] - 1
-    return Unwrapped(known, _slices(edges, data), [one for _, one in found if one is not None])
+    return UnwrappedPayloads(
+        known, _slices(edges, data), [one for _, one in found if one is not None]
+    )
 
 
 def _found(text: bytes, bounds: list[int]) -> Iterator[tuple[int, Raw | None]]:
@@ -89,7 +91,7 @@ def _slices(edges: NDArray[np.int32], data: pa.Buffer) -> pa.BinaryArray:
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
 def _schema(before: bytes) -> Raw | None:
     """The schema in what stands before a payload; None if that is no wrapping."""
-    fields = json_text.read(before + b"null}")
+    fields = json_text.read_fields(before + b"null}")
     if fields is None or [name for name, _ in fields] != ["schema", "payload"]:
         return None
     return Raw(fields[0][1].encode())
@@ -151,10 +153,10 @@ class ReadEnvelopes:
         return ReadEnvelopes(*found, np.array(fits, np.bool_))
 
 
-def framed(value: pa.BinaryArray) -> Mask:
+def find_framed(value: pa.BinaryArray) -> Mask:
     """Rows of UTF-8 from brace to brace."""
     framed = pc.and_(pc.starts_with(value, b"{"), pc.ends_with(value, b"}"))
-    fits = mask(pc.fill_null(framed, False))
+    fits = to_mask(pc.fill_null(framed, False))
     try:
         value.cast(pa.string())
     except pa.ArrowInvalid:
@@ -170,9 +172,9 @@ def _is_text(value: bytes | None) -> bool:
     return True
 
 
-def bulk_envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
+def read_envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
     """Read every framed message; of one with a schema that is known, the payload alone."""
-    inside = unwrapped(value)
+    inside = unwrap_payloads(value)
     if not inside.known.any():
         return _whole(value)
     payloads = _each(inside.payloads, _PAYLOADS)
@@ -297,21 +299,23 @@ class TextSlices:
     @property
     def absent(self) -> Mask:
         """Rows that hold null."""
-        return mask(self.column.is_null())
+        return to_mask(self.column.is_null())
 
 
-def decode(batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS) -> pa.RecordBatch:
+def decode_batch(
+    batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS
+) -> pa.RecordBatch:
     """Decode ``RAW`` to ``DECODED``: one row a message, and before it the columns it tells anew.
 
     Raises:
         ValueError: the batch holds more text than one column can.
     """
     _refuse_too_much(batch)
-    found = envelope.column(batch.column("key"))
+    found = envelope.read_key_column(batch.column("key"))
     value = batch.column("value")
-    numbers = np.flatnonzero(found.known & framed(value))
+    numbers = np.flatnonzero(found.known & find_framed(value))
     whole = len(numbers) == batch.num_rows
-    read = bulk_envelopes(value if whole else value.take(pa.array(numbers)))
+    read = read_envelopes(value if whole else value.take(pa.array(numbers)))
     numbers, envelopes = numbers[read.read], read.envelopes
     try:
         plain, fine = _rows(envelopes, numbers, found.values, unavailable)
@@ -320,14 +324,14 @@ def decode(batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS) 
         numbers, envelopes = numbers[read.read], read.envelopes
         plain, fine = _rows(envelopes, numbers, found.values, unavailable)
     if len(numbers) == batch.num_rows and fine.all():
-        return told_with(plain, batch, _schemas(read, numbers, fine))
-    dead = _tombstones(batch, np.flatnonzero(found.known & mask(value.is_null())), found.values)
+        return add_schema_events(plain, batch, _schemas(read, numbers, fine))
+    dead = _tombstones(batch, np.flatnonzero(found.known & to_mask(value.is_null())), found.values)
     ends = _ends(batch, zip(numbers.tolist(), envelopes, strict=True), found.values)
     parts = (plain.filter(pa.array(fine)), dead, ends)
     told = np.concatenate([part.column("message").to_numpy() for part in parts])
     odd = np.setdiff1d(np.arange(batch.num_rows), told)
     known = _schemas(read, numbers, fine) | dict.fromkeys(odd.tolist())
-    return told_with(_joined((*parts, _exact(batch, odd, unavailable))), batch, known)
+    return add_schema_events(_joined((*parts, _exact(batch, odd, unavailable))), batch, known)
 
 
 def _refuse_too_much(batch: pa.RecordBatch) -> None:
@@ -368,7 +372,7 @@ def _rows(
         its = np.array([kind.connector is connector for kind in kinds], np.bool_)[codes]
         fine = fine & connector.fill_columns(given, sources, its, unavailable)
     columns = pa.RecordBatch.from_arrays(_filled(given, len(found)), schema=DECODED)
-    placed = [mask(columns[name].is_valid()) for name in LOG_PARTS]
+    placed = [to_mask(columns[name].is_valid()) for name in LOG_PARTS]
     return columns, fine & np.all(placed, axis=0)
 
 
@@ -425,10 +429,10 @@ def _texts(slices: Sequence[Raw]) -> TextSlices:
 
 def _at(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
     """Times of the source: microseconds if it has them, else milliseconds; null if absurd."""
-    micros = longs([one.ts_us for one in sources])
+    micros = to_int64([one.ts_us for one in sources])
     if micros.null_count:
-        millis = longs([one.ts_ms for one in sources])
-        millis = pc.coalesce(millis, longs([one.ts_ms for one in found]))
+        millis = to_int64([one.ts_ms for one in sources])
+        millis = pc.coalesce(millis, to_int64([one.ts_ms for one in found]))
         micros = pc.coalesce(
             micros, pc.multiply(_within(millis, envelope.END_OF_TIME // 1000), 1000)
         )
@@ -442,7 +446,7 @@ def _within(values: pa.Int64Array, end: int) -> pa.Int64Array:
 
 def _tx(blocks: Sequence[TransactionBlock]) -> pa.StructArray:
     names = pa.array([one.id for one in blocks], pa.string())
-    orders = longs([one.total_order for one in blocks])
+    orders = to_int64([one.total_order for one in blocks])
     mask = names.is_null() if names.null_count else None
     return pa.StructArray.from_arrays(
         [names, orders], fields=list(DECODED.field("tx").type), mask=mask
@@ -491,7 +495,7 @@ def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | Non
         envelope.TX_OPS[found.status or ""],
         key_values=key_values,
         after=(value if payload == NULL_TEXT else payload).decode("utf-8"),
-        at=envelope.instant(None, found.ts_ms),
+        at=envelope.to_time(None, found.ts_ms),
         tx=Tx(envelope.marker_id(found.id or "")),
     )
 
@@ -512,7 +516,7 @@ def _exact(batch: pa.RecordBatch, odd: Numbers, unavailable: Placeholder) -> pa.
     some = batch.select(["key", "value", "topic"]).take(pa.array(odd))
     messages = zip(*(column.to_pylist() for column in some.columns), strict=True)
     return build_batch(
-        (int(number), envelope.decode(key, value, topic, unavailable))
+        (int(number), envelope.decode_message(key, value, topic, unavailable))
         for number, (key, value, topic) in zip(odd, messages, strict=True)
     )
 

@@ -116,7 +116,7 @@ class Connector(Protocol):
         ...
 
 
-def put(columns: Columns, name: str, values: pa.Array, rows: Mask) -> None:
+def put_values(columns: Columns, name: str, values: pa.Array, rows: Mask) -> None:
     """Set *values* in the *rows* of a column; the other rows keep theirs, or null."""
     if not rows.all():
         others = columns.get(name, pa.scalar(None, values.type))
@@ -124,7 +124,7 @@ def put(columns: Columns, name: str, values: pa.Array, rows: Mask) -> None:
     columns[name] = values
 
 
-def longs(values: Sequence[int | None]) -> pa.Int64Array:
+def to_int64(values: Sequence[int | None]) -> pa.Int64Array:
     """Integers of 64 bits.
 
     Raises:
@@ -133,7 +133,7 @@ def longs(values: Sequence[int | None]) -> pa.Int64Array:
     return pa.array(values, pa.int64())
 
 
-def mask(array: pa.BooleanArray) -> Mask:
+def to_mask(array: pa.BooleanArray) -> Mask:
     """A column without nulls for numpy."""
     found: Mask = array.to_numpy(zero_copy_only=False)
     return found

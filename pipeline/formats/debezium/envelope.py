@@ -50,21 +50,21 @@ BEFORE_PAYLOAD = re.compile(rb'.*"payload"[ \t\r\n]*:[ \t\r\n]*(?=\{)', re.DOTAL
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeyColumn:
     """Key values of a column of keys; ``known`` is false where a key is broken."""
 
     values: pa.StringArray
     known: NDArray[np.bool_]
 
 
-def read(key: bytes | None) -> Fields | None:
+def read_key(key: bytes | None) -> Fields | None:
     """Names and texts of the key's fields, out of its payload if wrapped; None if it is broken.
 
     No key, and an empty one, are ``()``.
     """
     if key is None:
         return ()
-    if json_text.read(key) is None:
+    if json_text.read_fields(key) is None:
         return None
     found = json_text.read_exactly(key.decode("utf-8"))
     try:
@@ -73,29 +73,29 @@ def read(key: bytes | None) -> Fields | None:
         return None
 
 
-def values(fields: Fields) -> str | None:
+def write_key(fields: Fields) -> str | None:
     """JSON array of the texts; None without fields."""
-    texts = ("null" if text is None else json_text.quote(text) for _, text in fields)
+    texts = ("null" if text is None else json_text.quote_text(text) for _, text in fields)
     return f"[{','.join(texts)}]" if fields else None
 
 
-def column(keys: pa.BinaryArray) -> Keys:
+def read_key_column(keys: pa.BinaryArray) -> KeyColumn:
     """Read the key values of many keys; null where a key is absent, empty or broken."""
     texts = _texts_or_null(keys)
     found = _filled(_unwrapped_texts(texts), texts, _wrapped)
     known = pc.or_(keys.is_null(), found.is_valid())
-    return _with_single(keys, Keys(found, known.to_numpy(zero_copy_only=False)))
+    return _with_single(keys, KeyColumn(found, known.to_numpy(zero_copy_only=False)))
 
 
-def _with_single(keys: pa.BinaryArray, found: Keys) -> Keys:
+def _with_single(keys: pa.BinaryArray, found: KeyColumn) -> KeyColumn:
     """Read each key that no pattern fits, alone."""
     if found.known.all():
         return found
-    fields = [read(key) for key in keys.filter(pa.array(~found.known)).to_pylist()]
+    fields = [read_key(key) for key in keys.filter(pa.array(~found.known)).to_pylist()]
     known = found.known.copy()
     known[~found.known] = [one is not None for one in fields]
-    texts = pa.array([values(one or ()) for one in fields], pa.string())
-    return Keys(pc.replace_with_mask(found.values, pa.array(~found.known), texts), known)
+    texts = pa.array([write_key(one or ()) for one in fields], pa.string())
+    return KeyColumn(pc.replace_with_mask(found.values, pa.array(~found.known), texts), known)
 
 
 def _unwrapped(key: Object) -> Object:
@@ -106,7 +106,7 @@ def _unwrapped(key: Object) -> Object:
 
 
 def _texts(key: Object) -> Fields:
-    return tuple((name, json_text.write(value)) for name, value in key.fields)
+    return tuple((name, json_text.write_text(value)) for name, value in key.fields)
 
 
 def _texts_or_null(keys: pa.BinaryArray) -> pa.StringArray:
@@ -203,7 +203,7 @@ def _payload(key: bytes | None, judged: Callable[[bytes], bool]) -> bytes | None
 
 
 def _is_wrapping(before: bytes) -> bool:
-    fields = json_text.read(before + b"null}")
+    fields = json_text.read_fields(before + b"null}")
     return fields is not None and [name for name, _ in fields] == ["schema", "payload"]
 
 
@@ -246,14 +246,14 @@ def marker_id(name: str) -> str:
     return name
 
 
-def decode(
+def decode_message(
     key: bytes | None, value: bytes | None, topic: str, unavailable: Placeholder = AS_IT_IS
 ) -> Decoded:
     """Decode one message; one that cannot be decoded is ``Op.ERROR``, never an exception."""
-    fields = read(key)
+    fields = read_key(key)
     if fields is None:
         return Decoded(Op.ERROR, error=BAD_KEY, raw=value)
-    texts = values(fields)
+    texts = write_key(fields)
     if value is None:
         return Decoded(Op.TOMBSTONE, shard_of_topic(topic), texts)
     heartbeat = topic.startswith(HEARTBEAT_TOPIC) or HEARTBEAT_KEY in dict(fields)
@@ -270,7 +270,7 @@ def shard_of_topic(topic: str) -> str | None:
     return str(ShardId(parts[1], parts[2])) if len(parts) == TOPIC_PARTS else None
 
 
-def instant(micros: int | None, millis: int | None) -> datetime | None:
+def to_time(micros: int | None, millis: int | None) -> datetime | None:
     """Time in microseconds if there is one, else in milliseconds; None if in no calendar."""
     if micros is None and millis is not None:
         micros = millis * 1000
@@ -280,7 +280,7 @@ def instant(micros: int | None, millis: int | None) -> datetime | None:
 
 
 def _decode_value(value: bytes, unavailable: Placeholder, *, heartbeat: bool) -> Decoded:
-    fields = json_text.read(value)
+    fields = json_text.read_fields(value)
     if fields is None:
         return Decoded(Op.ERROR, error=BAD_VALUE)
     message = dict(fields)
@@ -295,7 +295,7 @@ def _decode_value(value: bytes, unavailable: Placeholder, *, heartbeat: bool) ->
         return _schema_change(envelope, whole)
     at = integer_of(envelope.get("ts_ms"))
     if heartbeat and at is not None:
-        return Decoded(Op.HEARTBEAT, at=instant(None, at))
+        return Decoded(Op.HEARTBEAT, at=to_time(None, at))
     return Decoded(Op.ERROR, error=UNKNOWN_KIND)
 
 
@@ -333,7 +333,7 @@ def _tx(envelope: Slices) -> Tx | None:
 
 
 def _transaction(status: str, envelope: Slices, whole: str) -> Decoded:
-    at = instant(None, integer_of(envelope.get("ts_ms")))
+    at = to_time(None, integer_of(envelope.get("ts_ms")))
     op, name = TX_OPS.get(status), text_of(envelope.get("id"))
     if op is None or name is None:
         return Decoded(Op.ERROR, error=UNKNOWN_KIND)
@@ -344,7 +344,7 @@ def _schema_change(envelope: Slices, whole: str) -> Decoded:
     source = object_of(envelope.get("source")) or {}
     if "file" not in source and object_of(envelope.get("position")) is not None:
         # the connector's own schema history, a topic that may lie below its prefix: told twice
-        return Decoded(Op.HEARTBEAT, at=instant(None, integer_of(envelope.get("ts_ms"))))
+        return Decoded(Op.HEARTBEAT, at=to_time(None, integer_of(envelope.get("ts_ms"))))
     shard = _changed_shard(envelope, source)
     name = text_of(source.get("gtid"))  # no block tells of it
     told = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
@@ -364,14 +364,14 @@ def _changed_shard(envelope: Slices, source: Slices) -> str | None:
 
 
 def _table_id(envelope: Slices) -> str | None:
-    changes = json_text.load(envelope.get("tableChanges", "null"))
+    changes = json_text.load_slice(envelope.get("tableChanges", "null"))
     if changes is None or changes == []:
         return None
     if not isinstance(changes, list) or not all(isinstance(one, dict | None) for one in changes):
         msg = "tableChanges is no list of objects"
         raise ValueError(msg)
     name = (changes[0] or {}).get("id")
-    return json_text.whole(name) if isinstance(name, str) else None
+    return json_text.replace_surrogates(name) if isinstance(name, str) else None
 
 
 def _place(
@@ -399,6 +399,6 @@ def _at(source: Slices, envelope: Slices) -> datetime | None:
     """The finest time that is told; of the others nothing is asked."""
     micros = integer_of(source.get("ts_us"))
     if micros is not None:
-        return instant(micros, None)
+        return to_time(micros, None)
     millis = integer_of(source.get("ts_ms"))
-    return instant(None, integer_of(envelope.get("ts_ms")) if millis is None else millis)
+    return to_time(None, integer_of(envelope.get("ts_ms")) if millis is None else millis)

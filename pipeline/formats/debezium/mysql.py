@@ -18,8 +18,8 @@ from pipeline.formats.debezium.connector import (
     Mask,
     Slices,
     SourceBlock,
-    longs,
-    put,
+    put_values,
+    to_int64,
 )
 from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.format import INCREMENTAL, Decoded
@@ -66,14 +66,14 @@ class MySqlConnector:
     ) -> Mask:
         files = pa.array([one.file for one in sources], pa.string()).dictionary_encode()
         numbers = pa.array([log_number(one) for one in files.dictionary.to_pylist()], pa.int64())
-        put(columns, "log", numbers.take(files.indices), rows)
-        put(columns, "pos", longs([one.pos for one in sources]), rows)
-        put(columns, "row", longs([one.row for one in sources]), rows)
+        put_values(columns, "log", numbers.take(files.indices), rows)
+        put_values(columns, "pos", to_int64([one.pos for one in sources]), rows)
+        put_values(columns, "row", to_int64([one.row for one in sources]), rows)
         read = pc.equal(columns["origin"], int(Origin.SNAPSHOT))
         if read.true_count:
             signalled = pa.array([is_signalled(one.server_id) for one in sources])
             snapshot = pc.if_else(pc.and_(read, signalled), INCREMENTAL, columns["snapshot"])
-            put(columns, "snapshot", snapshot, rows)
+            put_values(columns, "snapshot", snapshot, rows)
         return np.ones(len(sources), np.bool_)
 
 

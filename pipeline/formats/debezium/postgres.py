@@ -22,9 +22,9 @@ from pipeline.formats.debezium.connector import (
     Mask,
     Slices,
     SourceBlock,
-    longs,
-    mask,
-    put,
+    put_values,
+    to_int64,
+    to_mask,
 )
 from pipeline.formats.debezium.placeholder import Partial, Placeholder
 from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, Decoded, Tx
@@ -93,20 +93,22 @@ class PostgresConnector:
         rows: Mask,
         placeholder: Placeholder,
     ) -> Mask:
-        lsn = longs([one.lsn for one in sources])
+        lsn = to_int64([one.lsn for one in sources])
         found = pc.extract_regex(pa.array([one.sequence for one in sources], pa.string()), ANCHORED)
         commit = pc.struct_field(found, "commit")
         log = pc.coalesce(pc.if_else(pc.equal(commit, ""), None, commit).cast(pa.int64()), lsn)
-        put(columns, "log", pc.if_else(found.is_valid(), log, pa.scalar(None, pa.int64())), rows)
-        put(columns, "pos", lsn, rows)
+        put_values(
+            columns, "log", pc.if_else(found.is_valid(), log, pa.scalar(None, pa.int64())), rows
+        )
+        put_values(columns, "pos", lsn, rows)
         row = pc.if_else(pc.equal(columns["op"], str(Op.DELETE)), 0, 1).cast(pa.int64())
-        put(columns, "row", row, rows)
+        put_values(columns, "row", row, rows)
         live, first = pc.equal(columns["origin"], int(Origin.LIVE)), pc.equal(commit, "")
         around = pc.and_(live, pc.fill_null(first, False))
         signalled = pc.and_(pc.invert(live), pc.invert(pc.fill_null(first, True)))
         snapshot = pc.if_else(around, AROUND, columns["snapshot"])
-        put(columns, "snapshot", pc.if_else(signalled, INCREMENTAL, snapshot), rows)
-        put(columns, "tx", _transactions(columns["tx"]), rows)
+        put_values(columns, "snapshot", pc.if_else(signalled, INCREMENTAL, snapshot), rows)
+        put_values(columns, "tx", _transactions(columns["tx"]), rows)
         return _left_out(columns, rows, placeholder)
 
 
@@ -122,7 +124,7 @@ def _left_out(columns: Columns, rows: Mask, placeholder: Placeholder) -> Mask:
     after, fine = columns["after"], np.ones(len(rows), np.bool_)
     suspects = np.zeros(len(rows), np.bool_)
     for sign in placeholder.signs:
-        suspects |= mask(pc.fill_null(pc.match_substring(after, sign), False))
+        suspects |= to_mask(pc.fill_null(pc.match_substring(after, sign), False))
     found: dict[int, Partial] = {}
     for at in np.flatnonzero(suspects & rows).tolist():
         try:

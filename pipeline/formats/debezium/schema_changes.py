@@ -149,7 +149,7 @@ class _SentField(msgspec.Struct):
     default: Raw | UnsetType = UNSET
 
 
-def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
+def read_row_columns(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
     """What rows of *shard* in this *schema* tell; None if it cannot be read as one."""
     columns = _columns(schema)
     if columns is None:
@@ -158,15 +158,15 @@ def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
     return msgspec.json.encode(told).decode()
 
 
-def told_by(key: bytes | None, value: bytes | None) -> str | None:
+def describe_row(key: bytes | None, value: bytes | None) -> str | None:
     """What one message tells of its table's columns; None if it is no row, or tells nothing."""
     if value is None or not any(one.name.encode() in value for one in DESCRIBED):
         return None
     try:
-        message = dict(json_text.read(value) or ())
+        message = dict(json_text.read_fields(value) or ())
         envelope = object_of(message.get("payload")) or {}
         source = object_of(envelope.get("source")) or {}
-        names = key_names(key)
+        names = read_key_names(key)
         connector = connector_of(text_of(source.get("connector")))
         database = text_of(source.get(connector.database_field))
         shard = ShardId(database or "", text_of(source.get("table")) or "")
@@ -175,13 +175,17 @@ def told_by(key: bytes | None, value: bytes | None) -> str | None:
     if text_of(envelope.get("op")) not in ROWS or not connector.describes_rows:
         return None
     schema = message.get("schema")
-    return None if schema is None or names is None else payload(shard, names, schema.encode())
+    return (
+        None if schema is None or names is None else read_row_columns(shard, names, schema.encode())
+    )
 
 
-def key_names(key: bytes | None) -> tuple[str, ...] | None:
+def read_key_names(key: bytes | None) -> tuple[str, ...] | None:
     """Names of the key's columns; None of a broken one."""
-    fields = keys.read(key)
-    return None if fields is None else tuple(json_text.whole(name) for name, _ in fields)
+    fields = keys.read_key(key)
+    return (
+        None if fields is None else tuple(json_text.replace_surrogates(name) for name, _ in fields)
+    )
 
 
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
@@ -223,7 +227,7 @@ _ROWS = frozenset(ROWS.values())
 _PLACE = ("at", *LOG_PARTS)
 
 
-def told_with(
+def add_schema_events(
     told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
 ) -> pa.RecordBatch:
     """*told* (``DECODED``, a row a message) with a row of ``Op.DDL`` before each that tells anew.
@@ -235,7 +239,7 @@ def told_with(
     if not news:
         return told
     added = build_batch(
-        (at, schema_row(told.slice(at, 1).to_pylist()[0], text)) for at, text in news
+        (at, build_schema_event(told.slice(at, 1).to_pylist()[0], text)) for at, text in news
     )
     table = pa.Table.from_batches([added, told])
     order = pa.array(range(len(table)))
@@ -276,12 +280,12 @@ def _payload(
     schema: Raw | None, shard: str, key: bytes | None, batch: pa.RecordBatch, at: int
 ) -> str | None:
     if schema is None:
-        return told_by(key, batch["value"][at].as_py())
-    names = key_names(key)
-    return None if names is None else payload(ShardId.parse(shard), names, bytes(schema))
+        return describe_row(key, batch["value"][at].as_py())
+    names = read_key_names(key)
+    return None if names is None else read_row_columns(ShardId.parse(shard), names, bytes(schema))
 
 
-def schema_row(row: Mapping[str, Any], text: str) -> Decoded:
+def build_schema_event(row: Mapping[str, Any], text: str) -> Decoded:
     """Columns that *row* (of ``DECODED``) tells: they stand at its place, for they hold for it."""
     return Decoded(
         Op.DDL,

@@ -17,13 +17,13 @@ from pipeline.schema.decode import (
     ColumnReading,
     as_integer,
     as_sent,
-    data,
-    decimal,
-    fitting,
-    flag,
-    floating,
-    instants,
-    parsed,
+    cast_or_null,
+    decode_bytes,
+    keep_fitting,
+    parse_booleans,
+    parse_decimals,
+    parse_floats,
+    parse_instants,
 )
 from pipeline.schema.model import (
     ARROW,
@@ -173,32 +173,38 @@ def _reading(column: Column) -> Reading:
 
 
 def _float(column: FileColumn, wire: pa.StringArray) -> pa.Array:
-    return floating(wire, arrow_type(column))
+    return parse_floats(wire, arrow_type(column))
 
 
 def _decimal(column: FileColumn, wire: pa.StringArray) -> pa.Array:
     kind = arrow_type(column)
-    return decimal(wire, kind, kind.precision, kind.scale)
+    return parse_decimals(wire, kind, kind.precision, kind.scale)
 
 
 def _flag(_: FileColumn, wire: pa.StringArray) -> pa.BooleanArray:
-    return flag(wire)
+    return parse_booleans(wire)
 
 
 def _bytes(_: FileColumn, wire: pa.StringArray) -> pa.BinaryArray:
-    return data(wire)
+    return decode_bytes(wire)
 
 
 def _day(column: FileColumn, wire: pa.StringArray) -> pa.Array:
-    return parsed(fitting(pc.match_substring_regex(wire, _DAY), wire), arrow_type(column))
+    return cast_or_null(
+        keep_fitting(pc.match_substring_regex(wire, _DAY), wire), arrow_type(column)
+    )
 
 
 def _instant(column: FileColumn, wire: pa.StringArray) -> pa.Array:
-    return instants(pc.replace_substring_regex(wire, r"^(\S{10}) ", r"\1T"), arrow_type(column))
+    return parse_instants(
+        pc.replace_substring_regex(wire, r"^(\S{10}) ", r"\1T"), arrow_type(column)
+    )
 
 
 def _moment(column: FileColumn, wire: pa.StringArray) -> pa.Array:
-    return parsed(fitting(pc.match_substring_regex(wire, _LOCAL), wire), arrow_type(column))
+    return cast_or_null(
+        keep_fitting(pc.match_substring_regex(wire, _LOCAL), wire), arrow_type(column)
+    )
 
 
 DECIMAL: Reading = ColumnReading(SentAs.ANY, _decimal)

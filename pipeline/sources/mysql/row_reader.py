@@ -22,7 +22,7 @@ from typing import ClassVar, cast
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, ProofError
-from pipeline.formats.canal_types import column
+from pipeline.formats.canal_types import describe_column
 from pipeline.model import Shard, ShardId
 from pipeline.schema.model import Notation, TableDescription
 from pipeline.settings import SourceSettings
@@ -235,7 +235,9 @@ class MySqlRowReader(SqlRowReader):
         types, key = server.column_types(shard), server.key_columns(shard)
         if not types:
             raise ProofError(f"{self.where}: table {shard.name} does not exist")
-        columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
+        columns = tuple(
+            describe_column(name, text, at) for at, (name, text) in enumerate(types, start=1)
+        )
         own = tuple(one.name for one in columns if one.name in key)
         return TableDescription(ShardId.parse(shard.name), "alter", columns, own)
 

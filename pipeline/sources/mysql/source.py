@@ -24,7 +24,7 @@ from pipeline.aggregates import (
 )
 from pipeline.errors import ConfigError
 from pipeline.finding import Finding
-from pipeline.model import Capture, Head, Shard, ShardId
+from pipeline.model import CaptureScope, Head, Shard, ShardId
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -220,10 +220,10 @@ class MySqlSource(SqlSource):
         )
         return tuple(str(row["c"]) for row in found)
 
-    def sends(self) -> Capture:
+    def sends(self) -> CaptureScope:
         """All tables; settings may keep changes out of the log, or delay replication."""
         facts = read_log_facts(self._session, ASKED)
-        return Capture(lambda _: True, hazards=collect_hazards(facts, f"source:{self.name}"))
+        return CaptureScope(lambda _: True, hazards=collect_hazards(facts, f"source:{self.name}"))
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """The load limit does not apply: on a busy server no table would ever become ready.

@@ -33,16 +33,16 @@ from pipeline.schema.decode import (
     ColumnReading,
     as_integer,
     as_sent,
-    base64,
-    data,
-    date,
-    decimal,
-    fitting,
-    flag,
-    floating,
-    instants,
-    moments,
-    whole,
+    decode_base64,
+    decode_bytes,
+    keep_fitting,
+    parse_booleans,
+    parse_decimals,
+    parse_floats,
+    parse_instants,
+    parse_whole_numbers,
+    to_dates,
+    to_timestamps,
 )
 from pipeline.schema.model import Notation, arrow_type
 from pipeline.schema.wire import SentAs
@@ -421,7 +421,7 @@ def _reading(column: Column) -> Reading:
 def _tiny(column: Column, wire: pa.StringArray) -> pa.Array:
     """A TINYINT(1) declared as BOOL arrives as a boolean, but not from a snapshot."""
     digit = pc.if_else(pc.equal(wire, "true"), "1", pc.if_else(pc.equal(wire, "false"), "0", wire))
-    return as_integer(column, whole(digit))
+    return as_integer(column, parse_whole_numbers(digit))
 
 
 def _unsigned(column: Column, wire: pa.StringArray) -> pa.Array:
@@ -430,13 +430,13 @@ def _unsigned(column: Column, wire: pa.StringArray) -> pa.Array:
     The two cannot be confused: base64 that begins with a digit would be a negative number.
     """
     digits = pc.match_substring_regex(wire, "^[0-9]+$")
-    coded = fitting(pc.invert(digits), wire).to_pylist()
+    coded = keep_fitting(pc.invert(digits), wire).to_pylist()
     numbers = pa.array([_natural_value(text) for text in coded], arrow_type(column))
-    return pc.coalesce(numbers, _decimal(column, fitting(digits, wire)))
+    return pc.coalesce(numbers, _decimal(column, keep_fitting(digits, wire)))
 
 
 def _natural_value(text: str | None) -> int | None:
-    found = base64(text)
+    found = decode_base64(text)
     if not found or len(found) > UNSIGNED_BYTES + 1:
         return None
     number = int.from_bytes(found, "big", signed=True)
@@ -447,40 +447,40 @@ def _decimal(column: Column, wire: pa.StringArray) -> pa.Array:
     kind = arrow_type(column)
     known = pa.types.is_decimal(kind)
     digits, fraction = (kind.precision, kind.scale) if known else (column.digits, column.fraction)
-    return decimal(wire, kind, digits, fraction)
+    return parse_decimals(wire, kind, digits, fraction)
 
 
 def _float(column: Column, wire: pa.StringArray) -> pa.Array:
-    return floating(wire, arrow_type(column))
+    return parse_floats(wire, arrow_type(column))
 
 
 def _flag(_: Column, wire: pa.StringArray) -> pa.BooleanArray:
-    return flag(wire)
+    return parse_booleans(wire)
 
 
 def _bits_value(column: Column, wire: pa.StringArray) -> pa.BinaryArray:
     """Bits come as little-endian bytes and are kept big-endian."""
     size = (column.width + 7) // 8
-    found = (base64(text) for text in wire.to_pylist())
+    found = (decode_base64(text) for text in wire.to_pylist())
     turned = [bits[::-1] if bits is not None and len(bits) == size else None for bits in found]
     return pa.array(turned, pa.binary())
 
 
 def _bytes(_: Column, wire: pa.StringArray) -> pa.BinaryArray:
-    return data(wire)
+    return decode_bytes(wire)
 
 
 def _date(_: Column, wire: pa.Int64Array) -> pa.Date32Array:
-    return date(wire)
+    return to_dates(wire)
 
 
 def _datetime(column: Column, wire: pa.Int64Array) -> pa.TimestampArray:
     """Milliseconds or microseconds since 1970, by the column's fraction; no time zone."""
-    return moments(wire, 1_000 if column.fraction <= MILLIS else 1, arrow_type(column))
+    return to_timestamps(wire, 1_000 if column.fraction <= MILLIS else 1, arrow_type(column))
 
 
 def _timestamp(column: Column, wire: pa.StringArray) -> pa.TimestampArray:
-    return instants(wire, arrow_type(column))
+    return parse_instants(wire, arrow_type(column))
 
 
 def _year(column: Column, wire: pa.Int64Array) -> pa.Array:

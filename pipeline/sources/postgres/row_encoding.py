@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.formats.json_text import Number, write
+from pipeline.formats.json_text import Number, write_text
 from pipeline.model import Shard, ShardId
 from pipeline.schema.model import ColumnDescription, TableDescription, TableSchema
 from pipeline.sources.condition import SqlCondition, Value
@@ -265,7 +265,7 @@ def format_java_double(text: str) -> str:
     """A number as Java writes a double."""
     if text in ODD_NUMBERS:
         return text
-    return write(Number(text, integral=False)) or ""
+    return write_text(Number(text, integral=False)) or ""
 
 
 def _point(text: str) -> str:

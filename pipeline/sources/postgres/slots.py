@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from pipeline.errors import SluiceError
-from pipeline.model import Break, Capture, Head, RetainedLog, Shard, ShardId
+from pipeline.model import Break, CaptureScope, Head, RetainedLog, Shard, ShardId
 from pipeline.sources.postgres.doctor import collect_publication_hazards
 from pipeline.sources.postgres.facts import (
     INDEX,
@@ -208,7 +208,7 @@ class PublishedTables:
     _kept: set[tuple[int, int]] = field(default_factory=set)
     _replaced: dict[ShardId, float] = field(default_factory=dict)
 
-    def capture(self) -> Capture:
+    def capture(self) -> CaptureScope:
         """A row that it may leave out is not sent.
 
         Raises:
@@ -218,7 +218,7 @@ class PublishedTables:
         facts = read_publication_facts(self.session, self.name)
         if facts is None or facts.missing_operations:
             text = "none" if facts is None else str(facts)
-            return Capture(lambda _: False, text, said_by=said_by)
+            return CaptureScope(lambda _: False, text, said_by=said_by)
         entries, schemas = dict[ShardId, frozenset[str]](), frozenset[str]()
         if not facts.all_tables:
             named = self._ask(NAMED)
@@ -232,7 +232,7 @@ class PublishedTables:
             return held and shard in present
 
         text = json.dumps([str(facts), sorted(map(str, entries)), sorted(schemas)])
-        return Capture(
+        return CaptureScope(
             sends,
             text,
             said_by=said_by,

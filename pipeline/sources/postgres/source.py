@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from pipeline.aggregates import DIGITS, AggregatedColumn, AggregatedTypes
 from pipeline.finding import Finding
-from pipeline.model import Capture, Head, Shard, ShardId
+from pipeline.model import CaptureScope, Head, Shard, ShardId
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
@@ -225,7 +225,7 @@ class PostgresSource(SqlSource):
         indexes = self._session.ask(INDEXES, self._oids(shard))
         return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
 
-    def sends(self) -> Capture:
+    def sends(self) -> CaptureScope:
         """Tables that the publication sends whole under their own names, and the retained log."""
         broken, keeper = self._slot.look(self.head())
         return replace(self._published.capture(), broken=broken, keeper=keeper)

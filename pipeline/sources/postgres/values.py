@@ -23,14 +23,14 @@ from pipeline.schema.decode import (
     ColumnReading,
     as_integer,
     as_sent,
-    base64,
-    data,
-    date,
-    decimal,
-    flag,
-    floating,
-    instants,
-    moments,
+    decode_base64,
+    decode_bytes,
+    parse_booleans,
+    parse_decimals,
+    parse_floats,
+    parse_instants,
+    to_dates,
+    to_timestamps,
 )
 from pipeline.schema.model import arrow_type
 from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
@@ -89,19 +89,19 @@ def _none(column: PostgresColumn, wire: pa.StringArray) -> pa.Array:
 
 
 def _decimal(column: PostgresColumn, wire: pa.StringArray) -> pa.Array:
-    return decimal(wire, arrow_type(column), column.digits or 0, column.fraction)
+    return parse_decimals(wire, arrow_type(column), column.digits or 0, column.fraction)
 
 
 def _float(column: PostgresColumn, wire: pa.StringArray) -> pa.Array:
-    return floating(wire, arrow_type(column))
+    return parse_floats(wire, arrow_type(column))
 
 
 def _flag(_: PostgresColumn, wire: pa.StringArray) -> pa.BooleanArray:
-    return flag(wire)
+    return parse_booleans(wire)
 
 
 def _bytes(_: PostgresColumn, wire: pa.StringArray) -> pa.BinaryArray:
-    return data(wire)
+    return decode_bytes(wire)
 
 
 def _bits(column: PostgresColumn, wire: pa.StringArray) -> pa.StringArray:
@@ -110,7 +110,7 @@ def _bits(column: PostgresColumn, wire: pa.StringArray) -> pa.StringArray:
 
 
 def _bit_text(text: str | None, length: int) -> str | None:
-    found = base64(text)
+    found = decode_base64(text)
     if found is None or int.from_bytes(found, "little") >= 1 << length:
         return None
     return f"{int.from_bytes(found, 'little'):0{length}b}"
@@ -118,7 +118,7 @@ def _bit_text(text: str | None, length: int) -> str | None:
 
 def _date(_: PostgresColumn, wire: pa.Int64Array) -> pa.Date32Array:
     ends = [(told, LAST_DAY) for told in (LAST_DATE, *LAST_DATES)]
-    return date(_ends(wire, *ends, *((t, FIRST_OF_ALL) for t in (FIRST_DATE, *FIRST_DATES))))
+    return to_dates(_ends(wire, *ends, *((t, FIRST_OF_ALL) for t in (FIRST_DATE, *FIRST_DATES))))
 
 
 def _time(column: PostgresColumn, wire: pa.Int64Array) -> pa.Int64Array:
@@ -129,13 +129,13 @@ def _timestamp(column: PostgresColumn, wire: pa.Int64Array) -> pa.TimestampArray
     unit = UNITS.get(column.sent or "", 1)
     latest = ((told, LAST // unit) for told in (LATEST, HIGHEST))
     known = _ends(wire, *latest, *((told, FIRST // unit) for told in (EARLIEST, LOWEST)))
-    return moments(known, unit, arrow_type(column))
+    return to_timestamps(known, unit, arrow_type(column))
 
 
 def _timestamptz(column: PostgresColumn, wire: pa.StringArray) -> pa.TimestampArray:
     for word, moment in ISO.items():
         wire = pc.if_else(pc.equal(wire, word), moment, wire)
-    return instants(wire, arrow_type(column))
+    return parse_instants(wire, arrow_type(column))
 
 
 def _ends(wire: pa.Int64Array, *pairs: tuple[int, int]) -> pa.Int64Array:

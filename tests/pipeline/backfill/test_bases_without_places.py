@@ -10,7 +10,7 @@ import pytest
 from pipeline.backfill_state import RowSelection, SelectedKey
 from pipeline.checkpoint import Checkpoint
 from pipeline.formats.canal_json import CanalJson
-from pipeline.formats.canal_types import column
+from pipeline.formats.canal_types import describe_column
 from pipeline.formats.format import Format
 from pipeline.heartbeats import CALM_HEARTBEATS, HeartbeatHistory
 from pipeline.landing.batch_stats import BatchStats
@@ -26,7 +26,9 @@ from tests.pipeline.test_beats import beat
 
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
 BEATS = CanalTable("sluice", "heartbeat", {"source": "varchar(64)", "n": "bigint"}, ("source",))
-COLUMNS = tuple(column(name, text, at) for at, (name, text) in enumerate(TABLE.types.items(), 1))
+COLUMNS = tuple(
+    describe_column(name, text, at) for at, (name, text) in enumerate(TABLE.types.items(), 1)
+)
 TOLD = TableDescription(ShardId("db", "t"), "alter", COLUMNS, ("id",))
 
 

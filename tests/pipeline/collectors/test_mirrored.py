@@ -14,7 +14,7 @@ from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.listing import LandingSource
-from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, CaptureScope, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -39,8 +39,8 @@ class World:
     ids: dict[str, str] = field(default_factory=dict)
     silent: bool = False
 
-    def captures(self) -> Capture:
-        return Capture(lambda _: True)
+    def captures(self) -> CaptureScope:
+        return CaptureScope(lambda _: True)
 
     def topics(self, pattern: str) -> Mapping[str, str]:
         """All of them, with their ids."""

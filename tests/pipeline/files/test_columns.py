@@ -1,10 +1,10 @@
-from pipeline.files.content import ColumnsHead, grown
+from pipeline.files.content import ColumnsHead, grow_columns
 
 KNOWN = ColumnsHead("d.l", "create", (("id", "bigint"), ("_file", "string")), ("_file", "_line"))
 
 
 def test_the_first_file_tells_them_and_where_a_row_stood_is_added() -> None:
-    told = grown("d.l", None, {"id": "bigint", "_file": "double"}, ())
+    told = grow_columns("d.l", None, {"id": "bigint", "_file": "double"}, ())
 
     assert told is not None
     assert told.kind == "create"
@@ -19,15 +19,15 @@ def test_the_first_file_tells_them_and_where_a_row_stood_is_added() -> None:
 
 
 def test_what_is_new_comes_behind_and_what_is_known_keeps_its_type() -> None:
-    told = grown("d.l", KNOWN, {"id": "string", "new": "double"}, ())
+    told = grow_columns("d.l", KNOWN, {"id": "string", "new": "double"}, ())
 
     assert told is not None
     assert (told.kind, told.columns) == ("alter", (*KNOWN.columns, ("new", "double")))
 
 
 def test_nothing_new_is_not_told_and_another_key_is() -> None:
-    assert grown("d.l", KNOWN, {"id": "bigint"}, ()) is None
+    assert grow_columns("d.l", KNOWN, {"id": "bigint"}, ()) is None
 
-    told = grown("d.l", KNOWN, {"id": "bigint"}, ("id",))
+    told = grow_columns("d.l", KNOWN, {"id": "bigint"}, ("id",))
     assert told is not None
     assert told.key == ("id",)

@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.files.content import UnfinishedFile, WholeFile, digest_of, examined, rows
+from pipeline.files.content import (
+    UnfinishedFile,
+    WholeFile,
+    digest_of,
+    examine_file,
+    read_file_rows,
+)
 
 LINES = b"".join(b'{"id": %d, "t": "x"}\n' % n for n in range(25_000))
 TYPES = {"id": "bigint", "t": "string"}
@@ -83,7 +89,7 @@ def test_a_whole_file_tells_its_rows_and_columns(
 ) -> None:
     path.write_bytes(data)
 
-    found = examined(path, kind, named=False)
+    found = examine_file(path, kind, named=False)
 
     assert isinstance(found, WholeFile)
     assert (found.rows, dict(found.columns)) == (count, columns)
@@ -110,7 +116,7 @@ def test_a_whole_file_tells_its_rows_and_columns(
 def test_a_half_file_is_not_whole(path: Path, kind: str, data: bytes, why: str) -> None:
     path.write_bytes(data)
 
-    found = examined(path, kind, named=False)
+    found = examine_file(path, kind, named=False)
 
     assert isinstance(found, UnfinishedFile)
     assert why in found.why
@@ -121,14 +127,14 @@ def test_a_half_file_is_not_whole(path: Path, kind: str, data: bytes, why: str) 
 def test_no_beginning_of_a_parquet_file_is_whole(path: Path, size: int) -> None:
     path.write_bytes(TABLE[:size])
 
-    assert isinstance(examined(path, "parquet", named=False), UnfinishedFile)
+    assert isinstance(examine_file(path, "parquet", named=False), UnfinishedFile)
 
 
 @pytest.mark.parametrize("size", range(1, len(CSV)))
 def test_a_beginning_of_csv_is_whole_only_where_a_row_ends(path: Path, size: int) -> None:
     path.write_bytes(CSV[:size])
 
-    found = examined(path, "csv", named=False)
+    found = examine_file(path, "csv", named=False)
 
     assert isinstance(found, WholeFile) == (CSV[:size] in (b"id,t\n", CSV[:13], CSV[:16], CSV))
 
@@ -167,7 +173,7 @@ def test_values_of_parquet_are_written_as_a_mirror_reads_them(path: Path) -> Non
         )
     )
 
-    found = examined(path, "parquet", named=False)
+    found = examine_file(path, "parquet", named=False)
     ((row,),) = read(path, "parquet")
 
     assert isinstance(found, WholeFile)
@@ -212,7 +218,7 @@ def test_what_python_has_no_value_for_is_told_and_stops_nobody(path: Path, value
 def test_why_a_file_is_not_whole_shows_none_of_its_values(path: Path) -> None:
     path.write_bytes(b"id,name\n1,ann\n2,secret,s3cret\n")
 
-    found = examined(path, "csv", named=False)
+    found = examine_file(path, "csv", named=False)
 
     assert found == UnfinishedFile("CSV parse error: Expected 2 columns, got 3")
 
@@ -230,7 +236,7 @@ def test_a_digest_moves_nobody_who_reads(path: Path) -> None:
 
 def read(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[list[bytes]]:
     with path.open("rb") as file:
-        yield from rows(file, kind, first, until)
+        yield from read_file_rows(file, kind, first, until)
 
 
 def test_no_beginning_of_a_packed_file_is_whole(path: Path) -> None:
@@ -238,7 +244,7 @@ def test_no_beginning_of_a_packed_file_is_whole(path: Path) -> None:
     for size in range(1, len(data)):
         path.write_bytes(data[:size])
 
-        assert isinstance(examined(path, "json_lines.gz", named=False), UnfinishedFile)
+        assert isinstance(examine_file(path, "json_lines.gz", named=False), UnfinishedFile)
 
 
 def test_rows_of_a_packed_file_are_the_same_however_they_are_cut(path: Path) -> None:
@@ -246,7 +252,9 @@ def test_rows_of_a_packed_file_are_the_same_however_they_are_cut(path: Path) -> 
     whole = [row for part in read(path, "json_lines.gz") for row in part]
 
     with path.open("rb") as file:
-        some = [row for part in rows(file, "json_lines.gz", 9_999, 10_002) for row in part]
+        some = [
+            row for part in read_file_rows(file, "json_lines.gz", 9_999, 10_002) for row in part
+        ]
 
     assert b"".join(whole) == LINES
     assert some == whole[9_999:10_002]

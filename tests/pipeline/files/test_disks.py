@@ -17,7 +17,7 @@ ROW = b'{"id": 1}\n'
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogFolder]:
     """What a folder named `disk` holds, or a link to it, is another disk than what lies beside."""
-    monkeypatch.setattr(sweep, "device", lambda at: 1 if "disk" in at.resolve().parts else 0)
+    monkeypatch.setattr(sweep, "device_of", lambda at: 1 if "disk" in at.resolve().parts else 0)
     with LogFolder(tmp_path) as made:
         (tmp_path / "disk").mkdir()
         made.write("a.json", ROW, log="views")
@@ -85,7 +85,7 @@ def test_the_disk_of_all_logs_is_not_there_because_a_writer_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = {tmp_path / "logs", tmp_path / "logs" / "clicks"}
-    monkeypatch.setattr(sweep, "device", lambda at: int(at in own))
+    monkeypatch.setattr(sweep, "device_of", lambda at: int(at in own))
     with LogFolder(tmp_path) as folder:
         folder.write("a.json", ROW)
         folder.settled()
@@ -128,4 +128,4 @@ def test_a_disk_that_is_gone_for_good_can_be_said_to_be(folder: LogFolder) -> No
 
 
 def test_a_folder_of_another_disk_has_another_number(tmp_path: Path) -> None:
-    assert sweep.device(tmp_path) == tmp_path.stat().st_dev != sweep.device(Path("/proc"))
+    assert sweep.device_of(tmp_path) == tmp_path.stat().st_dev != sweep.device_of(Path("/proc"))

@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
 from pipeline.files.layout import UNFINISHED, HourPartition
-from pipeline.files.sweep import NO_TEXT, files, folders, footprint
+from pipeline.files.sweep import NO_TEXT, hash_partition, list_files, list_folders
 
 PART = HourPartition("clicks", "2026_11_23", "12")
 
@@ -22,7 +22,7 @@ def hour(tmp_path: Path) -> Path:
 
 
 def names(base: Path) -> list[str]:
-    return sorted(one.name for one in files(base, PART, UNFINISHED))
+    return sorted(one.name for one in list_files(base, PART, UNFINISHED))
 
 
 def test_files_have_any_name_that_is_text(tmp_path: Path, hour: Path) -> None:
@@ -33,13 +33,13 @@ def test_files_have_any_name_that_is_text(tmp_path: Path, hour: Path) -> None:
     (hour / "folder.json").mkdir()
 
     assert names(tmp_path) == sorted(odd)
-    assert all(one.why == "" for one in files(tmp_path, PART, UNFINISHED))
+    assert all(one.why == "" for one in list_files(tmp_path, PART, UNFINISHED))
 
 
 def test_a_name_that_is_no_text_is_told(tmp_path: Path, hour: Path) -> None:
     Path(os.fsdecode(os.fsencode(hour) + b"/\xff.json")).touch()
 
-    (one,) = files(tmp_path, PART, UNFINISHED)
+    (one,) = list_files(tmp_path, PART, UNFINISHED)
 
     assert (one.path, one.why) == (f"{PART.path}/\\xff.json", f"it has {NO_TEXT}")
 
@@ -48,7 +48,7 @@ def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).mkdir()
 
     with pytest.raises(UnreachableError, match=r"folder b'\\xff' in .* no UTF-8; rename it"):
-        folders(tmp_path)
+        list_folders(tmp_path)
 
 
 def test_links_are_followed_but_for_those_that_lead_nowhere(tmp_path: Path, hour: Path) -> None:
@@ -61,12 +61,12 @@ def test_links_are_followed_but_for_those_that_lead_nowhere(tmp_path: Path, hour
     (tmp_path / "other").symlink_to("clicks")
 
     assert names(tmp_path) == ["a.json", "link.json"]
-    assert folders(tmp_path) == ["clicks", "other"]
+    assert list_folders(tmp_path) == ["clicks", "other"]
 
 
 def test_what_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert folders(tmp_path / "gone") == []
-    assert list(files(tmp_path / "gone", PART, UNFINISHED)) == []
+    assert list_folders(tmp_path / "gone") == []
+    assert list(list_files(tmp_path / "gone", PART, UNFINISHED)) == []
 
 
 def test_a_footprint_is_another_once_any_file_is(tmp_path: Path, hour: Path) -> None:
@@ -94,7 +94,7 @@ def test_many_files_are_digested_with_pauses(
     whole = digest(tmp_path)
     monkeypatch.setattr(sweep, "PAUSE", 2)
 
-    assert len(list(footprint(tmp_path, PART, UNFINISHED))) == 2
+    assert len(list(hash_partition(tmp_path, PART, UNFINISHED))) == 2
     assert digest(tmp_path) == whole
 
 
@@ -102,7 +102,7 @@ def digest(base: Path) -> bytes:
     found = list[bytes]()
 
     def asked() -> Generator[None, None, None]:
-        found.append((yield from footprint(base, PART, UNFINISHED)))
+        found.append((yield from hash_partition(base, PART, UNFINISHED)))
 
     list(asked())
     return found[0]

@@ -6,8 +6,8 @@ from pipeline.files.content import (
     FaultHead,
     MessageHead,
     RowsHead,
-    decoded,
-    encoded,
+    decode_head,
+    encode_head,
     own_key,
 )
 
@@ -23,12 +23,12 @@ from pipeline.files.content import (
     ids=lambda head: type(head).__name__,
 )
 def test_a_head_is_read_back_as_it_was_written(head: MessageHead) -> None:
-    assert decoded(encoded(head)) == head
+    assert decode_head(encode_head(head)) == head
 
 
 def test_a_message_without_a_head_is_none() -> None:
     with pytest.raises(ValueError, match="without a key"):
-        decoded(None)
+        decode_head(None)
 
 
 def test_a_row_is_known_by_where_it_stood_unless_its_log_has_a_key() -> None:

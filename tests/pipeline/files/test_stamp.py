@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.files.layout import Due, FileStamp, Patience, WaitingFile, due, overdue
+from pipeline.files.layout import Due, FileStamp, Patience, WaitingFile, is_overdue, judge_file
 
 FOUND = FileStamp(1, 10, 100, 100)
 PATIENCE = Patience(timedelta(seconds=10), timedelta(minutes=1))
@@ -30,10 +30,10 @@ PATIENCE = Patience(timedelta(seconds=10), timedelta(minutes=1))
 def test_a_file_is_ruled_by_what_two_looks_have_found(
     taken: FileStamp | None, waiting: WaitingFile | None, now: float, what: Due
 ) -> None:
-    assert due(FOUND, taken, waiting, now, PATIENCE) is what
+    assert judge_file(FOUND, taken, waiting, now, PATIENCE) is what
 
 
 def test_a_file_is_overdue_from_the_limit_on() -> None:
     one = WaitingFile(FOUND, 1, 0)
 
-    assert [overdue(one, now, PATIENCE) for now in (59.9, 60)] == [False, True]
+    assert [is_overdue(one, now, PATIENCE) for now in (59.9, 60)] == [False, True]

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from pipeline.files.layout import UNFINISHED
-from pipeline.files.sweep import strays
+from pipeline.files.sweep import find_strays
 
 
 def test_files_and_folders_where_no_hour_is_are_told(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_files_and_folders_where_no_hour_is_are_told(tmp_path: Path) -> None:
     for file in ("a.json", "clicks/b.json", "views/2026_11_23/c.json", "clicks/2026_11_23/05/d"):
         (tmp_path / file).touch()
 
-    assert list(strays(tmp_path, UNFINISHED)) == [
+    assert list(find_strays(tmp_path, UNFINISHED)) == [
         "a.json",
         "clicks/2026-11-23",
         "clicks/2026_02_30",
@@ -24,10 +24,10 @@ def test_files_and_folders_where_no_hour_is_are_told(tmp_path: Path) -> None:
         "views/2026_11_23/c.json",
         "views/24",
     ]
-    assert list(strays(tmp_path / "none", UNFINISHED)) == []
+    assert list(find_strays(tmp_path / "none", UNFINISHED)) == []
 
 
 def test_a_name_that_is_no_text_can_be_told(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).touch()
 
-    assert list(strays(tmp_path, UNFINISHED)) == ["\\xff"]
+    assert list(find_strays(tmp_path, UNFINISHED)) == ["\\xff"]

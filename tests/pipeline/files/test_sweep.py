@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
-from pipeline.files.content import BeatHead, ColumnsHead, UnfinishedFile, WholeFile, examined
+from pipeline.files.content import BeatHead, ColumnsHead, UnfinishedFile, WholeFile, examine_file
 from pipeline.files.layout import KnownFile, LogRule, RestlessFiles
 from tests.pipeline.files.folder import LIMIT, NOW, LogFolder, set_time
 
@@ -152,10 +152,10 @@ def test_files_that_were_examined_and_not_taken_are_examined_again(
     def fails(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
         if path.name == "2.json":
             raise OSError(5, "Input/output error")
-        return examined(path, kind, named=named)
+        return examine_file(path, kind, named=named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweep, "examined", fails)
+        patched.setattr(sweep, "examine_file", fails)
         with pytest.raises(UnreachableError, match="Input/output error"):
             folder.sweep()
     assert folder.taken() == {}
@@ -171,9 +171,9 @@ def test_a_file_that_may_not_be_read_is_told_and_the_others_are_taken(
     def refused(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
         if path.name == "a.json":  # root, who may run this, may read everything
             raise PermissionError(13, "Permission denied")
-        return examined(path, kind, named=named)
+        return examine_file(path, kind, named=named)
 
-    monkeypatch.setattr(sweep, "examined", refused)
+    monkeypatch.setattr(sweep, "examine_file", refused)
     folder.write("a.json", ROW)
     folder.write("b.json", ROW)
 

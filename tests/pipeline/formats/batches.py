@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.formats.debezium import envelope, schema_changes
-from pipeline.formats.debezium.schema_changes import schema_row
+from pipeline.formats.debezium.schema_changes import build_schema_event
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, RAW, Decoded, build_batch
 from pipeline.model import Op
@@ -35,11 +35,11 @@ def _each(messages: Sequence[Raw]) -> Iterator[tuple[int, Decoded]]:
     """Each message by itself; before a row its columns, if its table's last row told others."""
     last: dict[str | None, str] = {}
     for number, (key, value, topic) in enumerate(messages):
-        row = envelope.decode(key, value, topic)
-        text = None if row.op is Op.ERROR else schema_changes.told_by(key, value)
+        row = envelope.decode_message(key, value, topic)
+        text = None if row.op is Op.ERROR else schema_changes.describe_row(key, value)
         if text is not None and last.get(row.shard) != text:
             last[row.shard] = text
-            yield number, schema_row(asdict(row), text)
+            yield number, build_schema_event(asdict(row), text)
         yield number, row
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.canal_json import CanalJson
-from pipeline.formats.canal_types import column
+from pipeline.formats.canal_types import describe_column
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, TableDescription
 from tests.example_count import examples
@@ -98,7 +98,7 @@ def test_columns_are_told_once_and_again_where_they_are_others() -> None:
     ],
 )
 def test_a_type_is_read_as_the_server_spells_it(text: str, expected: tuple[Any, ...]) -> None:
-    found = column("c", text, 3)
+    found = describe_column("c", text, 3)
 
     assert (found.type, found.length, found.scale, found.values) == expected
     assert (found.nullable, found.default, found.position) == (False, None, 3)

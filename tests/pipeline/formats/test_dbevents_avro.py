@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.dbevents_avro import DbEventsAvro, EventShape, change
+from pipeline.formats.dbevents_avro import DbEventsAvro, EventShape, decode_change
 from pipeline.formats.dbevents_avro import describe_table as table
 from pipeline.model import Ordering
 from pipeline.schema.model import Notation
@@ -131,7 +131,7 @@ def test_a_column_of_the_name_that_versions_have_is_refused() -> None:
     told_ = {"ref_key": 5, "row_key": "k"}
 
     with pytest.raises(FormatError, match="a column of it is named _column_versions"):
-        change(json.dumps({"_column_versions": 1, "hadoop_metadata": told_}).encode(), shape)
+        decode_change(json.dumps({"_column_versions": 1, "hadoop_metadata": told_}).encode(), shape)
     assert table(schema, shape) is not None
 
 

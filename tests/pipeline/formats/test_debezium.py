@@ -267,8 +267,8 @@ def test_table_changes_of_a_wrong_kind_are_an_error(changes: str) -> None:
 def test_key_values_are_texts(key: str, values: str | None) -> None:
     found = one(change(), key.encode())["key_values"]
 
-    assert found == values or (values is None and envelope.read(key.encode()))
-    assert found == envelope.values(envelope.read(key.encode()) or ())
+    assert found == values or (values is None and envelope.read_key(key.encode()))
+    assert found == envelope.write_key(envelope.read_key(key.encode()) or ())
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_messages_without_any_odd_one_never_ask_the_exact_decoder(
         (None, b'{"schema":{},"payload":{"status":"END","id":"g:1"}}', "p.transaction"),
     ]
     exact = one_by_one(usual)
-    monkeypatch.setattr(envelope, "decode", _refuse)
+    monkeypatch.setattr(envelope, "decode_message", _refuse)
 
     assert at_once(usual) == exact
 
@@ -341,7 +341,7 @@ def test_f145_a_valid_key_of_any_spelling_stays_on_the_fast_path(
 ) -> None:
     sent: list[Raw] = [(one, change(), "p.d.t") for one in (*others, key.encode())]
     exact = one_by_one(sent)
-    monkeypatch.setattr(envelope, "decode", _refuse)
+    monkeypatch.setattr(envelope, "decode_message", _refuse)
 
     found = at_once(sent)
 

@@ -51,7 +51,7 @@ def decoded(some: Sequence[Raw]) -> list[dict[str, Any]]:
 def texts(schema: Any, *values: Any) -> list[Any]:
     """JSON of bodies of one schema, as Python's values."""
     sent = pa.array([message(1, schema, one) for one in values], pa.binary())
-    found = avro.json_texts(sent, {1: json.dumps(schema)}, unicode_names=True)
+    found = avro.convert_to_json(sent, {1: json.dumps(schema)}, unicode_names=True)
     assert found.wrong == {}
     return [json.loads(one) for one in found.column.to_pylist()]
 
@@ -59,7 +59,7 @@ def texts(schema: Any, *values: Any) -> list[Any]:
 def why(schema: Any, *bodies: bytes) -> list[str | None]:
     """Why each body is none."""
     sent = pa.array([b"\0\0\0\0\1" + one for one in bodies], pa.binary())
-    found = avro.json_texts(sent, {1: json.dumps(schema)}, unicode_names=True)
+    found = avro.convert_to_json(sent, {1: json.dumps(schema)}, unicode_names=True)
     return [found.wrong.get(number) for number in range(len(bodies))]
 
 
@@ -147,7 +147,7 @@ def test_names_that_are_sent_as_they_are_stay() -> None:
     schema = json.dumps(record("r", a_u0020b="int"))
     sent = pa.array([b"\0\0\0\0\1\2"], pa.binary())
 
-    found = avro.json_texts(sent, {1: schema}, unicode_names=False)
+    found = avro.convert_to_json(sent, {1: schema}, unicode_names=False)
 
     assert found.column.to_pylist() == [b'{"a_u0020b":1}']
 
@@ -171,7 +171,9 @@ def test_a_schema_that_cannot_be_read_is_refused(schema: str) -> None:
     with pytest.raises(FormatError, match="it is no schema of Avro"):
         value_reader(schema, unicode_names=True)
 
-    found = avro.json_texts(pa.array([b"\0\0\0\0\1"], pa.binary()), {1: schema}, unicode_names=True)
+    found = avro.convert_to_json(
+        pa.array([b"\0\0\0\0\1"], pa.binary()), {1: schema}, unicode_names=True
+    )
     assert found.wrong[0].startswith("schema 1: it is no schema")
 
 

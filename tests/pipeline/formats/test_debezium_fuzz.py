@@ -176,12 +176,12 @@ def test_a_batch_says_what_its_messages_say_alone(together: list[Raw]) -> None:
 
 @given(st.lists(KEYS | WRAPPED_KEYS | CUT_KEYS, max_size=6))
 def test_f145_a_column_of_keys_knows_every_valid_key_and_no_other(spellings: list[str]) -> None:
-    exact = [envelope.read(one.encode()) for one in spellings]
+    exact = [envelope.read_key(one.encode()) for one in spellings]
 
-    found = envelope.column(pa.array([one.encode() for one in spellings], pa.binary()))
+    found = envelope.read_key_column(pa.array([one.encode() for one in spellings], pa.binary()))
 
     assert found.known.tolist() == [one is not None for one in exact]
-    assert found.values.to_pylist() == [envelope.values(one or ()) for one in exact]
+    assert found.values.to_pylist() == [envelope.write_key(one or ()) for one in exact]
 
 
 @given(st.dictionaries(st.text(max_size=4), PLAIN, min_size=1, max_size=3), st.data())
@@ -203,7 +203,9 @@ def test_f145_every_spelling_of_one_key_has_the_same_text(
     plain = json.dumps(key, ensure_ascii=False, separators=(",", ":"))
     wrapped = [f'{{"schema":{{}},"payload":{one}}}' for one in spellings]
 
-    found = envelope.column(pa.array([one.encode() for one in (plain, *spellings, *wrapped)]))
+    found = envelope.read_key_column(
+        pa.array([one.encode() for one in (plain, *spellings, *wrapped)])
+    )
 
     assert found.known.all()
     assert len(set(found.values.to_pylist())) == 1

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import FormatError
-from pipeline.files.content import BeatHead, ColumnsHead, FaultHead, RowsHead, encoded
+from pipeline.files.content import BeatHead, ColumnsHead, FaultHead, RowsHead, encode_head
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW
 
@@ -35,7 +35,7 @@ def decoded(*messages: tuple[bytes | None, bytes | None], first: int = 100) -> l
 
 
 def test_a_row_is_known_by_where_it_stood_and_keeps_its_numbers() -> None:
-    key = encoded(HEAD)
+    key = encode_head(HEAD)
 
     first, second = decoded((key, b'{"id": 1.10}\n'), (key, b' {"id": 12345678901234567890} '))
 
@@ -54,7 +54,7 @@ def test_a_row_is_known_by_where_it_stood_and_keeps_its_numbers() -> None:
 
 
 def test_a_row_of_a_log_with_a_key_is_known_by_that() -> None:
-    key = encoded(RowsHead("l.o", "o/d/h/a", "2026_11_23", "05", 100, 0, ("id", "part")))
+    key = encode_head(RowsHead("l.o", "o/d/h/a", "2026_11_23", "05", 100, 0, ("id", "part")))
 
     (found,) = decoded((key, b'{"part": "x", "id": 7}'))
 
@@ -71,7 +71,7 @@ def test_a_row_of_a_log_with_a_key_is_known_by_that() -> None:
     ],
 )
 def test_a_line_that_is_no_row_is_quarantined_with_its_bytes(value: bytes, why: str) -> None:
-    bad, good = decoded((encoded(HEAD), value), (encoded(HEAD), b'{"id": 1}'))
+    bad, good = decoded((encode_head(HEAD), value), (encode_head(HEAD), b'{"id": 1}'))
 
     assert (bad["op"], bad["shard"], bad["raw"]) == ("error", "logs.clicks", value)
     assert why in bad["error"]
@@ -79,7 +79,7 @@ def test_a_line_that_is_no_row_is_quarantined_with_its_bytes(value: bytes, why: 
 
 
 def test_a_row_without_its_key_is_quarantined() -> None:
-    key = encoded(RowsHead("l.o", "a", "2026_11_23", "05", 100, 0, ("id",)))
+    key = encode_head(RowsHead("l.o", "a", "2026_11_23", "05", 100, 0, ("id",)))
 
     absent, null = decoded((key, b'{"x": 1}'), (key, b'{"id": null}'))
 
@@ -88,15 +88,15 @@ def test_a_row_without_its_key_is_quarantined() -> None:
 
 
 def test_an_empty_line_says_nothing() -> None:
-    assert decoded((encoded(HEAD), b"\n")) == []
+    assert decoded((encode_head(HEAD), b"\n")) == []
 
 
 def test_columns_beats_and_faults() -> None:
     told = ColumnsHead("logs.clicks", "create", (("id", "bigint"),), ("id",))
     ddl, beat, fault = decoded(
-        (encoded(told), None),
-        (encoded(BeatHead("sluice.heartbeat", "logs", 9)), None),
-        (encoded(FaultHead("logs.clicks", "a.json", "it was changed")), None),
+        (encode_head(told), None),
+        (encode_head(BeatHead("sluice.heartbeat", "logs", 9)), None),
+        (encode_head(FaultHead("logs.clicks", "a.json", "it was changed")), None),
     )
 
     (table,) = FORMAT.schema_change(ddl["after"]).tables
@@ -116,7 +116,7 @@ def test_a_message_of_something_else_is_quarantined(key: bytes | None) -> None:
     assert (found["op"], found["raw"]) == ("error", b"x")
 
 
-@pytest.mark.parametrize("payload", ["", "{}", encoded(HEAD).decode()])
+@pytest.mark.parametrize("payload", ["", "{}", encode_head(HEAD).decode()])
 def test_a_schema_change_of_something_else_is_refused(payload: str) -> None:
     with pytest.raises(FormatError, match="no columns of files"):
         FORMAT.schema_change(payload)

@@ -18,7 +18,7 @@ from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.landing.task import SourceContext, TableRouter, shape, slim
 from pipeline.model import Op, Order
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.history import SchemaReader
 from pipeline.settings import RegistrySettings, Router
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.standards.table_standards import NO_STANDARDS
@@ -65,7 +65,7 @@ class Applied:
     def __init__(self, home: Path, form: Format, schemas: Schemas | None = None) -> None:
         self.form, self.schemas = form, schemas or {}
         self.lake = HandLake(home)
-        self.lake.catalog = Catalog(Router(()), {"s": SchemaReading(form.schema_change, MYSQL)})
+        self.lake.catalog = Catalog(Router(()), {"s": SchemaReader(form.schema_change, MYSQL)})
         self.offset = 0
 
     def send(self, *messages: Raw) -> str | None:
@@ -91,7 +91,7 @@ class Applied:
         ]
 
     def _learn(self, statements: Sequence[dict[str, Any]]) -> None:
-        reading = SchemaReading(self.form.schema_change, MYSQL)
+        reading = SchemaReader(self.form.schema_change, MYSQL)
         for row in statements:
             _, told = reading.read(row["after"], row["order"])
             self.lake.catalog.learn([("s", one) for one in told])

@@ -26,7 +26,7 @@ def test_slices_are_the_values_as_they_were_sent(
     ]
     sent = f",{blank}".join(f"{json.dumps(n)}{blank}:{blank}{v}{blank}" for n, v in spelled)
 
-    assert json_text.fields(f"{blank}{{{blank}{sent}}}{blank}") == tuple(spelled)
+    assert json_text.split_fields(f"{blank}{{{blank}{sent}}}{blank}") == tuple(spelled)
 
 
 @given(st.text(alphabet='{}[]":, \n\\u01-.eatrufnls'))
@@ -36,7 +36,7 @@ def test_whatever_is_no_object_of_json_has_no_fields(text: str) -> None:
     except ValueError:
         given = None
 
-    found = json_text.fields(text)
+    found = json_text.split_fields(text)
 
     assert (found is not None) == isinstance(given, dict)
     assert found is None or {n: json.loads(v) for n, v in found} == given
@@ -66,13 +66,13 @@ def test_whatever_is_no_object_of_json_has_no_fields(text: str) -> None:
     ],
 )
 def test_fields_of_an_object(text: str, expected: tuple[tuple[str, str], ...] | None) -> None:
-    assert json_text.fields(text) == expected
-    assert json_text.read(text.encode()) == expected
+    assert json_text.split_fields(text) == expected
+    assert json_text.read_fields(text.encode()) == expected
 
 
 def test_bytes_that_are_no_text_have_no_fields() -> None:
-    assert json_text.read(b'{"a":"\xff"}') is None
-    assert json_text.read(None) is None
+    assert json_text.read_fields(b'{"a":"\xff"}') is None
+    assert json_text.read_fields(None) is None
 
 
 @pytest.mark.parametrize(

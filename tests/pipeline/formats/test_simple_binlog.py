@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pipeline.build import open_format
 from pipeline.errors import ConfigError, FormatError
-from pipeline.formats.canal_types import fault
+from pipeline.formats.canal_types import find_type_fault
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.model import Order, Ordering, Origin
-from pipeline.plugins import filled
+from pipeline.plugins import build_object
 from pipeline.schema.model import Notation
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.types import FIXED, GEOMETRIES, WHOLE
@@ -160,7 +160,7 @@ def test_a_column_of_no_type_is_refused_by_its_place(told: str, why: str) -> Non
     options = {"tables": {"shop.t": {"key": ["id"], "columns": {"id": "int", "odd": told}}}}
 
     with pytest.raises(ConfigError, match=re.escape(why)) as refused:
-        filled(SimpleBinlog, (), options, at="format_options")
+        build_object(SimpleBinlog, (), options, at="format_options")
 
     assert str(refused.value).startswith("format_options.tables.shop.t.columns.odd: ")
 
@@ -169,5 +169,5 @@ def test_a_column_of_no_type_is_refused_by_its_place(told: str, why: str) -> Non
 def test_every_type_that_a_mirror_knows_may_be_told(kind: str) -> None:
     labels = "('a','b')" if kind in ("ENUM", "SET") else ""
 
-    assert fault(f"{kind.lower()}{labels}") == ""
-    assert fault(f"{kind.lower()}{labels} /* mariadb-5.3 */") == ""
+    assert find_type_fault(f"{kind.lower()}{labels}") == ""
+    assert find_type_fault(f"{kind.lower()}{labels} /* mariadb-5.3 */") == ""

@@ -23,7 +23,7 @@ from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
 from pipeline.landing.task import LandingTask, TaskResult, run
-from pipeline.model import Acknowledged, Capture, Head, Op, PartitionEnd, Shard, TopicPartition
+from pipeline.model import Acknowledged, CaptureScope, Head, Op, PartitionEnd, Shard, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.schema.model import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
@@ -215,14 +215,14 @@ class Server:
     executed: str = ""
     left_out: frozenset[str] = frozenset()
     silent: bool = False
-    published: Capture | None = None
+    published: CaptureScope | None = None
     readable: bool = True
     alters: Callable[[str], str] | None = None
 
     def head(self) -> Head:
         return Head(self.identity, binlog_position(self.log, self.end, self.executed))
 
-    def sends(self) -> Capture | None:
+    def sends(self) -> CaptureScope | None:
         return self.published
 
     def acknowledged(self) -> Acknowledged:
@@ -231,11 +231,11 @@ class Server:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         if self.silent:
             raise UnreachableError("the connector does not answer")
         text = f"{sorted(self.left_out)} {self.readable}"
-        return Capture(
+        return CaptureScope(
             lambda shard: str(shard) not in self.left_out,
             text,
             known=self.readable,

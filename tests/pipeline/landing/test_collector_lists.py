@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, CollectorLists
 from pipeline.landing.gaps import GRACE, captured, collected, detect_capture_changes, digest
-from pipeline.model import Capture, Order
+from pipeline.model import CaptureScope, Order
 from pipeline.reports import load_gap
 from tests.builders import batch_context
 from tests.pipeline.landing.desk import NOW, Desk, Server
@@ -333,7 +333,7 @@ def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(desk: Desk
     assert desk.loop.checkpoint.acknowledged["a"] == desk.server.acknowledged() != before
 
 
-ALL, SOME = Capture(lambda _: True, "all"), Capture(lambda _: True, "some")
+ALL, SOME = CaptureScope(lambda _: True, "all"), CaptureScope(lambda _: True, "some")
 
 
 @pytest.mark.parametrize(
@@ -350,13 +350,16 @@ ALL, SOME = Capture(lambda _: True, "all"), Capture(lambda _: True, "some")
     ],
 )
 def test_which_lists_a_batch_was_sent_by(
-    known: CollectorLists | None, now: Capture | None, last: Capture | None, found: Capture | None
+    known: CollectorLists | None,
+    now: CaptureScope | None,
+    last: CaptureScope | None,
+    found: CaptureScope | None,
 ) -> None:
     assert collected(known, now, last) is found
 
 
 def test_rows_show_what_lists_that_nobody_can_read_do_not() -> None:
-    nothing = Capture(lambda _: False, "(", known=False)
+    nothing = CaptureScope(lambda _: False, "(", known=False)
 
     assert captured(nothing, [NAME, "a/db.u"], [NAME], first=True) == {NAME}
     assert captured(replace(nothing, known=True), [NAME], [NAME], first=True) == set()

@@ -28,8 +28,8 @@ from pipeline.formats.simple_binlog import SimpleBinlog
 from pipeline.landing.batch_stats import gather
 from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write
 from pipeline.model import Op, Order, Ordering
-from pipeline.schema.decode import typed
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.decode import type_rows
+from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import Dialect, TableSchema
 from pipeline.settings import RegistrySettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -167,8 +167,8 @@ class Landing:
                 self.columns |= {c.shard: c.schema for c in found if c.schema is not None}
 
     @property
-    def _reading(self) -> SchemaReading:
-        return SchemaReading(self.case.format.schema_change, self.case.dialect)
+    def _reading(self) -> SchemaReader:
+        return SchemaReader(self.case.format.schema_change, self.case.dialect)
 
     def judge(self, count: int, seed: int) -> None:
         """Land *count* damaged messages, each before a sound one."""
@@ -221,7 +221,9 @@ class Landing:
         for shard, schema in self.columns.items():
             own = [row for row in rows if row["shard"] == shard and row["op"] in "curd"]
             for image in ("before", "after"):
-                found = typed(pa.array([row[image] for row in own], pa.string()), schema.columns)
+                found = type_rows(
+                    pa.array([row[image] for row in own], pa.string()), schema.columns
+                )
                 assert found.rows.num_rows == len(own)
                 misread = found.misread.to_pylist()
                 assert not any(

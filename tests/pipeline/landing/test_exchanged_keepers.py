@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.gaps import detect_lost_logs
-from pipeline.model import Break, Capture, Order, RetainedLog, both
+from pipeline.model import Break, CaptureScope, Order, RetainedLog, combine_scopes
 from pipeline.reports import load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
@@ -18,14 +18,14 @@ from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
 
 
-def slot(restart: int, *, end: int, decoded: int = 9) -> Capture:
+def slot(restart: int, *, end: int, decoded: int = 9) -> CaptureScope:
     log_end, begin = f"0/{end:X}", f"0/{restart:X}"
     return replace(
         ALL, keeper=SlotSnapshot("s", "7/1", log_end, begin, "", decoded, "", end).keeper
     )
 
 
-def kept(told: Capture) -> RetainedLog:
+def kept(told: CaptureScope) -> RetainedLog:
     assert told.keeper is not None
     return told.keeper
 
@@ -133,8 +133,8 @@ def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
 def test_what_keeps_the_log_is_the_sources_word() -> None:
     told = slot(1, end=2)
 
-    assert both(ALL, told).keeper == told.keeper
-    assert both(told, None).keeper == told.keeper
+    assert combine_scopes(ALL, told).keeper == told.keeper
+    assert combine_scopes(told, None).keeper == told.keeper
 
 
 def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) -> None:

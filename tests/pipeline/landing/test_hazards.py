@@ -11,7 +11,7 @@ from checks.blocks import blocks, waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.checkpoint import Checkpoint, Epoch, Existence
-from pipeline.collectors.connect.findings import IN_FLIGHT, hazards
+from pipeline.collectors.connect.findings import IN_FLIGHT, find_config_hazards
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
 from pipeline.collectors.connect.requirements import CONFLUENT, DEMANDS, JSON, NULLABLES, NULLS
@@ -21,7 +21,7 @@ from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import detect_hazards, find_unrecorded_hazards, hazard_id
 from pipeline.landing.listing import LINGER
 from pipeline.landing.next_checkpoint import _heals
-from pipeline.model import Acknowledged, Capture, Missing, Order, Shard, Table, both
+from pipeline.model import Acknowledged, CaptureScope, Missing, Order, Shard, Table, combine_scopes
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.doctor import DEMANDS as SERVER_DEMANDS
@@ -33,7 +33,7 @@ from pipeline.sources.postgres.doctor import collect_publication_hazards as tabl
 from pipeline.sources.postgres.facts import PostgresShardFacts
 from pipeline.sources.source import FoldedTable
 from pipeline.transports.topics import TopicFacts, untold_parts
-from pipeline.transports.topics import hazards as topic_hazards
+from pipeline.transports.topics import find_topic_hazards as topic_hazards
 from tests.builders import batch_context
 from tests.checks.test_readiness import inputs
 from tests.pipeline.landing.desk import Desk
@@ -56,7 +56,7 @@ END = Order(1, 1, 500)
 
 def after(
     made: Checkpoint,
-    told: Mapping[str, Capture],
+    told: Mapping[str, CaptureScope],
     *waived: str,
     router: Router = Router(),  # noqa: B008
     ends: Mapping[str, Order] = {"shop": END},
@@ -72,7 +72,7 @@ def unrecorded(desk: Desk) -> Mapping[str, tuple[Finding, ...]]:
 
 
 def opened(
-    made: Checkpoint, told: Mapping[str, Capture], *waived: str, router: Router
+    made: Checkpoint, told: Mapping[str, CaptureScope], *waived: str, router: Router
 ) -> list[Gap]:
     return list(map(load_gap, after(made, told, *waived, router=router).gaps.values()))
 
@@ -123,7 +123,7 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
     ],
 )
 def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
-    told: Mapping[str, Capture], ends: Mapping[str, Order]
+    told: Mapping[str, CaptureScope], ends: Mapping[str, Order]
 ) -> None:
     made = after(replace(after(KNOWN, TOLD), batch=12), told, ends=ends)
 
@@ -321,7 +321,7 @@ def test_f102_a_setting_that_is_gone_is_told_for_a_while(tmp_path: Path) -> None
     for at, hazards_now in looks:
         now[0], desk.server.published = at, replace(ALL, text="", hazards=hazards_now)
         found = feed.captures()
-        assert isinstance(found, Capture)
+        assert isinstance(found, CaptureScope)
         feed.recorded(found)
         told.append(found.hazards)
 
@@ -371,7 +371,7 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
     assert later(desk) == [hazard_id("a", SKIPS)]
     feed = desk.loop.feeds[0]
     found = feed.captures()
-    assert isinstance(found, Capture)
+    assert isinstance(found, CaptureScope)
     assert found.hazards == (), "the mark says it"
 
 
@@ -467,7 +467,7 @@ def test_f102_a_service_that_has_just_begun_does_not_know_what_is_gone(tmp_path:
     for at in (50.0, 50 + LINGER, 51 + LINGER):
         feed.clock = partial(float, at)
         found = feed.captures()
-        assert isinstance(found, Capture)
+        assert isinstance(found, CaptureScope)
         steady.append(found.steady)
 
     assert steady == [False, False, True]
@@ -484,12 +484,12 @@ def test_f102_a_setting_seen_while_the_collector_was_silent_is_told_later(tmp_pa
 
     found = feed.captures()
 
-    assert isinstance(found, Capture)
+    assert isinstance(found, CaptureScope)
     assert found.hazards == (SKIPS,)
 
 
 def test_f102_a_source_without_lists_of_its_own_leaves_the_digest_of_the_lists() -> None:
-    found = both(ALL, replace(ALL, text="", hazards=(SKIPS,)))
+    found = combine_scopes(ALL, replace(ALL, text="", hazards=(SKIPS,)))
 
     assert (found.text, found.hazards) == (ALL.text, (SKIPS,))
 
@@ -518,7 +518,7 @@ OVERRIDE = "snapshot.select.statement.overrides"
 
 @pytest.mark.parametrize("good", [MYSQL, POSTGRES], ids=["mysql", "postgres"])
 def test_f102_a_connector_as_sluice_sets_it_has_no_hazard(good: Mapping[str, str]) -> None:
-    assert hazards(good, "c") == ()
+    assert find_config_hazards(good, "c") == ()
 
 
 @pytest.mark.parametrize("base", [MYSQL, POSTGRES], ids=["mysql", "postgres"])
@@ -528,7 +528,7 @@ def test_f102_each_demand_with_an_effect_is_a_hazard(base: Mapping[str, str]) ->
 
     for one in listed:
         wrong = one.bad[0] if one.bad else "wrong"
-        codes = [found.code for found in hazards({**base, one.name: wrong}, "c")]
+        codes = [found.code for found in find_config_hazards({**base, one.name: wrong}, "c")]
         assert codes == [one.name]
     assert len(listed) >= 10
 
@@ -580,7 +580,7 @@ def test_f102_each_demand_with_an_effect_is_a_hazard(base: Mapping[str, str]) ->
 def test_f102_other_settings_that_are_hazards(
     more: Mapping[str, str], code: str, shard: str, other: str | None
 ) -> None:
-    (found,) = hazards({**MYSQL, **more}, "c")
+    (found,) = find_config_hazards({**MYSQL, **more}, "c")
 
     assert found.code == code
     assert found.affects(shard)
@@ -621,7 +621,7 @@ def test_f102_other_settings_that_are_hazards(
     ],
 )
 def test_f102_settings_that_harm_no_change(more: Mapping[str, str]) -> None:
-    assert hazards({**MYSQL, **more}, "c") == ()
+    assert find_config_hazards({**MYSQL, **more}, "c") == ()
 
 
 def test_f102_each_variable_of_the_server_with_an_effect_is_a_hazard() -> None:
@@ -680,7 +680,7 @@ def inherited(*own: str, untold: str = "") -> list[TopicFacts]:
     ]
 
 
-def default(*own: str, untold: str = "") -> dict[str, Capture]:
+def default(*own: str, untold: str = "") -> dict[str, CaptureScope]:
     """The hazards of these topics, as the service asks for them."""
     found = topic_hazards(inherited(*own, untold=untold), "p", frozenset({"p"}), routed=False)
     names = [f"p.db.{name}" for name in untold]

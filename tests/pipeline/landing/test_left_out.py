@@ -8,13 +8,13 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, CollectorLists, Existence
 from pipeline.landing.gaps import GRACE, captured, detect_capture_changes, digest, is_above
-from pipeline.model import Capture, Order, ShardId
+from pipeline.model import CaptureScope, Order, ShardId
 from pipeline.reports import Gap, dump_gap, load_gap
 from tests.builders import batch_context
 from tests.pipeline.landing.desk import NOW
 
-ALL = Capture(lambda _: True, "all")
-NO_T = Capture(lambda shard: str(shard) != "db.t", "no t")
+ALL = CaptureScope(lambda _: True, "all")
+NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")
 SAME, OTHER = CollectorLists(digest(NO_T)), CollectorLists("other")
 T, U = "a/db.t", "a/db.u"
 SHARDS = {T: "db.t", U: "db.u", "b/db.t": "db.t", "a/db.ignored": None}
@@ -22,7 +22,7 @@ BEFORE = Checkpoint("main", 4, shards=SHARDS, bases=dict.fromkeys(SHARDS, Order(
 
 
 def gaps(
-    known: CollectorLists | None, capture: Capture, complete: Mapping[str, int], **more: object
+    known: CollectorLists | None, capture: CaptureScope, complete: Mapping[str, int], **more: object
 ) -> list[Gap]:
     """Of batch 5, that tells *capture* of source ``a``."""
     before = replace(BEFORE, lists={"a": known} if known else {}, complete=complete)
@@ -68,7 +68,7 @@ NOBODY_READS = replace(NO_T, known=False)
     ],
 )
 def test_which_base_is_short_of_what_comes(
-    known: CollectorLists | None, capture: Capture, complete: int, short: bool
+    known: CollectorLists | None, capture: CaptureScope, complete: int, short: bool
 ) -> None:
     found = gaps(known, capture, {T: complete, "b/db.t": 5, "a/db.ignored": 5})
 
@@ -114,7 +114,7 @@ def test_left_out_and_in_doubt_are_told_in_one_gap_of_one_place() -> None:
 
 
 def test_of_many_that_are_left_out_one_is_named() -> None:
-    nothing = Capture(lambda _: False, "nothing")
+    nothing = CaptureScope(lambda _: False, "nothing")
 
     (gap,) = gaps(OTHER, nothing, {})
 

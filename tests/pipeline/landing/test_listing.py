@@ -16,7 +16,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.listing import LandingSource, Listing, Upstream, owner
-from pipeline.model import Acknowledged, Capture, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, CaptureScope, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -55,9 +55,9 @@ class Server:
         self._say("acknowledged")
         return self.offset
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         self._say("lists")
-        return Capture(lambda _: True)
+        return CaptureScope(lambda _: True)
 
     def _say(self, word: str) -> None:
         if word == self.word:

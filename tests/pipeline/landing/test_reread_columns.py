@@ -17,7 +17,7 @@ from pipeline.landing.backfill import (
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Origin, ShardId
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import ColumnDescription, TableDescription
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
@@ -42,12 +42,12 @@ class Told:
 
     settings: Own
     format: DebeziumJson
-    reading: SchemaReading
+    reading: SchemaReader
 
 
 FEED = cast(
     LandingSource,
-    Told(Own(), DebeziumJson(), SchemaReading(DebeziumJson().schema_change, POSTGRES)),
+    Told(Own(), DebeziumJson(), SchemaReader(DebeziumJson().schema_change, POSTGRES)),
 )
 
 

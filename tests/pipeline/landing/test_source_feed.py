@@ -11,12 +11,12 @@ from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.hazards import hazard_id
 from pipeline.landing.listing import LandingSource
-from pipeline.model import Acknowledged, Capture, Head, Missing, ShardId
+from pipeline.model import Acknowledged, CaptureScope, Head, Missing, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
-from pipeline.transports.topics import UNCLEAN, TopicFacts, hazards
+from pipeline.transports.topics import UNCLEAN, TopicFacts, find_topic_hazards
 
 SOURCE = SourceSettings(
     *("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop"),
@@ -31,9 +31,9 @@ class Server:
 
     host: str
     closed: bool = False
-    published: Capture | None = None
+    published: CaptureScope | None = None
 
-    def sends(self) -> Capture | None:
+    def sends(self) -> CaptureScope | None:
         if self.host == "down":
             raise UnreachableError("down: connection refused")
         return self.published
@@ -63,9 +63,9 @@ class Site:
         self._speak()
         return Acknowledged(HERE)
 
-    def captures(self) -> Capture:
+    def captures(self) -> CaptureScope:
         self._speak()
-        return Capture(lambda shard: shard.database == self.host)
+        return CaptureScope(lambda shard: shard.database == self.host)
 
     def connect(self, settings: SourceSettings) -> Source:
         self.servers.append(Server(settings.host))
@@ -128,7 +128,7 @@ def test_what_a_collector_captures_is_remembered_while_it_is_silent() -> None:
     before = feed.captures()
     site.silent = True
 
-    assert isinstance(before, Capture)
+    assert isinstance(before, CaptureScope)
     assert [before(ShardId.parse(name)) for name in ("db.t", "other.t")] == [True, False]
     assert (feed.captures(), feed.told) == (Missing("connector shop: connection refused"), before)
     assert (unheard.captures(), unheard.told) == (
@@ -141,14 +141,14 @@ def test_what_its_server_does_not_send_is_not_captured_whatever_the_lists_say() 
     site = Site("db")
     feed = site.feed()
     plain = feed.captures()
-    site.servers[-1].published = Capture(
+    site.servers[-1].published = CaptureScope(
         lambda shard: shard.relation == "t", "t alone", said_by="publication shop"
     )
 
     told = feed.captures()
 
-    assert isinstance(plain, Capture)
-    assert isinstance(told, Capture)
+    assert isinstance(plain, CaptureScope)
+    assert isinstance(told, CaptureScope)
     assert [told(ShardId.parse(name)) for name in ("db.t", "db.u", "other.t")] == [1, 0, 0]
     assert plain.text != told.text
     assert told.said_by == "the collector's lists or publication shop"
@@ -166,7 +166,7 @@ def test_lists_of_a_collector_that_has_just_said_nothing_do_not_count() -> None:
 
     assert isinstance(feed.captures(), Missing)
     feed.acknowledged()
-    assert isinstance(feed.captures(), Capture)
+    assert isinstance(feed.captures(), CaptureScope)
 
 
 def test_f160_a_server_that_the_config_does_not_name_is_never_dialled() -> None:
@@ -224,7 +224,7 @@ class Cluster:
     def told(self, feed: LandingSource, after: float = 31.0) -> list[str]:
         self.now += after
         capture = feed.captures()
-        assert isinstance(capture, Capture)
+        assert isinstance(capture, CaptureScope)
         return [one.what.partition(": ")[2].partition(":")[0] for one in capture.hazards]
 
 
@@ -290,7 +290,7 @@ def test_f102_a_topics_setting_concerns_the_tables_that_are_sent_into_it(
     topic: str, shards: set[str], *, routed: bool
 ) -> None:
     topics = [TopicFacts(topic, 1, COMPACT), TopicFacts("shop.db.z", 1, {})]
-    found = list(hazards(topics, "shop", frozenset({"shop.transaction"}), routed=routed))
+    found = list(find_topic_hazards(topics, "shop", frozenset({"shop.transaction"}), routed=routed))
 
     assert {name for name in ALL_SHARDS if any(one.affects(name) for one in found)} == shards
 
@@ -301,7 +301,9 @@ def _default(*names: str, value: str = "true") -> list[TopicFacts]:
 
 
 def _ids(topics: list[TopicFacts]) -> set[str]:
-    return {hazard_id("shop", one) for one in hazards(topics, "shop", OTHERS, routed=False)}
+    return {
+        hazard_id("shop", one) for one in find_topic_hazards(topics, "shop", OTHERS, routed=False)
+    }
 
 
 OTHERS = frozenset({"shop.transaction"})
@@ -310,7 +312,7 @@ OTHERS = frozenset({"shop.transaction"})
 def test_f102_what_is_the_default_of_the_brokers_is_told_once() -> None:
     topics = [*_default("t", "u", "v"), TopicFacts("shop.transaction")]
 
-    (found,) = hazards(topics, "shop", OTHERS, routed=False)
+    (found,) = find_topic_hazards(topics, "shop", OTHERS, routed=False)
 
     assert found.what.startswith(f"default for topics of shop: {UNCLEAN.name}=true: ")
     assert found.fix.endswith(f"--entity-default --add-config {UNCLEAN.name}=false")
@@ -320,8 +322,8 @@ def test_f102_what_is_the_default_of_the_brokers_is_told_once() -> None:
 def test_f102_a_default_of_the_topic_of_statements_concerns_all_tables() -> None:
     statements = replace(_default("t")[0], name="shop")
 
-    (alone,) = hazards([statements], "shop", OTHERS, routed=False)
-    (found,) = hazards([*_default("t", "u"), statements], "shop", OTHERS, routed=False)
+    (alone,) = find_topic_hazards([statements], "shop", OTHERS, routed=False)
+    (found,) = find_topic_hazards([*_default("t", "u"), statements], "shop", OTHERS, routed=False)
 
     for one in (alone, found):
         assert all(one.affects(name) for name in ALL_SHARDS)
@@ -330,7 +332,7 @@ def test_f102_a_default_of_the_topic_of_statements_concerns_all_tables() -> None
 def test_f102_a_topic_with_a_setting_of_its_own_is_not_in_the_default() -> None:
     topics = [*_default("t", "u"), TopicFacts("shop.db.a_b", 1, {UNCLEAN.name: "false"})]
 
-    (found,) = hazards(topics, "shop", OTHERS, routed=False)
+    (found,) = find_topic_hazards(topics, "shop", OTHERS, routed=False)
 
     assert {name for name in ALL_SHARDS if found.affects(name)} == {"db.t", "db.u"}
 
@@ -359,7 +361,7 @@ def _since_restart(answers: dict[float, bool]) -> list[bool]:
     for cluster.now, answered in answers.items():
         cluster.settings = {} if answered else None
         told = feed.captures()
-        assert isinstance(told, Capture)
+        assert isinstance(told, CaptureScope)
         found.append(told.unanswered == {"Kafka"})
     return found
 
@@ -386,7 +388,7 @@ def test_f102_only_topics_that_were_described_for_a_while_have_lost_a_setting(
 def test_f102_where_nobody_describes_topics_nobody_is_unanswered() -> None:
     told = Site().feed().captures()
 
-    assert isinstance(told, Capture)
+    assert isinstance(told, CaptureScope)
     assert told.unanswered == frozenset()
 
 
@@ -414,7 +416,7 @@ def test_f102_a_harmful_setting_is_told_on_while_its_topic_is_not_told() -> None
 def test_f102_a_hazard_of_before_a_restart_lasts_until_its_topic_is_told_for_a_while() -> None:
     cluster, feed = watched()
     own = [TopicFacts(f"shop.db.{one}", 1, COMPACT) for one in "tu"]
-    of_t, of_u = hazards(own, "shop", OTHERS, routed=False)
+    of_t, of_u = find_topic_hazards(own, "shop", OTHERS, routed=False)
     cluster.untold = {"shop.db.u"}
     lasting = list[tuple[bool, bool]]()
     for told_again in (False, False, False, True, True, True):
@@ -430,7 +432,9 @@ def test_f102_a_hazard_of_before_a_restart_lasts_until_its_topic_is_told_for_a_w
 
 def test_f102_a_topic_that_is_deleted_is_no_longer_untold() -> None:
     cluster, feed = watched()
-    (of_t,) = hazards([TopicFacts("shop.db.t", 1, COMPACT)], "shop", OTHERS, routed=False)
+    (of_t,) = find_topic_hazards(
+        [TopicFacts("shop.db.t", 1, COMPACT)], "shop", OTHERS, routed=False
+    )
     cluster.untold = {"shop.db.t"}
     cluster.told(feed)
     cluster.gone = {"shop.db.t"}

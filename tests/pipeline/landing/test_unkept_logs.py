@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.gaps import detect_lost_logs
-from pipeline.model import Acknowledged, Break, Capture, Head, Order, ShardId, both
+from pipeline.model import Acknowledged, Break, CaptureScope, Head, Order, ShardId, combine_scopes
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
@@ -18,11 +18,11 @@ from tests.pipeline.landing.test_unbased_tables import beat, message
 T, U = "shop/public.t", "shop/public.u"
 SHARDS = {T: "public.t", U: "public.u", "till/public.t": "till.t", "shop/public.x": None}
 KNOWN = Checkpoint("main", 5, shards=SHARDS)
-ALL = Capture(lambda _: True, "all")
+ALL = CaptureScope(lambda _: True, "all")
 GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 
 
-def opened(made: Checkpoint, told: Capture = GONE) -> list[Gap]:
+def opened(made: Checkpoint, told: CaptureScope = GONE) -> list[Gap]:
     return [
         load_gap(text)
         for text in detect_lost_logs(
@@ -73,7 +73,7 @@ def test_a_gap_of_another_kind_that_is_open_already_is_none_of_its_past() -> Non
 
 
 def test_what_the_source_noticed_is_told_with_the_lists() -> None:
-    found = both(ALL, replace(GONE, replaced={ShardId("public", "t"): 3.0}))
+    found = combine_scopes(ALL, replace(GONE, replaced={ShardId("public", "t"): 3.0}))
 
     assert (found.broken, found.newest) == (GONE.broken, 7.0)
     assert found.after(3.0).replaced == {}
@@ -86,16 +86,16 @@ def test_what_the_source_noticed_is_told_with_the_lists() -> None:
 def test_what_lists_and_source_say_together_is_what_each_says() -> None:
     lists = replace(ALL, text="lists", replaced={ShardId("public", "u"): 2.0})
     source = replace(ALL, text="source", replaced={ShardId("public", "t"): 3.0})
-    found, texts = both(lists, source), set[str]()
+    found, texts = combine_scopes(lists, source), set[str]()
 
     assert found.replaced == {**lists.replaced, **source.replaced}
-    assert both(lists, None) is lists
+    assert combine_scopes(lists, None) is lists
     for one, other in ((lists, source), (replace(lists, text=""), source), (lists, ALL)):
-        texts.add(both(one, other).text)
+        texts.add(combine_scopes(one, other).text)
     assert len(texts) == 3, "another text of either is another"
     for unread in (
-        both(replace(lists, known=False), source),
-        both(lists, replace(ALL, known=False)),
+        combine_scopes(replace(lists, known=False), source),
+        combine_scopes(lists, replace(ALL, known=False)),
     ):
         assert not unread.known
 
@@ -245,7 +245,7 @@ def test_what_no_table_of_the_mark_needs_makes_no_batch(desk: Desk, server: Post
     ],
 )
 def test_what_was_seen_before_the_first_rows_of_a_table_is_nothing_to_it(
-    tmp_path: Path, server: Postgres, seen: Capture
+    tmp_path: Path, server: Postgres, seen: CaptureScope
 ) -> None:
     """Sluice may have run for long before a connector makes its slot."""
     desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)

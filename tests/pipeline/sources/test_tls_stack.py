@@ -17,7 +17,7 @@ from demo.ports import free_ports
 from demo.postgres import NOBODY, Postgres
 from demo.servers import Servers
 from pipeline.collectors.collector import CollectionScope
-from pipeline.collectors.connect.config import wanted
+from pipeline.collectors.connect.config import required_config
 from pipeline.errors import UnreachableError
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
 from pipeline.sources.mysql.session import Session
@@ -130,7 +130,9 @@ def _validated(
 ) -> str:
     """What Debezium says that is wrong with the settings, after it has tried the server."""
     scope = CollectionScope(source, servers.kafka.bootstrap, KafkaSecurity(), ())
-    config = {name: variables.get(value, value) for name, value in wanted(scope, own).items()}
+    config = {
+        name: variables.get(value, value) for name, value in required_config(scope, own).items()
+    }
     assert "${" not in str(config)
     kind = config["connector.class"].rpartition(".")[2]
     url = f"{servers.connect.url}/connector-plugins/{kind}/config/validate"

@@ -6,7 +6,7 @@ import random
 import msgspec
 import pyarrow as pa
 
-from pipeline.formats.json_text import quote
+from pipeline.formats.json_text import quote_text
 from pipeline.sources.row_reader import WireTexts, encode_keys, encode_rows
 
 LETTERS = ['"', "\\", "\n", "\r", "\t", "\x00", "\x1f", "\x7f", "/", "é", "😀", "\u2028", "a", " "]
@@ -28,7 +28,7 @@ def test_texts_are_escaped_as_one_by_one() -> None:
         keys = encode_keys([column, column]).to_pylist()
 
         assert told == [msgspec.json.encode(text).decode() for text in texts]
-        both = [quote(text) if text is not None else "null" for text in texts]
+        both = [quote_text(text) if text is not None else "null" for text in texts]
         assert keys == [f"[{text},{text}]" for text in both]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import HeldError
 from pipeline.model import Order
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash
@@ -28,7 +28,7 @@ BY_HASH, BY_MASK = StandardColumn(NUMBER, HASH), StandardColumn(NAME, MASK)
 def test_a_number_that_is_hashed_is_text_beside_others() -> None:
     rows = pa.array(['{"id":"ab12","name":"Z**","n":7}', '{"id":null,"n":8}'])
 
-    read = typed(rows, [BY_HASH, BY_MASK, Column("n", "INT")])
+    read = type_rows(rows, [BY_HASH, BY_MASK, Column("n", "INT")])
 
     assert read.rows.to_pylist() == [
         {"id": "ab12", "name": "Z**", "n": 7},
@@ -40,7 +40,7 @@ def test_a_number_that_is_hashed_is_text_beside_others() -> None:
 def test_an_id_that_is_mapped_may_be_a_number() -> None:
     column = StandardColumn(NUMBER, IdMapping(("id",), "/ids.csv", type="bigint"))
 
-    read = typed(pa.array(['{"id":"70"}', '{"id":"x"}']), [column])
+    read = type_rows(pa.array(['{"id":"70"}', '{"id":"x"}']), [column])
 
     assert arrow_type(column) == pa.int64()
     assert read.rows["id"].to_pylist() == [70, None]

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.model import Shard, ShardId
-from pipeline.transports.topics import spelled
+from pipeline.transports.topics import spell_topic
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from pipeline.transports.topics import spelled
     ],
 )
 def test_what_a_topic_may_not_hold_is_an_underscore(shard: str, name: str) -> None:
-    assert spelled(shard) == name
+    assert spell_topic(shard) == name
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_f115_a_shard_has_both_its_names_whatever_they_hold(
     shard = Shard("shop", str(ShardId(database, relation)))
 
     assert (shard.database, shard.relation) == (database, relation)
-    assert spelled(shard.name) == topic
+    assert spell_topic(shard.name) == topic
     assert ShardId.read(shard.name) == shard.id
 
 
@@ -42,4 +42,4 @@ def test_f115_a_text_that_is_not_canonical_is_parted_at_its_first_dot() -> None:
 
 
 def test_a_name_alone_is_written_without_a_dot() -> None:
-    assert spelled("heart beat") == "heart_beat"
+    assert spell_topic("heart beat") == "heart_beat"

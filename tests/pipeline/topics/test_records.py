@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.transports import topics
-from pipeline.transports.topics import LastRecord, Spans, drain, newest
+from pipeline.transports.topics import LastRecord, Spans, read_last_records, read_spans
 
 SOON = timedelta(seconds=5)
 ONE = ("t", 0)
@@ -73,7 +73,7 @@ def test_every_kept_record_of_a_span_comes_once_and_no_other(
     consumer = FakeConsumer(log, 40)
     spans = {p: data.draw(edges) for p in log}
 
-    found = drain(consumer, spans, SOON)
+    found = read_spans(consumer, spans, SOON)
 
     wanted = [(*p, n) for p, (low, high) in spans.items() for n in log[p] if low <= n < high]
     assert sorted((r.topic, r.partition, r.offset) for r in found) == sorted(wanted)
@@ -87,7 +87,7 @@ def test_the_newest_record_is_found_behind_any_hole(
     consumer = FakeConsumer(log, 40)
     spans = {p: data.draw(edges) for p in log}
 
-    found = newest(lambda steps: drain(consumer, steps, SOON), spans)
+    found = read_last_records(lambda steps: read_spans(consumer, steps, SOON), spans)
 
     inside = {p: [n for n in log[p] if low <= n < high] for p, (low, high) in spans.items()}
     wanted = {p: LastRecord(b"k", b"v", max(some)) for p, some in inside.items() if some}
@@ -98,14 +98,16 @@ def test_the_newest_record_is_found_behind_any_hole(
 def test_a_lone_first_record_is_the_newest_however_far_the_end_is(until: int) -> None:
     consumer = FakeConsumer({ONE: {0}}, 100)
 
-    assert set(newest(lambda steps: drain(consumer, steps, SOON), {ONE: (0, until)})) == {ONE}
+    assert set(
+        read_last_records(lambda steps: read_spans(consumer, steps, SOON), {ONE: (0, until)})
+    ) == {ONE}
 
 
 def test_a_span_that_is_never_reached_ends_at_the_deadline() -> None:
     stuck = FakeConsumer({ONE: {0, 1}}, 2)
 
     with pytest.raises(UnreachableError, match="1 partitions not read"):
-        drain(stuck, {ONE: (0, 3)}, timedelta(milliseconds=50))
+        read_spans(stuck, {ONE: (0, 3)}, timedelta(milliseconds=50))
 
 
 def test_more_bytes_than_one_process_should_hold_are_not_read(
@@ -115,7 +117,7 @@ def test_more_bytes_than_one_process_should_hold_are_not_read(
     consumer = FakeConsumer({ONE: set(range(40))}, 40)
 
     with pytest.raises(UnreachableError, match="more than 10 bytes"):
-        drain(consumer, {ONE: (0, 40)}, SOON)
+        read_spans(consumer, {ONE: (0, 40)}, SOON)
 
 
 @pytest.mark.parametrize(
@@ -136,13 +138,13 @@ def test_a_tombstone_is_the_last_record_only_where_there_is_no_other(
         ((first, until),) = steps.values()
         return log[first:until]
 
-    assert newest(read, {ONE: (0, len(log))})[ONE].offset == offset
+    assert read_last_records(read, {ONE: (0, len(log))})[ONE].offset == offset
 
 
 def test_the_last_record_brings_its_time_and_its_headers() -> None:
     message = Message("t", 0, 4, headers=[("a", b"1"), ("a", None)])
 
-    found = newest(lambda _: [message], {("t", 0): (0, 5)})
+    found = read_last_records(lambda _: [message], {("t", 0): (0, 5)})
 
     last = found["t", 0]
     assert (last.timestamp, last.headers) == (1_700_000_000_123, (("a", b"1"), ("a", None)))

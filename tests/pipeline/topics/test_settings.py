@@ -11,7 +11,13 @@ from kafka.errors import TopicAuthorizationFailedError
 from kafka.protocol.admin import DescribeConfigsResponse
 
 from pipeline.errors import UnreachableError
-from pipeline.transports.topics import DEMANDS, TopicFacts, _described, hazards, require_told
+from pipeline.transports.topics import (
+    DEMANDS,
+    TopicFacts,
+    _described,
+    find_topic_hazards,
+    require_told,
+)
 
 RESULT = DescribeConfigsResponse.DescribeConfigsResult
 ENTRY = RESULT.DescribeConfigsResourceResult
@@ -73,7 +79,7 @@ def test_f102_a_topic_whose_settings_are_not_told_is_unknown(results: list[Any])
 
     assert found == TopicFacts(ORDERS, 3, told=False)
     assert not any(found.meets(demand) for demand in DEMANDS), "nothing of it looks harmless"
-    assert list(hazards(described, "shop", frozenset(), routed=False)) == []
+    assert list(find_topic_hazards(described, "shop", frozenset(), routed=False)) == []
     with pytest.raises(UnreachableError, match=f"settings of {ORDERS} are not told; grant Desc"):
         require_told(described)
 

@@ -18,7 +18,7 @@ from demo.servers import Servers
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import RAW
 from pipeline.transports import kafka as consuming
-from pipeline.transports.kafka import Consumption, consume
+from pipeline.transports.kafka import Consumption, consume_ranges
 from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds
 from tests.patience import SOON
 from tests.pipeline.transports.topics import make, offsets, read, refused, send, some
@@ -103,7 +103,7 @@ def test_a_range_is_half_open_and_keeps_nulls(kafka: str, settings: Mapping[str,
     topic = make(kafka)
     send(kafka, topic, [*some(0, 3), (b"k3", None), (None, b"v4"), (b"", b""), *some(6, 9)])
 
-    found = read(consume(settings, [OffsetRange(topic, 0, 2, 6)]))
+    found = read(consume_ranges(settings, [OffsetRange(topic, 0, 2, 6)]))
 
     assert found.schema == RAW
     assert found.to_pydict() == {
@@ -122,7 +122,7 @@ def test_a_range_may_begin_and_end_inside_of_a_compressed_batch(
     topic = make(kafka)
     send(kafka, topic, some(0, 500), compression_type=codec, linger_ms=200)
 
-    found = read(consume(settings, [OffsetRange(topic, 0, 123, 321)]))
+    found = read(consume_ranges(settings, [OffsetRange(topic, 0, 123, 321)]))
 
     assert found["value"].to_pylist() == [f"v{n}".encode() for n in range(123, 321)]
 
@@ -140,7 +140,7 @@ def test_many_ranges_of_one_assignment_are_read_at_once(
         assert producer.flush(SOON.total_seconds()) == 0
 
     made = clients_that_never_wait(monkeypatch)
-    reading = consume(settings, ranges)
+    reading = consume_ranges(settings, ranges)
     found = read(reading)
 
     assert offsets(found) == {(r.topic, r.partition): list(range(r.first, r.until)) for r in ranges}
@@ -155,8 +155,8 @@ def test_rule_1_markers_are_holes_inside_and_at_the_end(
     transaction(kafka, topic, 0, 2).commit_transaction(SOON.total_seconds())
     transaction(kafka, topic, 2, 3).abort_transaction(SOON.total_seconds())
 
-    reading = consume(settings, [OffsetRange(topic, 0, 0, 5)])
-    only_a_marker = consume(settings, [OffsetRange(topic, 0, 2, 3)])
+    reading = consume_ranges(settings, [OffsetRange(topic, 0, 0, 5)])
+    only_a_marker = consume_ranges(settings, [OffsetRange(topic, 0, 2, 3)])
 
     assert read(reading)["offset"].to_pylist() == [0, 1, 3]
     assert [(one.first, one.last, one.count) for one in reading.read] == [(0, 3, 3)]
@@ -169,7 +169,7 @@ def test_rule_2_an_end_below_until_is_waited_out_and_then_an_error(
 ) -> None:
     topic = make(kafka)
     send(kafka, topic, some(0, 5))
-    reading = consume(settings, [OffsetRange(topic, 0, 0, 8)], bounds=HASTY)
+    reading = consume_ranges(settings, [OffsetRange(topic, 0, 0, 8)], bounds=HASTY)
 
     refused(lambda: list(reading), r"\[0, 8\).* read up to 5, its log ends at 5")
 
@@ -181,7 +181,7 @@ def test_rule_2_records_that_come_after_such_an_end_are_read(
     send(kafka, topic, some(0, 5))
     one_by_one = ReadBounds(rows=1)
 
-    reading = iter(consume(settings, [OffsetRange(topic, 0, 0, 8)], bounds=one_by_one))
+    reading = iter(consume_ranges(settings, [OffsetRange(topic, 0, 0, 8)], bounds=one_by_one))
     found = next(reading)["offset"].to_pylist()
     send(kafka, topic, some(5, 9))
     for batch in reading:
@@ -194,14 +194,14 @@ def test_rule_3_brokers_that_are_gone_are_an_error_with_its_reason() -> None:
     (port,) = free_ports(1)
     settings = {"bootstrap.servers": f"127.0.0.1:{port}"}
 
-    reading = consume(settings, [OffsetRange("t", 0, 0, 8)], bounds=HASTY)
+    reading = consume_ranges(settings, [OffsetRange("t", 0, 0, 8)], bounds=HASTY)
     refused(lambda: list(reading), r"1 ranges not read.*Connection refused")
 
 
 def test_rule_3_a_topic_that_is_gone_is_an_error_that_names_it(
     settings: Mapping[str, str],
 ) -> None:
-    reading = consume(settings, [OffsetRange("p1.not.there", 0, 0, 8)], bounds=HASTY)
+    reading = consume_ranges(settings, [OffsetRange("p1.not.there", 0, 0, 8)], bounds=HASTY)
     refused(lambda: list(reading), r"p1\.not\.there")
 
 
@@ -214,7 +214,7 @@ def test_rule_4_a_range_never_waits_for_more_than_it_misses(
     ranges = [OffsetRange(topic, partition, 0, 3, 0) for partition in range(3)]
 
     made = clients_that_never_wait(monkeypatch)
-    found = read(consume(settings, ranges, bounds=ReadBounds(assigned=1)))
+    found = read(consume_ranges(settings, ranges, bounds=ReadBounds(assigned=1)))
 
     assert (len(found), len(made)) == (9, 3)
 
@@ -225,7 +225,7 @@ def test_rule_5_what_an_open_transaction_has_sent_is_read(
     topic = make(kafka)
     producer = transaction(kafka, topic, 0, 3)
 
-    found = read(consume(settings, [OffsetRange(topic, 0, 0, 3)]))
+    found = read(consume_ranges(settings, [OffsetRange(topic, 0, 0, 3)]))
     producer.abort_transaction(SOON.total_seconds())
 
     assert found["offset"].to_pylist() == [0, 1, 2]
@@ -244,7 +244,7 @@ def test_rules_8_and_9_a_range_tells_what_was_read_of_it(
         OffsetRange(topic, 2, 0, 0),
     ]
 
-    reading = consume(settings, ranges)
+    reading = consume_ranges(settings, ranges)
     list(reading)
 
     assert reading.read == (
@@ -261,7 +261,7 @@ def test_rule_10_an_offset_that_retention_took_is_an_error_and_never_a_jump(
     send(kafka, topic, some(0, 9))
     admin.delete_records({Partition(topic, 0): 4})
 
-    reading = consume(settings, [OffsetRange(topic, 0, 2, 9, 0)], bounds=HASTY)
+    reading = consume_ranges(settings, [OffsetRange(topic, 0, 2, 9, 0)], bounds=HASTY)
     refused(lambda: list(reading), rf"{topic}:0: .*[Oo]ffset out of range")
 
 
@@ -274,7 +274,7 @@ def test_rule_11_a_consumer_ends_with_its_reading(
     before = clients()
 
     bounds = ReadBounds() if until == 9 else HASTY
-    reading = consume(settings, [OffsetRange(topic, 0, 0, until)], bounds=bounds)
+    reading = consume_ranges(settings, [OffsetRange(topic, 0, 0, until)], bounds=bounds)
     try:
         list(reading)
     except UnreachableError:
@@ -289,7 +289,9 @@ def test_rule_11_a_consumer_ends_when_nobody_reads_on(
     topic = make(kafka)
     send(kafka, topic, some(0, 9))
     before = clients()
-    reading = iter(consume(settings, [OffsetRange(topic, 0, 0, 9)], bounds=ReadBounds(rows=1)))
+    reading = iter(
+        consume_ranges(settings, [OffsetRange(topic, 0, 0, 9)], bounds=ReadBounds(rows=1))
+    )
 
     next(reading)
     assert clients() - before
@@ -304,7 +306,7 @@ def test_rule_13_nothing_is_committed_and_no_group_is_joined(
     topic = make(kafka)
     send(kafka, topic, some(0, 9))
 
-    read(consume(settings, [OffsetRange(topic, 0, 0, 9)]))
+    read(consume_ranges(settings, [OffsetRange(topic, 0, 0, 9)]))
 
     groups = {group["group_id"] for group in admin.list_groups()}
     assert "sluice" not in groups
@@ -317,14 +319,14 @@ def test_rule_14_a_flipped_byte_is_an_error_and_never_lands(
     send(kafka, topic, [(b"k", b"the balance is 100")] * 3)
     segment = servers.kafka.home / "data" / f"{topic}-0" / f"{0:020}.log"
     ranges = [OffsetRange(topic, 0, 0, 3)]
-    assert len(read(consume(settings, ranges))) == 3
+    assert len(read(consume_ranges(settings, ranges))) == 3
 
     found = segment.read_bytes()
     with segment.open("r+b") as file:
         file.seek(found.index(b"the balance is 100") + 15)
         file.write(b"9")
 
-    refused(lambda: list(consume(settings, ranges, bounds=HASTY)), "failed CRC32C check")
+    refused(lambda: list(consume_ranges(settings, ranges, bounds=HASTY)), "failed CRC32C check")
 
 
 def test_rule_15_large_records_come_in_small_batches(
@@ -336,7 +338,7 @@ def test_rule_15_large_records_come_in_small_batches(
     bounds = ReadBounds(size=8 * 2**20)
 
     batches = list(
-        consume(settings, [OffsetRange(topic, 0, 0, 8, size=8 * len(large))], bounds=bounds)
+        consume_ranges(settings, [OffsetRange(topic, 0, 0, 8, size=8 * len(large))], bounds=bounds)
     )
 
     assert [len(batch) for batch in batches] == [2, 2, 2, 2]
@@ -348,7 +350,7 @@ def test_batches_end_at_their_number_of_rows(kafka: str, settings: Mapping[str, 
     send(kafka, topic, some(0, 9_000))
 
     batches = list(
-        consume(settings, [OffsetRange(topic, 0, 0, 9_000)], bounds=ReadBounds(rows=3_000))
+        consume_ranges(settings, [OffsetRange(topic, 0, 0, 9_000)], bounds=ReadBounds(rows=3_000))
     )
 
     assert max(len(batch) for batch in batches) < 5_000
@@ -363,8 +365,8 @@ def test_rule_19_times_and_headers_come_only_if_they_are_asked_for(
     send(kafka, topic, some(1, 2))
     ranges = [OffsetRange(topic, 0, 0, 2)]
 
-    plain = read(consume(settings, ranges))
-    asked: Consumption = consume(settings, ranges, columns=["headers", "timestamp"])
+    plain = read(consume_ranges(settings, ranges))
+    asked: Consumption = consume_ranges(settings, ranges, columns=["headers", "timestamp"])
     found = read(asked)
 
     assert plain.schema == RAW

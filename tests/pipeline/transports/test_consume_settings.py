@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.transports.kafka import consume
+from pipeline.transports.kafka import consume_ranges
 from pipeline.transports.transport import OffsetRange
 
 SOME = [OffsetRange("t", 0, 0, 1)]
@@ -21,11 +21,11 @@ def test_rule_20_a_setting_that_is_not_the_operators_is_refused_by_name(
     setting: str, value: str, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        consume({"bootstrap.servers": "localhost:1", setting: value}, SOME)
+        consume_ranges({"bootstrap.servers": "localhost:1", setting: value}, SOME)
 
 
 def test_rule_20_a_setting_that_the_client_does_not_know_is_refused_by_name() -> None:
-    reading = consume({"bootstrap.servers": "localhost:1", "request_timeout_ms": "5"}, SOME)
+    reading = consume_ranges({"bootstrap.servers": "localhost:1", "request_timeout_ms": "5"}, SOME)
 
     with pytest.raises(ConfigError, match="request_timeout_ms"):
         list(reading)
@@ -33,7 +33,7 @@ def test_rule_20_a_setting_that_the_client_does_not_know_is_refused_by_name() ->
 
 def test_nothing_to_read_needs_no_broker() -> None:
     nothing = [OffsetRange("t", 0, 7, 7), OffsetRange("t", 1, 0, 0)]
-    reading = consume({"bootstrap.servers": "localhost:1"}, nothing)
+    reading = consume_ranges({"bootstrap.servers": "localhost:1"}, nothing)
 
     assert list(reading) == []
     assert [(one.asked, one.count) for one in reading.read] == [(one, 0) for one in nothing]

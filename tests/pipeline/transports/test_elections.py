@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from demo.processes import wait_until
-from pipeline.transports.kafka import consume
+from pipeline.transports.kafka import consume_ranges
 from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.patience import SOON
 from tests.pipeline.transports.brokers import Node, cluster
@@ -81,7 +81,7 @@ def test_rules_8_and_9_an_election_while_it_is_read_costs_nothing_and_is_told(
     send(nodes, "elected", 0, 3_000)
     one_by_one = ReadBounds(rows=1)
 
-    reading = consume(settings, [OffsetRange("elected", 0, 0, 6_000)], bounds=one_by_one)
+    reading = consume_ranges(settings, [OffsetRange("elected", 0, 0, 6_000)], bounds=one_by_one)
     batches = iter(reading)
     found = next(batches)["value"].to_pylist()
     nodes[2].kill()
@@ -96,7 +96,9 @@ def test_rules_8_and_9_an_election_while_it_is_read_costs_nothing_and_is_told(
     assert first < second
     settle(nodes, "elected", leader=3, synced={2, 3})
     rest = [OffsetRange("elected", 0, 2_900, 6_000, first)]
-    assert len(read(consume(settings, rest))) == 3_100  # an older epoch than the leader's is fine
+    assert (
+        len(read(consume_ranges(settings, rest))) == 3_100
+    )  # an older epoch than the leader's is fine
 
 
 def test_rule_7_a_log_that_was_cut_and_grew_again_is_refused_and_never_skipped(
@@ -114,8 +116,8 @@ def test_rule_7_a_log_that_was_cut_and_grew_again_is_refused_and_never_skipped(
     settle(nodes, "cut", leader=3, synced={3})
     send(nodes, "cut", 100, 120)
 
-    unaware = read(consume(settings, [OffsetRange("cut", 0, 20, 30)]))
-    aware = consume(settings, [OffsetRange("cut", 0, 20, 30, landed)], bounds=HASTY)
+    unaware = read(consume_ranges(settings, [OffsetRange("cut", 0, 20, 30)]))
+    aware = consume_ranges(settings, [OffsetRange("cut", 0, 20, 30, landed)], bounds=HASTY)
     # of the broker that is down something is said, however slow the other is
     refused(lambda: list(aware), r"cut:0: .*truncat", meanwhile="nothing came")
 
@@ -124,6 +126,6 @@ def test_rule_7_a_log_that_was_cut_and_grew_again_is_refused_and_never_skipped(
 
 
 def _landed(settings: Mapping[str, str], one: OffsetRange) -> tuple[int, ...]:
-    reading = consume(settings, [one])
+    reading = consume_ranges(settings, [one])
     assert len(read(reading)) == one.until
     return reading.read[0].leader_epochs[-1:]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UnreachableError
-from pipeline.files.content import FaultHead, RowsHead, decoded
+from pipeline.files.content import FaultHead, RowsHead, decode_head
 from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
@@ -52,7 +52,7 @@ def read(
         assert len(batch) <= rows
         for one in batch.to_pylist():
             value = one["value"]
-            told = json.loads(value)["id"] if value is not None else decoded(one["key"])
+            told = json.loads(value)["id"] if value is not None else decode_head(one["key"])
             found.append((one["offset"], told))
     return found, stream.read
 
@@ -89,7 +89,7 @@ def test_every_row_of_a_file_says_where_the_file_begins(transport: FilesTranspor
 
     (((_, key, _),),) = reader.records(5, 6)
 
-    head = decoded(key)
+    head = decode_head(key)
     assert isinstance(head, RowsHead)
     assert (head.first, head.file) == (4, "clicks/2026_11_23/12/b.csv")
 

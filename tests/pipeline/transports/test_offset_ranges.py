@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipeline.transports.transport import Cursor, OffsetRange, RangeRead, assignments
+from pipeline.transports.transport import Cursor, OffsetRange, RangeRead, split_ranges
 
 
 def cursor(first: int, until: int, *, partition: int = 0, size: int = 0) -> Cursor:
@@ -73,7 +73,7 @@ def test_rule_16_ranges_are_assigned_together_up_to_a_number_of_bytes() -> None:
     sizes = [40, 40, 40, 500, 20, 20, 20, 20, 20]
     cursors = [cursor(0, 5, partition=n, size=size) for n, size in enumerate(sizes)]
 
-    groups = list(assignments(cursors, 100))
+    groups = list(split_ranges(cursors, 100))
 
     assert [[c.range.size for c in group] for group in groups] == [
         [40, 40],
@@ -86,14 +86,14 @@ def test_rule_16_ranges_are_assigned_together_up_to_a_number_of_bytes() -> None:
 def test_a_range_of_unknown_size_counts_by_its_offsets() -> None:
     few, many = cursor(0, 5), cursor(0, 5_000_000, partition=1)
 
-    assert len(list(assignments([few, few, many], 2**20))) == 3
+    assert len(list(split_ranges([few, few, many], 2**20))) == 3
     assert many.range.expected > 2**30
 
 
 def test_a_partition_stands_once_in_an_assignment_and_empty_ranges_in_none() -> None:
     parts = [cursor(0, 5), cursor(5, 5, partition=1), cursor(5, 9), cursor(0, 3, partition=1)]
 
-    groups = list(assignments(parts, 2**30))
+    groups = list(split_ranges(parts, 2**30))
 
     assert [[str(c.range) for c in group] for group in groups] == [
         ["t:0 [0, 5)"],

@@ -13,7 +13,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from monitor.config.file import parse_config
 from pipeline.model import TopicPartition
 from pipeline.settings import KafkaSecurity
-from pipeline.transports.kafka import KafkaTransport, consume
+from pipeline.transports.kafka import KafkaTransport, consume_ranges
 from pipeline.transports.security import for_librdkafka
 from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.pipeline.transports.brokers import PASSWORDS, Node, asking
@@ -89,7 +89,7 @@ def allow(node: Node, kind: ResourceType, name: str) -> None:
 
 
 def offsets(asked: Mapping[str, str], topic: str, bounds: ReadBounds | None = None) -> list[int]:
-    reading = consume(asked, [OffsetRange(topic, 0, 0, 5)], bounds=bounds)
+    reading = consume_ranges(asked, [OffsetRange(topic, 0, 0, 5)], bounds=bounds)
     found: list[int] = read(reading)["offset"].to_pylist()
     return found
 
@@ -113,7 +113,7 @@ def test_rules_12_and_13_a_missing_right_on_the_group_is_told_and_spoils_no_good
 
     def read_on() -> None:
         came.append([])
-        for batch in consume(settings(node, "reader"), one_too_many, bounds=bounds):
+        for batch in consume_ranges(settings(node, "reader"), one_too_many, bounds=bounds):
             came[-1] += batch["offset"].to_pylist()
 
     slow = r"the brokers said nothing|^(?!.*log ends at 5)"

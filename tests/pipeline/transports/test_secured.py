@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 
 from pipeline.errors import UnreachableError
 from pipeline.settings import KafkaSecurity
-from pipeline.transports.kafka import KafkaTransport, consume
+from pipeline.transports.kafka import KafkaTransport, consume_ranges
 from pipeline.transports.security import for_kafka_python, for_librdkafka
 from pipeline.transports.transport import OffsetRange, ReadBounds
 from tests.pipeline.landing.desk import Desk
@@ -88,7 +88,7 @@ def test_neither_client_goes_on_where_one_does_not_know_the_other(
     with KafkaTransport(where, how, HASTY) as lister, pytest.raises(UnreachableError) as listing:
         lister.topics(".*")
     asked = [OffsetRange(TOPIC, 0, 0, SENT)]
-    reading = consume(for_librdkafka(where, how), asked, bounds=ReadBounds(patience=HASTY))
+    reading = consume_ranges(for_librdkafka(where, how), asked, bounds=ReadBounds(patience=HASTY))
     refused(lambda: read(reading), r"^(?!.*the brokers said nothing)")
     gc.collect()
 

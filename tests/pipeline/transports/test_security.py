@@ -3,8 +3,8 @@ from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from pipeline.settings import KafkaSecurity
-from pipeline.transports.kafka import KafkaTransport, consume
-from pipeline.transports.security import contradictions, for_kafka_python, for_librdkafka
+from pipeline.transports.kafka import KafkaTransport, consume_ranges
+from pipeline.transports.security import find_security_faults, for_kafka_python, for_librdkafka
 
 LOGIN = KafkaSecurity("SASL_PLAINTEXT", "SCRAM-SHA-512", "sluice", "hunter2")
 FULL = KafkaSecurity(
@@ -77,12 +77,14 @@ def test_each_word_is_one_that_its_client_knows() -> None:
 def test_what_is_missing_or_does_nothing_is_named(
     security: KafkaSecurity, wrong: list[str]
 ) -> None:
-    assert [name for name, _ in contradictions(security)] == wrong
+    assert [name for name, _ in find_security_faults(security)] == wrong
 
 
 def test_no_secret_shows_where_settings_are_printed() -> None:
     shown = repr(FULL) + repr(KafkaTransport("a:1", security=FULL))
-    shown += repr(consume(for_librdkafka("a:1", FULL), []))
-    shown += "".join(text for _, text in contradictions(KafkaSecurity("SSL", None, "", "hunter2")))
+    shown += repr(consume_ranges(for_librdkafka("a:1", FULL), []))
+    shown += "".join(
+        text for _, text in find_security_faults(KafkaSecurity("SSL", None, "", "hunter2"))
+    )
 
     assert "hunter" not in shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.collectors.connect.table_filter import altering
+from pipeline.collectors.connect.table_filter import find_column_settings
 
 SALTED = "column.mask.hash.v2.SHA-256.with.salt.CzQMA0cB5K"
 
@@ -24,7 +24,7 @@ SALTED = "column.mask.hash.v2.SHA-256.with.salt.CzQMA0cB5K"
     ],
 )
 def test_a_column_is_altered_by(config: dict[str, str], column: str, by: str) -> None:
-    told = altering(config)
+    told = find_column_settings(config)
 
     assert told is not None
     assert told(column) == by
@@ -32,4 +32,4 @@ def test_a_column_is_altered_by(config: dict[str, str], column: str, by: str) ->
 
 @pytest.mark.parametrize("config", [{}, {"column.exclude.list": " "}, {"table.include.list": "x"}])
 def test_without_such_lists_nobody_is_asked(config: dict[str, str]) -> None:
-    assert altering(config) is None
+    assert find_column_settings(config) is None

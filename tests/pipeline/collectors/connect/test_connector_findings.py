@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
-from pipeline.collectors.connect.findings import connector_findings, hazards
+from pipeline.collectors.connect.findings import connector_findings, find_config_hazards
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.settings import CollectorSettings, SourceSettings
 
@@ -202,7 +202,7 @@ def test_a_converter_goes_with_its_own_settings_not_the_workers() -> None:
 def test_a_hazard_whose_pattern_cannot_be_used_is_about_every_table(pattern: str) -> None:
     config = {**GOOD, "message.key.columns": f"{pattern}:id"}
 
-    (found,) = hazards(config, "here")
+    (found,) = find_config_hazards(config, "here")
 
     assert found.code == "message.key.columns"
     assert pattern in found.what
@@ -214,7 +214,9 @@ def test_a_statement_of_many_blanks_is_read_at_once() -> None:
     long = "SELECT * FROM shop.t" + " " * 30_000 + "x"
     began = process_time()
 
-    (found,) = hazards({**GOOD, overrides: "shop.t", f"{overrides}.shop.t": long}, "here")
+    (found,) = find_config_hazards(
+        {**GOOD, overrides: "shop.t", f"{overrides}.shop.t": long}, "here"
+    )
 
     assert found.affects("shop.t")
     assert process_time() - began < 2
@@ -225,4 +227,4 @@ def test_a_number_of_requests_that_is_none_is_a_hazard() -> None:
     over = "producer.override."
     config = {**GOOD, f"{over}enable.idempotence": "false", f"{over}{setting}": "many"}
 
-    assert [one.code for one in hazards(config, "here")] == [setting]
+    assert [one.code for one in find_config_hazards(config, "here")] == [setting]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.collectors.collector import CollectionScope, CollectorState
-from pipeline.collectors.connect.collector import examination
-from pipeline.collectors.connect.config import firm, wanted
+from pipeline.collectors.connect.collector import examine_connector
+from pipeline.collectors.connect.config import firm_demands, required_config
 from pipeline.collectors.connect.requirements import APICURIO, CONFLUENT, JSON, NAMES
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings
 
@@ -22,13 +22,16 @@ def scope(source: SourceSettings) -> CollectionScope:
 
 def codes(source: SourceSettings, **changed: str) -> set[str]:
     """What the doctor has to say to the settings that are wanted, some of them changed."""
-    config = {**wanted(scope(source), {}), **{n.replace("__", "."): v for n, v in changed.items()}}
-    found = examination(source, CollectorState("running"), config, None).findings
+    config = {
+        **required_config(scope(source), {}),
+        **{n.replace("__", "."): v for n, v in changed.items()},
+    }
+    found = examine_connector(source, CollectorState("running"), config, None).findings
     return {one.code for one in found} - {"flush_unseen"}
 
 
 def test_its_connector_is_printed_with_confluents_converter_and_its_registry() -> None:
-    config = wanted(scope(AVRO), {})
+    config = required_config(scope(AVRO), {})
 
     for side in ("key", "value"):
         assert config[f"{side}.converter"] == CONFLUENT
@@ -79,5 +82,5 @@ def test_another_converter_and_names_that_get_lost_are_refused(
 ) -> None:
     assert codes(source, **changed) == told
     if told == {NAMES}:
-        (demand,) = (one for one in firm(scope(source), {}) if one.name == NAMES)
+        (demand,) = (one for one in firm_demands(scope(source), {}) if one.name == NAMES)
         assert not demand.met(changed["field__name__adjustment__mode"])

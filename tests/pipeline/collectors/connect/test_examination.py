@@ -4,7 +4,7 @@ import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.collector import CollectorExamination, CollectorState
-from pipeline.collectors.connect.collector import examination
+from pipeline.collectors.connect.collector import examine_connector
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 
 GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop"}
@@ -15,7 +15,9 @@ SETTINGS = SourceSettings("shop", "localhost", 3306, "sluice", COLLECTOR, "shop"
 
 
 def test_a_connector_that_is_set_up_well_has_nothing_to_put_right() -> None:
-    assert examination(SETTINGS, RUNNING, GOOD, WORKER) == CollectorExamination(largest=1_048_576)
+    assert examine_connector(SETTINGS, RUNNING, GOOD, WORKER) == CollectorExamination(
+        largest=1_048_576
+    )
 
 
 def test_what_a_mirror_puts_before_the_prefix_is_not_the_connectors() -> None:
@@ -24,7 +26,7 @@ def test_what_a_mirror_puts_before_the_prefix_is_not_the_connectors() -> None:
         "shop", "localhost", 3306, "sluice", COLLECTOR, prefix="there.shop", mirrored=mirror
     )
 
-    assert examination(source, RUNNING, GOOD, WORKER).findings == ()
+    assert examine_connector(source, RUNNING, GOOD, WORKER).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -37,13 +39,13 @@ def test_what_a_mirror_puts_before_the_prefix_is_not_the_connectors() -> None:
     ],
 )
 def test_each_part_is_ruled(state: CollectorState, config: dict[str, str], code: str) -> None:
-    found = examination(SETTINGS, state, {**GOOD, **config}, WORKER).findings
+    found = examine_connector(SETTINGS, state, {**GOOD, **config}, WORKER).findings
 
     assert [(one.code, one.where) for one in found] == [(code, "collector:shop")]
 
 
 def test_a_connector_that_does_not_run_is_told_with_the_call_that_starts_it() -> None:
-    (found,) = examination(SETTINGS, CollectorState("paused"), GOOD, WORKER).findings
+    (found,) = examine_connector(SETTINGS, CollectorState("paused"), GOOD, WORKER).findings
 
     assert found.what == "connector shop-1 is paused"
     assert found.fix == "POST /connectors/shop-1/restart?includeTasks=true"
@@ -52,7 +54,7 @@ def test_a_connector_that_does_not_run_is_told_with_the_call_that_starts_it() ->
 def test_its_history_is_to_be_kept_and_keys_of_its_own_are_told() -> None:
     told = {"schema.history.internal.kafka.topic": "h", "message.key.columns": "a.b:c"}
 
-    found = examination(SETTINGS, RUNNING, {**GOOD, **told}, WORKER)
+    found = examine_connector(SETTINGS, RUNNING, {**GOOD, **told}, WORKER)
 
     assert (found.kept_topic, found.own_keys) == ("h", True)
 
@@ -76,4 +78,4 @@ def test_its_history_is_to_be_kept_and_keys_of_its_own_are_told() -> None:
 def test_f140_the_largest_record_is_what_the_producer_takes(
     config: dict[str, str], worker: dict[str, str], size: int
 ) -> None:
-    assert examination(SETTINGS, RUNNING, {**GOOD, **config}, worker).largest == size
+    assert examine_connector(SETTINGS, RUNNING, {**GOOD, **config}, worker).largest == size

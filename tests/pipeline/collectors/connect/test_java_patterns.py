@@ -5,7 +5,7 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.collectors.connect.table_filter import compiled, compiled_all
+from pipeline.collectors.connect.table_filter import compile_pattern, compile_patterns
 
 NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
 
@@ -31,7 +31,7 @@ READ = [
 
 @pytest.mark.parametrize(("pattern", "let_in"), READ)
 def test_a_pattern_lets_in_what_java_lets_in(pattern: str, let_in: str) -> None:
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
 
     assert [name for name in NAMES if found.fullmatch(name)] == let_in.split()
 
@@ -75,7 +75,7 @@ def test_java_lets_in_the_same(spark: SparkSession) -> None:
 )
 def test_what_cannot_be_read_here_is_refused(pattern: str) -> None:
     with pytest.raises(re.error):
-        compiled(pattern)
+        compile_pattern(pattern)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_here_is_refused(pattern: str) -> None:
 )
 def test_a_pattern_that_may_take_hours_is_refused_and_named(pattern: str) -> None:
     with pytest.raises(re.error) as told:
-        compiled(pattern)
+        compile_pattern(pattern)
 
     shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}..."
     assert str(told.value).startswith(f"{shown!r}: ")
@@ -117,12 +117,12 @@ def test_a_pattern_that_may_take_hours_is_refused_and_named(pattern: str) -> Non
     ],
 )
 def test_a_pattern_as_people_write_them_is_read(pattern: str) -> None:
-    assert compiled(pattern).fullmatch("!" * 130) is None
+    assert compile_pattern(pattern).fullmatch("!" * 130) is None
 
 
 def test_many_patterns_that_are_slow_together_are_refused() -> None:
     ordinary = [rf"shop_{n}\..*_tmp.*" for n in range(500)]
 
-    assert len(compiled_all(ordinary)) == 500
+    assert len(compile_patterns(ordinary)) == 500
     with pytest.raises(re.error, match="100 patterns"):
-        compiled_all(f".*a.*b.*c.*{n}" for n in range(100))
+        compile_patterns(f".*a.*b.*c.*{n}" for n in range(100))

@@ -8,10 +8,14 @@ import pytest
 
 from demo.debezium import POSTGRES_LOSSLESS
 from pipeline.collectors.collector import CollectionScope, CollectorState
-from pipeline.collectors.connect.collector import ConnectCollector, examination
-from pipeline.collectors.connect.config import firm, wanted
-from pipeline.collectors.connect.database import connected, every_database, read_by
-from pipeline.collectors.connect.table_filter import capture
+from pipeline.collectors.connect.collector import ConnectCollector, examine_connector
+from pipeline.collectors.connect.config import firm_demands, required_config
+from pipeline.collectors.connect.database import (
+    database_of_connector,
+    database_of_kind,
+    every_database,
+)
+from pipeline.collectors.connect.table_filter import read_capture
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE, WARN, FindingSeverity
 from pipeline.model import Acknowledged, Missing, Position, ShardId
@@ -37,7 +41,7 @@ PLUGINS = [{"class": CLASS, "type": "source", "version": "3.7.0.Final"}]
 
 
 def codes(config: Mapping[str, str]) -> set[str]:
-    found = examination(SOURCE, RUNNING, config, WORKER, PLUGINS).findings
+    found = examine_connector(SOURCE, RUNNING, config, WORKER, PLUGINS).findings
     return {one.code for one in found}
 
 
@@ -45,21 +49,23 @@ def codes(config: Mapping[str, str]) -> set[str]:
     "source", [SOURCE, replace(SOURCE, tls=True)], ids=["plain", "with certificates"]
 )
 def test_the_doctor_has_nothing_to_put_right_in_what_is_wanted(source: SourceSettings) -> None:
-    config = wanted(replace(SCOPE, source=source), {})
+    config = required_config(replace(SCOPE, source=source), {})
 
     assert codes(config) == set()
-    assert [o for o in firm(SCOPE, {}) if o.name in config and not o.met(config[o.name])] == []
+    assert [
+        o for o in firm_demands(SCOPE, {}) if o.name in config and not o.met(config[o.name])
+    ] == []
 
 
 def test_it_says_what_the_demo_needs_to_lose_no_value() -> None:
-    config = wanted(SCOPE, {})
+    config = required_config(SCOPE, {})
 
-    by_default = {one.name for one in firm(SCOPE, {}) if one.default in one.good}
+    by_default = {one.name for one in firm_demands(SCOPE, {}) if one.default in one.good}
     assert POSTGRES_LOSSLESS.keys() - config.keys() - by_default == set()
 
 
 def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() -> None:
-    config = wanted(SCOPE, {})
+    config = required_config(SCOPE, {})
 
     assert config["connector.class"] == CLASS
     assert (config["database.dbname"], config["slot.name"]) == ("Shop", "sluice_shop")
@@ -90,8 +96,8 @@ def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() ->
     ],
 )
 def test_a_setting_that_harms_is_found(setting: str, value: str, severity: object) -> None:
-    found = examination(
-        SOURCE, RUNNING, {**wanted(SCOPE, {}), setting: value}, {}, PLUGINS
+    found = examine_connector(
+        SOURCE, RUNNING, {**required_config(SCOPE, {}), setting: value}, {}, PLUGINS
     ).findings
 
     assert [one.severity for one in found if one.code == setting] == [severity]
@@ -100,12 +106,12 @@ def test_a_setting_that_harms_is_found(setting: str, value: str, severity: objec
 def test_rows_in_avro_tell_their_columns_by_what_their_converter_keeps_of_them() -> None:
     registry = {"registry": {"url": "http://registry"}}
     source = replace(SOURCE, format="debezium_avro", format_options=registry)
-    config = wanted(replace(SCOPE, source=source), {})
+    config = required_config(replace(SCOPE, source=source), {})
 
     assert not any("schemas.enable" in name for name in config)
-    assert list(examination(source, RUNNING, config, WORKER, PLUGINS).findings) == []
+    assert list(examine_connector(source, RUNNING, config, WORKER, PLUGINS).findings) == []
     without = {**config, "value.converter.connect.meta.data": "false"}
-    (one,) = examination(source, RUNNING, without, WORKER, PLUGINS).findings
+    (one,) = examine_connector(source, RUNNING, without, WORKER, PLUGINS).findings
     assert (one.severity, one.code) == (REFUSE, "value.converter.connect.meta.data")
 
 
@@ -128,7 +134,7 @@ def test_a_plugin_that_loses_rows_at_a_restart_is_refused(
     others = [{"class": "other", "version": "9.9"}, "odd"]
     plugins = [*others, *({"class": CLASS, "version": version} for version in listed)]
 
-    found = examination(SOURCE, RUNNING, wanted(SCOPE, {}), WORKER, plugins).findings
+    found = examine_connector(SOURCE, RUNNING, required_config(SCOPE, {}), WORKER, plugins).findings
 
     assert [(one.code, one.severity) for one in found] == (
         [] if severity is None else [("plugin_version", severity)]
@@ -137,7 +143,7 @@ def test_a_plugin_that_loses_rows_at_a_restart_is_refused(
 
 def test_the_worker_is_asked_which_plugins_it_has() -> None:
     with fake_connect() as worker:
-        worker.registered["shop-1"] = wanted(SCOPE, {})
+        worker.registered["shop-1"] = required_config(SCOPE, {})
         worker.plugins = [{"class": CLASS, "type": "source", "version": "3.5.0.Final"}]
         with closing(ConnectCollector(worker.url, "shop-1")) as collector:
             found = collector.examine(SOURCE, WORKER).findings
@@ -151,12 +157,12 @@ def test_the_worker_is_asked_which_plugins_it_has() -> None:
 
 def test_without_a_database_nothing_is_registered() -> None:
     with pytest.raises(ConfigError, match=r"options\.database"):
-        wanted(replace(SCOPE, source=replace(SOURCE, options={})), {})
+        required_config(replace(SCOPE, source=replace(SOURCE, options={})), {})
 
 
 def test_its_lists_are_of_schemas() -> None:
     of = CLASS
-    found = capture({"connector.class": of, "schema.include.list": "public,sys"})
+    found = read_capture({"connector.class": of, "schema.include.list": "public,sys"})
 
     sent = ("public.t", "sys.t", "other.t", "pg_catalog.t")
     assert [name for name in sent if found(ShardId.parse(name))] == ["public.t", "sys.t"]
@@ -191,22 +197,25 @@ def test_its_lists_are_of_schemas() -> None:
 def test_what_committed_is_acknowledged(
     offset: dict[str, object], said: Acknowledged | Missing
 ) -> None:
-    assert connected("postgres").acknowledged(offset) == said
-    assert connected("mysql").acknowledged(offset) is None
+    assert database_of_kind("postgres").acknowledged(offset) == said
+    assert database_of_kind("mysql").acknowledged(offset) is None
 
 
 def test_no_other_databases_offset_is_taken_for_its_own() -> None:
     offset = {"file": "binlog.000007", "pos": 4}
 
-    assert connected("postgres").acknowledged(offset) is None
+    assert database_of_kind("postgres").acknowledged(offset) is None
     assert [one for one in every_database() if one.acknowledged({"scn": 4}) is not None] == []
 
 
 def test_a_kind_is_known_by_its_connectors_class_and_a_strange_one_is_told() -> None:
     assert (
-        read_by({"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"}).port == 3306
+        database_of_connector(
+            {"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"}
+        ).port
+        == 3306
     )
-    assert read_by(wanted(SCOPE, {})).port == 5432
-    assert connected("mariadb").classes[0].endswith("MariaDbConnector")
+    assert database_of_connector(required_config(SCOPE, {})).port == 5432
+    assert database_of_kind("mariadb").classes[0].endswith("MariaDbConnector")
     with pytest.raises(ConfigError, match="known: mariadb, mysql, postgres"):
-        connected("oracle")
+        database_of_kind("oracle")

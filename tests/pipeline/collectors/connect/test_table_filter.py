@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.collectors.connect.table_filter import TableFilter, capture
+from pipeline.collectors.connect.table_filter import TableFilter, read_capture
 from pipeline.model import ShardId
 
 
@@ -46,7 +46,7 @@ def test_the_lists_let_in(config: dict[str, str], captured: str) -> None:
     ],
 )
 def test_a_list_that_cannot_be_used_is_named_with_its_pattern(text: str, why: str) -> None:
-    found = capture({"table.include.list": text})
+    found = read_capture({"table.include.list": text})
 
     assert not found.known
     assert not found(ShardId.parse("shop.a"))

@@ -12,7 +12,13 @@ import pytest
 from pipeline.build import open_collector
 from pipeline.collectors.collector import CollectionScope, Registration
 from pipeline.collectors.connect.collector import ConnectCollector
-from pipeline.collectors.connect.config import alternatives, firm, forbidden, secret, wanted
+from pipeline.collectors.connect.config import (
+    alternative_settings,
+    firm_demands,
+    holds_secret,
+    is_forbidden,
+    required_config,
+)
 from pipeline.collectors.connect.findings import connector_findings
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE
@@ -32,19 +38,28 @@ KINDS = pytest.mark.parametrize("source", [MYSQL, MARIADB, POSTGRES], ids=list(V
 def tls_of(source: SourceSettings, own: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings for TLS that a connector of *source* is wanted to have."""
     scope = CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
-    return {name: value for name, value in wanted(scope, own or {}).items() if ".ssl" in name}
+    return {
+        name: value for name, value in required_config(scope, own or {}).items() if ".ssl" in name
+    }
 
 
 def applied(source: SourceSettings, now: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """What a registered connector with the settings *now* is changed to."""
     scope = CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
     made = Registration(
-        *(wanted(scope, own), firm(scope, own), alternatives(own), secret),
+        *(
+            required_config(scope, own),
+            firm_demands(scope, own),
+            alternative_settings(own),
+            holds_secret,
+        ),
         now=lambda: now,
         put=lambda _: None,
-        forbidden=lambda name: forbidden(scope, own, name),
+        forbidden=lambda name: is_forbidden(scope, own, name),
     )
-    return made.target({**wanted(replace(scope, source=replace(source, tls=False)), {}), **now})
+    return made.target(
+        {**required_config(replace(scope, source=replace(source, tls=False)), {}), **now}
+    )
 
 
 @KINDS
@@ -113,7 +128,7 @@ def test_f164_a_file_that_a_person_named_is_not_hidden_by_a_factory() -> None:
 @KINDS
 def test_f164_the_doctor_refuses_a_connector_that_does_not_verify(source: SourceSettings) -> None:
     scope = CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
-    config, mode = wanted(scope, {}), MODES[source.kind]
+    config, mode = required_config(scope, {}), MODES[source.kind]
 
     def found(source: SourceSettings, config: Mapping[str, str]) -> list[tuple[object, str, str]]:
         every = connector_findings(config, "collector:shop", source=source, worker={})
@@ -150,7 +165,7 @@ def test_f164_what_makes_the_driver_believe_any_server_is_refused_and_taken_away
     source: SourceSettings, name: str, value: str
 ) -> None:
     scope = CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
-    config = {**wanted(scope, {}), name: value}
+    config = {**required_config(scope, {}), name: value}
 
     def found(source: SourceSettings) -> list[tuple[object, str]]:
         every = connector_findings(config, "collector:shop", source=source, worker={})
@@ -159,7 +174,7 @@ def test_f164_what_makes_the_driver_believe_any_server_is_refused_and_taken_away
     ((severity, what),) = found(source)
     assert severity is REFUSE
     assert "whoever stands between can read rows" in what
-    assert applied(source, config, {}).get(name, "") in ("", wanted(scope, {}).get(name))
+    assert applied(source, config, {}).get(name, "") in ("", required_config(scope, {}).get(name))
     assert applied(source, config, {name: value})[name] == value, "a person chose it"
     plain = replace(source, tls=False)
     assert found(plain) == []
@@ -188,7 +203,7 @@ def test_f164_files_of_a_person_and_other_settings_of_the_driver_are_let_be() ->
         "database.history.producer.ssl.truststore.location": "/etc/x",
     }
     scope = CollectionScope(POSTGRES, "kafka:9092", KafkaSecurity(), ())
-    config = {**wanted(scope, own)}
+    config = {**required_config(scope, own)}
 
     found = connector_findings(config, "collector:shop", source=POSTGRES, worker={})
 

@@ -6,8 +6,8 @@ import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.collector import CollectionScope, CollectorState
-from pipeline.collectors.connect.collector import examination
-from pipeline.collectors.connect.config import firm, secret, wanted
+from pipeline.collectors.connect.collector import examine_connector
+from pipeline.collectors.connect.config import firm_demands, holds_secret, required_config
 from pipeline.errors import ConfigError
 from pipeline.settings import (
     CollectorSettings,
@@ -39,27 +39,29 @@ def _scope(source: SourceSettings = SOURCE, **more: object) -> CollectionScope:
     ],
 )
 def test_f52_the_doctor_has_nothing_to_put_right_in_what_is_wanted(scope: CollectionScope) -> None:
-    config = wanted(scope, {})
+    config = required_config(scope, {})
 
-    found = examination(scope.source, CollectorState("running"), config, None).findings
+    found = examine_connector(scope.source, CollectorState("running"), config, None).findings
 
     assert {one.code for one in found} == {"flush_unseen"}  # a matter of the worker
-    assert [one.name for one in firm(scope, {}) if one.name in config] != []
-    assert [o for o in firm(scope, {}) if o.name in config and not o.met(config[o.name])] == []
+    assert [one.name for one in firm_demands(scope, {}) if one.name in config] != []
+    assert [
+        o for o in firm_demands(scope, {}) if o.name in config and not o.met(config[o.name])
+    ] == []
 
 
 def test_f52_it_says_what_the_demo_needs_to_lose_no_value() -> None:
-    config = wanted(_scope(), {})
+    config = required_config(_scope(), {})
 
-    by_default = {one.name for one in firm(_scope(), {}) if one.default in one.good}
+    by_default = {one.name for one in firm_demands(_scope(), {}) if one.default in one.good}
     assert MYSQL_LOSSLESS.keys() - config.keys() - by_default == set()
 
 
 def test_f52_no_secret_is_in_it_and_each_is_a_reference() -> None:
-    config = wanted(_scope(security=SCRAM), {})
+    config = required_config(_scope(security=SCRAM), {})
 
     assert "dangerous" not in str(config)
-    secrets = {name: value for name, value in config.items() if secret(name)}
+    secrets = {name: value for name, value in config.items() if holds_secret(name)}
     assert secrets["database.password"] == "${env:SHOP_DEBEZIUM_PASSWORD}"
     assert {value for value in secrets.values() if not value.startswith("${env:")} == set()
     jaas = {name for name in secrets if name.endswith("sasl.jaas.config")}
@@ -75,14 +77,14 @@ def test_f52_no_secret_is_in_it_and_each_is_a_reference() -> None:
     ],
 )
 def test_a_reference_is_to_a_variable_that_a_shell_can_set(name: str, variable: str) -> None:
-    config = wanted(_scope(replace(SOURCE, name=name, prefix=name), security=SCRAM), {})
+    config = required_config(_scope(replace(SOURCE, name=name, prefix=name), security=SCRAM), {})
 
     assert config["database.password"] == f"${{env:{variable}_DEBEZIUM_PASSWORD}}"
     assert config["signal.consumer.sasl.jaas.config"] == f"${{env:{variable}_KAFKA_JAAS}}"
 
 
 def test_it_is_about_this_source_and_its_topics() -> None:
-    config = wanted(_scope(), {})
+    config = required_config(_scope(), {})
 
     assert (config["database.hostname"], config["database.port"]) == ("db", "3307")
     assert config["topic.prefix"] == "shop"
@@ -95,7 +97,7 @@ def test_it_is_about_this_source_and_its_topics() -> None:
 def test_two_sources_have_two_server_ids() -> None:
     other = replace(SOURCE, name="crm")
 
-    ids = {wanted(_scope(one), {})["database.server.id"] for one in (SOURCE, other)}
+    ids = {required_config(_scope(one), {})["database.server.id"] for one in (SOURCE, other)}
 
     assert len(ids) == 2
     assert all(100_000 <= int(one) < 1_000_000 for one in ids)
@@ -104,14 +106,16 @@ def test_two_sources_have_two_server_ids() -> None:
 def test_settings_of_a_person_go_before() -> None:
     own = {"snapshot.mode": "initial", "table.include.list": "shop.a", "max.batch.size": "9"}
 
-    config = wanted(_scope(), own)
+    config = required_config(_scope(), own)
 
     assert {name: config[name] for name in own} == own
     assert "database.include.list" not in config
 
 
 def test_settings_of_a_person_are_what_must_be_registered() -> None:
-    (one,) = [one for one in firm(_scope(), {"max.batch.size": "9"}) if one.name[:4] == "max."]
+    (one,) = [
+        one for one in firm_demands(_scope(), {"max.batch.size": "9"}) if one.name[:4] == "max."
+    ]
 
     assert (one.met("9"), one.met("8")) == (True, False)
 
@@ -119,11 +123,11 @@ def test_settings_of_a_person_are_what_must_be_registered() -> None:
 @pytest.mark.parametrize("name", ["database.password", "ssl.key.passphrase", "x.sasl.jaas.config"])
 def test_a_secret_in_the_config_itself_is_refused_and_not_shown(name: str) -> None:
     with pytest.raises(ConfigError, match="write a reference") as told:
-        wanted(_scope(), {name: "dangerous"})
+        required_config(_scope(), {name: "dangerous"})
 
     assert name in str(told.value)
     assert "dangerous" not in str(told.value)
-    assert wanted(_scope(), {name: "${file:/run/x:y}"})[name] == "${file:/run/x:y}"
+    assert required_config(_scope(), {name: "${file:/run/x:y}"})[name] == "${file:/run/x:y}"
 
 
 LOGIN = 'org.apache.kafka.x.PlainLoginModule required username="us" password="{}";'
@@ -150,7 +154,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\\nhunter2"
 )
 def test_f186_a_secret_is_refused_wherever_it_is_written(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match="write a reference") as told:
-        wanted(_scope(), {name: value})
+        required_config(_scope(), {name: value})
 
     assert name in str(told.value)
     assert "hunter2" not in str(told.value)
@@ -171,4 +175,4 @@ def test_f186_a_secret_is_refused_wherever_it_is_written(name: str, value: str) 
     ],
 )
 def test_what_is_no_secret_may_be_written(name: str, value: str) -> None:
-    assert wanted(_scope(), {name: value})[name] == value
+    assert required_config(_scope(), {name: value})[name] == value

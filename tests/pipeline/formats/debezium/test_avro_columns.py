@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.formats.debezium.avro import row_schema
+from pipeline.formats.debezium.avro import read_row_schema
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.settings import RegistrySettings
@@ -139,4 +139,4 @@ def test_they_are_told_again_only_where_they_are_others() -> None:
     ],
 )
 def test_what_is_no_row_of_postgres_tells_nothing(schema: str) -> None:
-    assert row_schema(schema, unicode_names=True) is None
+    assert read_row_schema(schema, unicode_names=True) is None

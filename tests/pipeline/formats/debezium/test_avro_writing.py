@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import FormatError
-from pipeline.formats.debezium.avro import json_texts, message
+from pipeline.formats.debezium.avro import convert_to_json, encode_message
 from tests.example_count import examples
 from tests.pipeline.formats.avro_writer import Schema, record
 
@@ -50,7 +50,7 @@ ROWS = st.fixed_dictionaries(
 
 
 def read_back(value: bytes) -> Any:
-    found = json_texts(pa.array([value]), {7: SCHEMA}, unicode_names=False)
+    found = convert_to_json(pa.array([value]), {7: SCHEMA}, unicode_names=False)
     assert found.wrong == {}
     return json.loads(found.column[0].as_py())
 
@@ -58,7 +58,7 @@ def read_back(value: bytes) -> Any:
 @given(ROWS)
 @settings(max_examples=examples(200))
 def test_what_is_written_is_read_back(row: dict[str, Any]) -> None:
-    assert read_back(message(json.dumps(row), 7, SCHEMA)) == row
+    assert read_back(encode_message(json.dumps(row), 7, SCHEMA)) == row
 
 
 def test_what_is_absent_is_its_default_or_null() -> None:
@@ -66,9 +66,9 @@ def test_what_is_absent_is_its_default_or_null() -> None:
     with_default["fields"][1]["default"] = 5
     schema = json.dumps(with_default)
 
-    value = message("{}", 7, schema)
+    value = encode_message("{}", 7, schema)
 
-    found = json_texts(pa.array([value]), {7: schema}, unicode_names=False)
+    found = convert_to_json(pa.array([value]), {7: schema}, unicode_names=False)
     assert json.loads(found.column[0].as_py()) == {"a": None, "b": 5}
 
 
@@ -90,7 +90,7 @@ def test_what_is_absent_is_its_default_or_null() -> None:
 )
 def test_what_does_not_fit_is_told_by_its_place(other: dict[str, Any], why: str) -> None:
     with pytest.raises(FormatError) as refused:
-        message(json.dumps(ROW | other), 7, SCHEMA)
+        encode_message(json.dumps(ROW | other), 7, SCHEMA)
 
     assert why in str(refused.value)
 
@@ -106,6 +106,6 @@ def test_what_does_not_fit_is_told_by_its_place(other: dict[str, Any], why: str)
 )
 def test_what_is_none_at_all(text: str, schema: str, why: str) -> None:
     with pytest.raises(FormatError) as refused:
-        message(text, 7, schema)
+        encode_message(text, 7, schema)
 
     assert why in str(refused.value)

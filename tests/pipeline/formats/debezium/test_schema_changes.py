@@ -125,7 +125,7 @@ def test_f05_a_quoted_name_is_the_same_table_in_the_event_and_in_its_description
     message = {"source": place, "ddl": "DROP TABLE x", "tableChanges": [change]}
     value = json.dumps(message).encode()
 
-    event = envelope.decode(None, value, "p")
+    event = envelope.decode_message(None, value, "p")
     (table,) = FORMAT().schema_change(event.after or "").tables
 
     assert event.shard == str(table.shard) == str(ShardId("shop", relation))

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from pipeline.formats.debezium.batch import unwrapped
+from pipeline.formats.debezium.batch import unwrap_payloads
 from tests.pipeline.formats.batches import Raw, at_once, one_by_one
 
 FIELDS = [{"field": "after", "type": "struct", "fields": [{"field": "id", "type": "int32"}]}]
@@ -72,7 +72,7 @@ def test_an_odd_message_among_others_is_read_as_it_is_alone(odd: bytes, kind: st
 def test_a_schema_that_comes_again_is_one_object() -> None:
     values = [message({"n": 1}), message({"n": 2}), SAID, message({"n": 3}, "y"), message({"n": 4})]
 
-    found = unwrapped(pa.array(values[:1] + values, pa.binary())[1:])
+    found = unwrap_payloads(pa.array(values[:1] + values, pa.binary())[1:])
 
     assert found.known.tolist() == [True, True, False, True, True]
     assert [json.loads(one)["n"] for one in found.payloads.to_pylist()] == [1, 2, 3, 4]
@@ -84,7 +84,7 @@ def test_a_schema_that_comes_again_is_one_object() -> None:
 
 @pytest.mark.parametrize("values", [[], [SAID]], ids=["nothing", "no schema"])
 def test_nothing_is_known_where_no_schema_is(values: list[bytes]) -> None:
-    found = unwrapped(pa.array(values, pa.binary()))
+    found = unwrap_payloads(pa.array(values, pa.binary()))
 
     assert not found.known.any()
     assert len(found.payloads) == len(found.schemas) == 0

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import (
     ColumnDescription,
     Compatible,
@@ -64,7 +64,7 @@ def schema(**types: str) -> TableSchema:
 def test_a_value_has_its_columns_type_or_is_told_as_none(
     kind: str, sent: str, value: object
 ) -> None:
-    found = typed(pa.array([f'{{"c": {sent}}}']), (FileColumn("c", kind),))
+    found = type_rows(pa.array([f'{{"c": {sent}}}']), (FileColumn("c", kind),))
 
     assert found.rows["c"][0].as_py() == value
     assert found.misread[0].as_py() is (value is None)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import TableSchema, arrow_type
 from pipeline.sources.mysql.ddl_effects import default_scalar, read_constant
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -93,7 +93,7 @@ def test_defaults_equal_what_a_real_server_filled_in() -> None:
     schema, row = defaults_of_a_real_table()
     sure = [c for c in mysql_columns(schema) if c.name not in UNSURE and c.name != "id"]
 
-    read = typed(pa.array([row]), sure)
+    read = type_rows(pa.array([row]), sure)
     filled = {column.name: default_scalar(column).as_py() for column in sure}
 
     assert read.misread.to_pylist() == [False]

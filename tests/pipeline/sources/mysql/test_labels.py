@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.mysql.types import decode_labels, unescape_text, unquote_text
@@ -38,7 +38,7 @@ def test_f14_a_label_is_the_same_from_the_log_and_from_a_snapshot(
 def test_f14_a_label_with_a_comma_is_typed_as_declared() -> None:
     column = Column("c", "ENUM", 1, values=("a", "b,c"))
 
-    found = typed(pa.array([r'{"c":"b\\,c"}', '{"c":"b,c"}', '{"c":null}']), [column])
+    found = type_rows(pa.array([r'{"c":"b\\,c"}', '{"c":"b,c"}', '{"c":null}']), [column])
 
     assert found.rows["c"].to_pylist() == ["b,c", "b,c", None]
     assert found.misread.to_pylist() == [False] * 3

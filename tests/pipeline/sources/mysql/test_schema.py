@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from pipeline.model import Order
 from pipeline.schema.history import History, SchemaChange
-from pipeline.schema.model import Compatible, Incompatible, TableSchema, compare, merge
+from pipeline.schema.model import (
+    Compatible,
+    Incompatible,
+    TableSchema,
+    compare_schemas,
+    merge_schemas,
+)
 from pipeline.sources.mysql.ddl_effects import is_wider
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.mysql.types import mysql_columns
@@ -149,7 +155,7 @@ UNFILLED = [
 
 @pytest.mark.parametrize("added", FOLLOWED)
 def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> None:
-    found = compare(schema(A), schema(A, added))
+    found = compare_schemas(schema(A), schema(A, added))
 
     assert isinstance(found, Compatible)
     assert [column.name for column in found.added] == ["b"]
@@ -157,7 +163,7 @@ def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> 
 
 @pytest.mark.parametrize("added", UNFILLED)
 def test_an_added_column_whose_old_value_is_not_known_holds(added: Column) -> None:
-    found = compare(schema(A), schema(A, added))
+    found = compare_schemas(schema(A), schema(A, added))
 
     assert isinstance(found, Incompatible)
     assert "column b was added" in found.why
@@ -210,7 +216,7 @@ GROWTH = [
 def test_a_type_is_followed_only_where_every_value_keeps_its_meaning(
     old: str, new: str, followed: bool
 ) -> None:
-    found = compare(schema(typed(old)), schema(typed(new)))
+    found = compare_schemas(schema(typed(old)), schema(typed(new)))
 
     assert isinstance(found, Compatible) == followed
     if isinstance(found, Incompatible):
@@ -230,7 +236,7 @@ HELD = [
 def test_what_cannot_be_followed_names_the_cause_and_the_way_out(
     new: TableSchema, why: str
 ) -> None:
-    found = compare(schema(A), new)
+    found = compare_schemas(schema(A), new)
 
     assert isinstance(found, Incompatible)
     assert why in found.why
@@ -241,7 +247,7 @@ def test_what_changes_no_row_is_no_change() -> None:
     old = schema(replace(A, nullable=False), Column("b", "INT", 11, default="5"))
     new = schema(Column("b", "INTEGER"), A)
 
-    assert compare(old, new) == Compatible()
+    assert compare_schemas(old, new) == Compatible()
 
 
 def test_shards_at_different_steps_share_one_wider_schema() -> None:
@@ -249,7 +255,7 @@ def test_shards_at_different_steps_share_one_wider_schema() -> None:
     other = schema(Column("n", "BIGINT"), replace(A, length=20, nullable=False), shard="s1.t")
     late = schema(A, Column("n", "INT"), Column("z", "DATE"), shard="s2.t")
 
-    merged = merge([one, other, late])
+    merged = merge_schemas([one, other, late])
 
     assert isinstance(merged, TableSchema)
     assert [f"{c.name} {c}" for c in merged.columns] == [
@@ -273,7 +279,7 @@ def test_shards_at_different_steps_share_one_wider_schema() -> None:
     ],
 )
 def test_shards_that_cannot_share_a_mirror_are_named(other: TableSchema, why: str) -> None:
-    found = merge([schema(A), other])
+    found = merge_schemas([schema(A), other])
 
     assert isinstance(found, Incompatible)
     assert why in found.why
@@ -295,7 +301,7 @@ KINDS = st.sampled_from(sorted({kind for old, new, _ in GROWTH for kind in (old,
 
 @given(kind=KINDS)
 def test_a_schema_compared_with_itself_has_no_change(kind: Column) -> None:
-    assert compare(schema(kind), schema(kind)) == Compatible()
+    assert compare_schemas(schema(kind), schema(kind)) == Compatible()
 
 
 @given(one=KINDS, two=KINDS, three=KINDS)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
 
@@ -253,7 +253,7 @@ LOST = [
 def test_a_value_at_the_edge_of_its_type_arrives_exactly(
     kind: Column, wire: str, expected: object
 ) -> None:
-    found = typed(pa.array([f'{{"c":{wire}}}']), [kind])
+    found = type_rows(pa.array([f'{{"c":{wire}}}']), [kind])
 
     assert found.rows["c"].to_pylist() == [expected]
     assert found.misread.to_pylist() == [False]
@@ -261,7 +261,7 @@ def test_a_value_at_the_edge_of_its_type_arrives_exactly(
 
 @pytest.mark.parametrize(("kind", "wire"), LOST)
 def test_a_value_that_does_not_fit_is_told(kind: Column, wire: str) -> None:
-    found = typed(pa.array([f'{{"c":{wire}}}']), [kind])
+    found = type_rows(pa.array([f'{{"c":{wire}}}']), [kind])
 
     assert found.rows["c"].to_pylist() == [None]
     assert found.misread.to_pylist() == [True]
@@ -269,14 +269,14 @@ def test_a_value_that_does_not_fit_is_told(kind: Column, wire: str) -> None:
 
 @pytest.mark.parametrize("kind", [pytest.param(case.values[0], id=str(case.id)) for case in READ])
 def test_null_and_absent_are_null_and_no_misreading(kind: Column) -> None:
-    found = typed(pa.array(['{"c":null}', "{}", None]), [kind])
+    found = type_rows(pa.array(['{"c":null}', "{}", None]), [kind])
 
     assert found.rows["c"].to_pylist() == [None] * 3
     assert found.misread.to_pylist() == [False] * 3
 
 
 def test_a_double_keeps_its_negative_zero_and_what_is_no_number() -> None:
-    found = typed(pa.array(['{"c":-0.0}', '{"c":"NaN"}']), [column("DOUBLE")])
+    found = type_rows(pa.array(['{"c":-0.0}', '{"c":"NaN"}']), [column("DOUBLE")])
 
     zero, none = found.rows["c"].to_pylist()
     assert math.copysign(1, zero) == -1
@@ -306,7 +306,7 @@ def test_a_double_keeps_its_negative_zero_and_what_is_no_number() -> None:
 def test_a_row_that_cannot_be_read_is_told(text: str | None, lost: bool) -> None:
     columns = [Column("a", "INT"), Column("b.c", "INT"), Column("Ü `x`", "INT")]
 
-    found = typed(pa.array([text], pa.string()), columns)
+    found = type_rows(pa.array([text], pa.string()), columns)
 
     assert found.misread.to_pylist() == [lost]
     assert not lost or found.rows.to_pylist() == [{"a": None, "b.c": None, "Ü `x`": None}]
@@ -317,7 +317,7 @@ def test_bytes_that_are_no_utf8_are_a_misreading_of_their_row_alone() -> None:
     offsets = pa.array([0, 9, 18], pa.int32()).buffers()[1]
     texts = pa.StringArray.from_buffers(2, offsets, data)
 
-    found = typed(texts, [column("TEXT")])
+    found = type_rows(texts, [column("TEXT")])
 
     assert found.rows["c"].to_pylist() == [None, "x"]
     assert found.misread.to_pylist() == [True, False]
@@ -327,7 +327,7 @@ def test_one_odd_row_does_not_spoil_another() -> None:
     texts = [f'{{"c":{n},"d":"{n}"}}' for n in range(5000)]
     texts[7], texts[8], texts[4999] = '{"c":"70","d":7.50}', "{broken", '{"c":1,"new":1}'
 
-    found = typed(pa.array(texts), [column("INT"), Column("d", "TEXT")])
+    found = type_rows(pa.array(texts), [column("INT"), Column("d", "TEXT")])
 
     numbers, words = ([str(n) for n in range(5000)] for _ in range(2))
     assert found.rows["c"].to_pylist() == [*range(7), 70, None, *range(9, 4999), 1]
@@ -339,7 +339,7 @@ def test_one_odd_row_does_not_spoil_another() -> None:
 def test_of_a_field_that_is_there_twice_the_last_one_counts() -> None:
     texts = pa.array(['{"c":1,"c":2}', '{"c":1,"c":null}', '{"c":"x","c":2,"new":0}'])
 
-    found = typed(texts, [column("INT")])
+    found = type_rows(texts, [column("INT")])
 
     assert found.rows["c"].to_pylist() == [2, None, 2]
     assert found.misread.to_pylist() == [False] * 3
@@ -348,7 +348,7 @@ def test_of_a_field_that_is_there_twice_the_last_one_counts() -> None:
 def test_fields_without_a_column_are_named_in_order() -> None:
     texts = ['{"c":1,"b.c":{"d":1},"new":null}', '{"c":1}', '{"C":1}', "{broken", None]
 
-    found = typed(pa.array(texts), [column("INT")])
+    found = type_rows(pa.array(texts), [column("INT")])
 
     assert found.unknown == ("C", "b.c", "new")
 
@@ -369,7 +369,7 @@ NAMES = [
 def test_a_column_may_have_any_name(name: str, wire: str) -> None:
     columns = [Column("id", "INT"), Column(name, "INT"), Column("ID", "INT")]
 
-    found = typed(pa.array([f'{{"id":1,{wire}:2,"ID":3}}', None]), columns)
+    found = type_rows(pa.array([f'{{"id":1,{wire}:2,"ID":3}}', None]), columns)
 
     assert found.rows.column_names == ["id", name, "ID"]
     assert [column.to_pylist() for column in found.rows.columns] == [
@@ -383,7 +383,7 @@ def test_a_column_may_have_any_name(name: str, wire: str) -> None:
 def test_rows_come_in_the_columns_order_with_their_types() -> None:
     columns = [Column("b", "INT"), Column("d", "DATE"), Column("a", "DECIMAL", 9, 2)]
 
-    found = typed(pa.array(['{"a":"1.00","d":0,"b":7}']), columns)
+    found = type_rows(pa.array(['{"a":"1.00","d":0,"b":7}']), columns)
 
     expected = [("b", pa.int32()), ("d", pa.date32()), ("a", pa.decimal128(9, 2))]
     assert found.rows.schema == pa.schema(expected)
@@ -399,7 +399,7 @@ def test_rows_come_in_the_columns_order_with_their_types() -> None:
     ],
 )
 def test_texts_may_lie_in_memory_as_they_like(texts: pa.StringArray | pa.ChunkedArray) -> None:
-    found = typed(texts, [column("INT")])
+    found = type_rows(texts, [column("INT")])
 
     assert found.rows["c"].to_pylist() == [1, 2]
     assert found.misread == pa.array([False, False])
@@ -408,7 +408,7 @@ def test_texts_may_lie_in_memory_as_they_like(texts: pa.StringArray | pa.Chunked
 
 def test_no_rows_are_no_rows_of_the_same_columns() -> None:
     for texts in (pa.array([], pa.string()), pa.chunked_array([], pa.string())):
-        found = typed(texts, [column("INT")])
+        found = type_rows(texts, [column("INT")])
 
         assert found.rows.schema == pa.schema([("c", pa.int32())])
         assert (found.rows.num_rows, len(found.misread), found.unknown) == (0, 0, ())

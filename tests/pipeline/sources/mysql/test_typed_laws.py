@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.schema.decode import Typed, typed
+from pipeline.schema.decode import TypedRows, type_rows
 from pipeline.sources.mysql.types import MySqlColumn as Column
 
 Wired = tuple[str, object]
@@ -102,7 +102,7 @@ def test_what_a_collector_writes_is_read_back(data: st.DataObject, kinds: list[K
     row = st.tuples(*(st.one_of(wire, st.just(NULL)) for _, wire in kinds))
     rows = data.draw(st.lists(row, min_size=1, max_size=5))
 
-    found = typed(pa.array([text(columns, [wire for wire, _ in row]) for row in rows]), columns)
+    found = type_rows(pa.array([text(columns, [wire for wire, _ in row]) for row in rows]), columns)
 
     assert found.rows.to_pylist() == [
         {column.name: value for column, (_, value) in zip(columns, row, strict=True)}
@@ -122,9 +122,9 @@ def test_a_row_is_the_same_read_with_others_and_read_alone(
     damaged = st.tuples(rows, DAMAGE).map(hurt)
     texts = data.draw(st.lists(st.one_of(rows, rows, odd, damaged), max_size=8))
 
-    together = typed(pa.array(texts, pa.string()), columns)
-    exactly = typed(pa.array(texts, pa.string()), [*columns, UNSAYABLE])
-    alone = [typed(pa.array([one], pa.string()), columns) for one in texts]
+    together = type_rows(pa.array(texts, pa.string()), columns)
+    exactly = type_rows(pa.array(texts, pa.string()), [*columns, UNSAYABLE])
+    alone = [type_rows(pa.array([one], pa.string()), columns) for one in texts]
 
     assert told(together) == told(exactly)[: len(columns)]
     assert together.misread.to_pylist() == exactly.misread.to_pylist()
@@ -162,7 +162,7 @@ def hurt(case: tuple[str, tuple[int, str]]) -> str:
     return row[:at] + mark + row[at + 1 :]
 
 
-def told(found: Typed) -> list[list[object]]:
+def told(found: TypedRows) -> list[list[object]]:
     """Values by column, comparable where Python has none: bits of floats, days, microseconds."""
     return [_comparable(column.combine_chunks()) for column in found.rows.columns]
 

@@ -16,7 +16,7 @@ from demo.servers import Servers
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
 from pipeline.model import Op, Order
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.history import History
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.ddl_effects import find_differences
@@ -126,8 +126,8 @@ def test_f116_the_edges_of_each_type_arrive_alike_from_a_snapshot_and_from_the_l
     assert schema is not None
     columns = [column for column in own(schema) if column.name != "id"]
     read, logged = sent(Op.READ), sent(Op.CREATE)
-    snapshot = typed(pa.array([read[n] for n in range(rows)], pa.string()), columns)
-    log = typed(pa.array([logged[n + 100] for n in range(rows)], pa.string()), columns)
+    snapshot = type_rows(pa.array([read[n] for n in range(rows)], pa.string()), columns)
+    log = type_rows(pa.array([logged[n + 100] for n in range(rows)], pa.string()), columns)
     other, doubted = set[tuple[str, int]](), set[tuple[str, int]]()
     for column in columns:
         values, right = snapshot.rows[column.name], log.rows[column.name].to_pylist()
@@ -282,7 +282,7 @@ def canonical(column: Column, value: Any) -> Any:
 
 def mirror(images: dict[str, str | None], columns: list[Column]) -> dict[int, dict[str, Any]]:
     """Typed rows by id; instants as UTC without a zone, JSON as what it means."""
-    read = typed(pa.array(images.values(), pa.string()), columns)
+    read = type_rows(pa.array(images.values(), pa.string()), columns)
     assert read.unknown == UNKNOWN
     assert read.misread.true_count == 0
     found = {}

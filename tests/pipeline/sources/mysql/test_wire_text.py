@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.mysql.values import to_wire_texts
 from pipeline.sources.row_reader import encode_rows
@@ -81,7 +81,7 @@ def test_a_value_is_told_and_typed(own: MySqlColumn, raw: Any, fragment: str, va
     assert fragments(own, raw) == [fragment]
 
     rows = encode_rows([own.name], [to_wire_texts(own, pa.array([raw]))])
-    read = typed(rows, (own,))
+    read = type_rows(rows, (own,))
     assert read.misread.true_count == 0
     assert read.rows.to_pylist() == [{"c": value}]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.decode import typed
+from pipeline.schema.decode import type_rows
 from pipeline.schema.model import (
     ColumnDescription,
     Compatible,
@@ -136,7 +136,7 @@ def test_a_value_arrives_as_its_lake_type(
 ) -> None:
     made = column(kind, *sizes)
 
-    read = typed(pa.array([f'{{"c":{wire}}}', '{"c":null}', None]), [made])
+    read = type_rows(pa.array([f'{{"c":{wire}}}', '{"c":null}', None]), [made])
 
     assert POSTGRES.lake_type(made) == lake
     assert read.rows["c"].to_pylist() == [value, None, None]
@@ -163,7 +163,7 @@ def test_a_value_arrives_as_its_lake_type(
 def test_what_does_not_fit_is_told_and_never_guessed(
     kind: str, sizes: tuple[int, int], wire: str
 ) -> None:
-    read = typed(pa.array([f'{{"c":{wire}}}']), [column(kind, *sizes)])
+    read = type_rows(pa.array([f'{{"c":{wire}}}']), [column(kind, *sizes)])
 
     assert read.misread.to_pylist() == [True]
 

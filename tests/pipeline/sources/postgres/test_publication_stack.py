@@ -6,7 +6,7 @@ import pytest
 
 from demo.postgres import Postgres
 from pipeline.finding import Demand, Effect
-from pipeline.model import Capture, ShardId
+from pipeline.model import CaptureScope, ShardId
 from pipeline.sources.postgres.doctor import COLUMNS, NO_IDENTITY, OTHER_INDEX, ROWS
 from pipeline.sources.postgres.doctor import TABLE_DEMANDS as DEMANDS
 from pipeline.sources.postgres.session import PostgresSession
@@ -36,7 +36,7 @@ def published(postgres: Postgres) -> Postgres:
     return postgres
 
 
-def sent(postgres: Postgres, *statements: str) -> tuple[Capture, set[str]]:
+def sent(postgres: Postgres, *statements: str) -> tuple[CaptureScope, set[str]]:
     """What is captured after the *statements*."""
     postgres.execute(*statements, database="published")
     with closing(PostgresSource(settings(postgres), "published")) as source:

@@ -15,8 +15,8 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.model import Op, Order
-from pipeline.schema.decode import typed
-from pipeline.schema.history import SchemaReading
+from pipeline.schema.decode import type_rows
+from pipeline.schema.history import SchemaReader
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.types import (
     CATALOGUE,
@@ -49,12 +49,12 @@ def test_each_type_arrives_as_the_server_tells_it(servers: Servers, postgres: Po
     servers.connect.deregister(name)
 
     changes = DebeziumJson().decode(batch(sent), {}).to_pylist()
-    reading = SchemaReading(DebeziumJson().schema_change, POSTGRES)
+    reading = SchemaReader(DebeziumJson().schema_change, POSTGRES)
     (change,) = reading.read(changes[0]["after"], Order(1, 1, 1))[1]
     assert change.schema is not None
     own = postgres_columns(change.schema)
     texts = pa.array([row["after"] for row in changes if row["op"] != Op.DDL])
-    read = typed(texts, own)
+    read = type_rows(texts, own)
 
     assert not read.misread.true_count
     assert change.schema.key == ("id",)
