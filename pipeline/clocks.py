@@ -23,10 +23,10 @@ from pipeline.model import Fence
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """Heartbeat ``number`` of ``source`` bears ``after``, and the one before it bore ``before``.
+    """Heartbeat ``number`` of ``source`` has the time ``after``, the one before it ``before``.
 
-    Those from ``first``, of ``since``, up to, and without, ``number`` bear times that nobody can
-    believe.
+    Those from ``first``, of ``since``, up to, and without, ``number`` have times that are
+    not believed.
     """
 
     source: str
@@ -53,7 +53,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """What a source ``told`` of its clock between ``before`` and ``after``, which ours showed."""
+    """The time ``told`` by a source's clock, between ``before`` and ``after`` of our clock."""
 
     before: datetime
     told: datetime
@@ -96,7 +96,7 @@ def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
 
 
 def has_passed(since: datetime, pause: timedelta, now: datetime) -> bool:
-    """Whether *pause* has passed, or *since* lies ahead: a clock set back keeps nobody waiting."""
+    """Whether *pause* has passed, or *since* lies ahead: a clock set back delays nothing."""
     return not timedelta() <= now - since < pause
 
 
@@ -123,7 +123,7 @@ def parse_cut(text: str, zone: ZoneInfo, now: datetime) -> datetime:
     A date means the end of that day in *zone*; everything committed before it belongs to the day.
 
     Raises:
-        ConfigError: the text is none of these, or no such day or instant exists.
+        ConfigError: the text has no such form, or no such day or instant exists.
     """
     if text == "now":
         return now.astimezone(UTC)
@@ -154,7 +154,7 @@ def day_end(day: date, zone: ZoneInfo) -> datetime:
 
 
 def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
-    """The lowest-numbered of *fences*, ascending, at or after *instant*; None while there is none.
+    """The lowest-numbered of *fences*, ascending, at or after *instant*; None without one.
 
     One that has a later-numbered one before the instant does not count: its clock was fast.  Of a
     thinned history it is a later one than the first ever written: still a proof.

@@ -1,6 +1,6 @@
-"""Who must act when something fails?  One class each; the message says what, where, what now.
+"""Defines one error class for each party that must act: operator, retry, one event, one table.
 
-Pure.
+A message says what failed, where, and how to fix it.
 """
 
 

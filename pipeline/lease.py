@@ -77,7 +77,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The newest renewal; number 0: there is none."""
+    """The newest renewal; number 0 stands for no renewal."""
 
     number: int
     holder: Holder | None
@@ -234,7 +234,7 @@ def _machine() -> str:
 
 
 def _process(pid: int) -> tuple[bool, int] | None:
-    """Whether a process of this machine runs, and its start in clock ticks; None if there is none.
+    """Whether a process of this machine runs, and its start in clock ticks; None without one.
 
     Numbers of processes are given again, a number together with its start is not.
     """

@@ -66,7 +66,7 @@ class Stage(StrEnum):
 
 
 def stage_name(stage: Stage, copy: str = "") -> str:
-    """A stage as it is told: of a copy with its name, for a table may have several."""
+    """A stage as it is shown: a copy with its name, for a table may have several."""
     return f"{stage}:{copy}" if copy else str(stage)
 
 
@@ -90,7 +90,7 @@ class Ordering(StrEnum):
 _STRENGTHS = {one: -place for place, one in enumerate(Ordering)}
 
 COLUMN_VERSIONS = "_column_versions"
-"""The column of a row that tells by name, as JSON, which others stand in a lower version than the
+"""The column of a row with JSON: by name, which others have a lower version than the
 row does: ``pos`` of the change that each comes from.  Only some formats have it."""
 
 
@@ -239,7 +239,7 @@ class Table:
     """A logical name and the shards that fold into it, sorted.
 
     ``key`` holds the source's key columns in order; empty when the source declares none.
-    ``id_column`` is the one integer key column that probes may range over; None if there is none.
+    ``id_column`` is the one integer key column that probes may range over; None without one.
     ``by_standard`` are columns whose values the mirror has otherwise than the source: not to be
     compared, and in no order that both know.
     """
@@ -253,11 +253,11 @@ class Table:
     by_standard: tuple[str, ...] = ()
 
     def restates(self, column: str) -> bool:
-        """Whether *column*, in whichever letters, is one of ``by_standard``."""
+        """Whether *column*, in any letter case, is one of ``by_standard``."""
         return column.casefold() in {one.casefold() for one in self.by_standard}
 
     def with_standards(self, columns: tuple[str, ...]) -> "Table":
-        """It, of which *columns* are written by standards; over a key of these nothing ranges."""
+        """The table with *columns* that standards write; no probe ranges over such a key."""
         made = replace(self, by_standard=columns)
         return replace(made, id_column=None) if any(map(made.restates, made.key)) else made
 
@@ -285,7 +285,7 @@ class Missing:
     why: str
 
     def __post_init__(self) -> None:
-        """Say so where nobody said why."""
+        """Give a reason where the caller gave none."""
         object.__setattr__(self, "why", text_or_cause(self.why, "no answer"))
 
 
@@ -311,7 +311,7 @@ class Position:
 class Head:
     """Where the log of a connected server ends; ``identity`` is that server's own.
 
-    ``parted`` is where it left the log of the server whose place it took, if it did and tells.
+    ``parted`` is where it left the log of the server that it replaced, if it did and reports it.
     """
 
     identity: str
@@ -323,7 +323,7 @@ class Head:
 class RetainedLog:
     """What keeps a source's log for its collector: nothing of it below ``begins``.
 
-    Its own ``kind`` knows it again by its ``words``, and nobody else reads them.
+    Only its own ``kind`` reads its ``words``.
     """
 
     kind: str
@@ -445,7 +445,7 @@ class Break:
     """Nothing kept, for the collector, what was written to any table: ``why``.
 
     ``since`` is when that was first noticed, ``over`` once it is kept again: what was written
-    until then is sent by nobody.
+    until then is not sent.
     """
 
     why: str
@@ -455,22 +455,22 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class CaptureScope:
-    """Of which tables rows are sent, as it is set now.
+    """The tables whose rows are sent, as it is set now.
 
     ``text`` is another whenever that may be.  Where lists cannot be read, they are not ``known``,
     and let nothing in.  ``said_by`` names them to people.  ``replaced`` are tables whose
-    rows became others without a word in the log (dropped, made anew, exchanged), each with when
+    rows became others without an event in the log (dropped, recreated, exchanged), each with when
     that was noticed last; such times are seconds of this process's own clock.
-    ``keeper`` keeps the log of what is sent; None if nothing does, or it needs nothing that does.
+    ``keeper`` keeps the log of what is sent; None without one, or where none is needed.
     ``remembered`` is what the source has behind each table's name, in its own words, to be kept in
     the landing checkpoint; ``differs`` names the tables that have something else behind them than
     was remembered.
-    ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
-    values are changed, empty if by none; it is None where that is so of no column.
+    ``alters`` finds for a column, ``database.table.column``, the setting that leaves it out or its
+    values, empty without one; it is None where no column is altered.
     ``hazards`` are settings by which changes may be dropped, rewritten or delayed; they are all
-    of which that may still be so once the looks are ``steady``, but for those of whom is asked and
+    of which that may still be so once the looks are ``steady``, but for those that are asked and
     is ``unanswered``, named as a hazard's ``where``.  ``untold`` returns the alternatives of a
-    remembered hazard's ``shards`` of which nothing was told: for them it lasts.
+    remembered hazard's ``shards`` that were not examined: for them it lasts.
     """
 
     sends: Callable[[ShardId], bool]
@@ -508,7 +508,7 @@ class CaptureScope:
 def combine_scopes(lists: CaptureScope, source: CaptureScope | None) -> CaptureScope:
     """What the *lists* of a collector let in and its *source* sends; None: that sends all.
 
-    A source without a ``text`` sends all, too, and tells hazards only.
+    A source without a ``text`` sends all, too, and adds only hazards.
     """
     if source is None:
         return lists

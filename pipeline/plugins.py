@@ -35,7 +35,7 @@ def list_keys(seam: ModuleType, name: str) -> tuple[str, ...]:
 
 
 def find_class(seam: ModuleType, name: str, key: str) -> Any:
-    """The class that the implementation *key* of *seam* bears under *name*, such as ``PROBE``.
+    """The class ``name`` (such as ``PROBE``) of the implementation *key* of *seam*.
 
     Raises:
         ConfigError: there is no such implementation; lists those there are.
@@ -50,7 +50,7 @@ def find_class(seam: ModuleType, name: str, key: str) -> Any:
             raise ConfigError(f"{where}: {told}") from error
         module = None
     except (Exception, SystemExit) as error:  # another's code: whatever it raises, it has a name
-        msg = f"{where}: its import fails: {type(error).__name__}: {error}; mend the module"
+        msg = f"{where}: its import fails: {type(error).__name__}: {error}; fix the module"
         raise ConfigError(msg) from error
     if isinstance(found := getattr(module, name, None), type):
         return found
@@ -61,19 +61,19 @@ def find_class(seam: ModuleType, name: str, key: str) -> Any:
 
 
 def has_class(seam: ModuleType, name: str, key: str) -> bool:
-    """Whether the implementation *key* of *seam*, which is there, bears anything under *name*."""
+    """Whether the existing implementation *key* of *seam* has anything under *name*."""
     return _bears(key if "." in key.lstrip(".") else f"{seam.__name__}.{key}", name)
 
 
 def missing_members(kind: type, protocol: type) -> str:
-    """What *kind* lacks of *protocol*, for people; empty if nothing.
+    """Members of *protocol* that *kind* does not have, as a message; empty if it has all.
 
     A field without a default is no attribute of its class, and a member of every object of it.
     """
     asked = {n for n in (*vars(protocol), *get_annotations(protocol)) if not n.startswith("_")}
     has = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
     missing = ", ".join(sorted(asked - has))
-    return f"lacks {missing}; see docs/extending.md" if missing else ""
+    return f"has no {missing}; see docs/extending.md" if missing else ""
 
 
 def _unfit(module: ModuleType | None, name: str, found: object) -> str:
@@ -110,7 +110,7 @@ def build_object(
     at: str,
     told: Mapping[str, Any] | None = None,
 ) -> T:
-    """Build a *kind*: *given* come first, then *told* by their names, then the config's *options*.
+    """Build a *kind*: first *given*, then *told* by name, then the config's *options*.
 
     *at* is where the options stand in the file.
 

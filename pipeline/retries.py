@@ -40,7 +40,7 @@ class Retries:
         """Leave *table* alone for a while, longer each time under the same circumstances.
 
         Returns:
-            For how long it has failed, whatever the cause.
+            For how long it has failed, for any cause.
         """
         wait = self._waits.get(table)
         again = wait is not None and wait.circumstances == circumstances

@@ -253,7 +253,7 @@ class SourceSettings(TlsSettings):
     def topic_pattern(self) -> str:
         """Regular expression for the whole name of each topic that this source's rows use.
 
-        By default all below the prefix: names of tables may hold dots, and odd letters become
+        By default all below the prefix: table names may hold dots, and special characters become
         some.
         """
         return self.topics or re.escape(self.prefix) + r"\..+"
@@ -305,7 +305,7 @@ class SourceSettings(TlsSettings):
 
 
 def _plain_host(text: str) -> str:
-    """One spelling of a host: names in small letters, addresses as they are written usually."""
+    """One spelling of a host: names in lower case, addresses in canonical form."""
     bare = text.strip().removeprefix("[").removesuffix("]").removesuffix(".").lower()
     return str(address_of(bare) or bare)
 
@@ -349,7 +349,7 @@ class StandardRule:
     ``standards`` are each by the name of its file in standards/, or of a module elsewhere; of two
     that name one column, the first counts.
     ``clear`` are globs of the names of other columns, which land as they are; a row that has yet
-    another one does not.  Letter case tells no two columns apart.
+    another one does not.  Letter case does not matter.
     """
 
     tables: str
@@ -372,7 +372,7 @@ class UpkeepSettings:
 
 @dataclass(frozen=True, slots=True)
 class PublishRule:
-    """Of which tables images are made at the end of each business day; the first that fits decides.
+    """Tables with an image at the end of each business day; the first rule that fits decides.
 
     ``tables`` is a glob on the table's name.  An image is a version of the mirror (``pin``), and
     what reads it needs of files and log stays for ``keep``.  With ``clone`` it is a table of its
@@ -380,7 +380,7 @@ class PublishRule:
     with ``parquet`` it is written out, into a folder a day of ``where``, and that is kept.  From
     the end of the day a mirror stands still until all before it is proven to have landed, for
     ``hold_back`` at most: then it goes on, and there is no image of that day.  After ``due``
-    somebody is told that it is missing.  ``none`` makes no images of tables that a later rule
+    a missing image is reported.  ``none`` makes no images of tables that a later rule
     would.  ``day`` is a date column, by whose days changes are counted that come too late for one.
     """
 
@@ -409,7 +409,7 @@ class PipelineSettings:
     a source that names its own, with
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
-    says of which tables images are made, ``invariants`` what no slice may break that reaches a
+    lists the tables with images, ``invariants`` what no slice may break that reaches a
     mirror, ``archive`` which deletes only move rows to an archive, ``standards`` which columns are
     written otherwise than their source has them.
     Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
@@ -488,7 +488,7 @@ class PipelineSettings:
     def mirror(self, table: str) -> str:
         """The address of a table's mirror: ``<lake>/mirrors/<database>/<table>``.
 
-        Letters that a path reads in its own way are written by number, and so is the sign for
+        Special characters of a path are written by number, and so is the sign for
         that: ``d.a`` and ``d.a/`` are two tables, and must not be one mirror.
         """
         return f"{self.lake}/mirrors/{_folder(table)}"

@@ -49,7 +49,7 @@ def is_secret(value: str, *, named: bool) -> bool:
 
 
 def left_out(groups: Iterable[frozenset[str]], present: Collection[str]) -> set[str]:
-    """Settings of *groups* of which one is enough, and *present*: no other of these is added."""
+    """Settings to omit: the others of each of *groups* that has one of *present*."""
     return {name for group in groups if not group.isdisjoint(present) for name in group}
 
 
@@ -89,7 +89,7 @@ class SettingDifference:
 class Registration:
     """How one collector is set up.
 
-    ``wanted`` is complete: all that it needs to be registered anew.  ``firm`` says which values
+    ``wanted`` is complete: all that a new registration needs.  ``firm`` says which values
     will do where a person chose another.  ``together`` are groups of settings of which one is
     enough: where any is set, no other of its group is added.  ``now`` asks what it is set to, None
     if it is not registered; ``put`` registers it.  Both raise UnreachableError; ``put``
@@ -130,7 +130,7 @@ class Registration:
         )
 
     def shown(self, name: str, value: str) -> str:
-        """*value*, if people may read it: a reference to a secret is none."""
+        """*value*, if people may read it, as they may a reference to a secret."""
         return HIDDEN if is_secret(value, named=self.secret(name)) else value
 
     def _unmet(self, now: Settings) -> list[Demand]:
@@ -169,9 +169,9 @@ class CollectorState:
 
 @dataclass(frozen=True, slots=True)
 class CollectorExamination:
-    """What is to be put right at a collector, and what the rest of the examination goes by.
+    """Findings on a collector, and facts for the rest of the examination.
 
-    ``kept_topic`` is a topic of its own that must be kept for ever; empty if there is none.
+    ``kept_topic`` is a topic of its own that must be kept for ever; empty without one.
     ``own_keys``: it may send rows under other keys than those that their tables declare.
     ``largest`` is the size in bytes of the largest record that it hands over; None: no limit is
     known.
@@ -212,19 +212,19 @@ class Collector(Protocol):
         ...
 
     def captures(self) -> CaptureScope:
-        """Of which tables it sends the rows, as it is set now; it tells of others, too."""
+        """The tables whose rows it sends now; it describes others, too."""
         ...
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Rule on how it is set up for its source; *worker*: settings of what runs it, if told."""
+        """Rule on how it is set up for its source; *worker*: settings of what runs it, if known."""
         ...
 
     def registration(self, scope: CollectionScope) -> Registration | None:
         """How it is to be set up to collect *scope*; None if that is not done from here.
 
-        Nobody is asked yet.  ConfigError where what the config says of it cannot be set.
+        No server is asked yet.  ConfigError where what the config says of it cannot be set.
         """
         ...
 
@@ -239,7 +239,7 @@ class Collector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectedStream:
-    """One source's log on its way; nobody is asked yet.
+    """One source's log on its way; no server is asked yet.
 
     ``transport`` is that of the cluster which the collector writes to, which may not be ours.
     ``topics`` matches the whole names of its topics as they are called here: there they are

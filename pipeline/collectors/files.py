@@ -1,7 +1,7 @@
 """What takes files of logs into a ledger: it looks on each time it is asked what it has taken.
 
 Whichever process asks first sweeps, and the others read what it has come to; when it ends, another
-goes on.  So a folder that hangs keeps those waiting that ask of it, and nobody else.
+goes on.  So a folder that hangs delays only requests for that folder.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,10 +37,10 @@ class FilesCollector:
 
     ``ledger`` is a file on a disk of this machine.  Hours from ``back`` before now to ``ahead`` of
     it are looked at, in ``zone``, the logs' own; files that stood still for ``settle`` are taken,
-    and what is not whole after ``patience`` is told.  Each question looks on for ``budget``; every
+    unfinished files are reported after ``patience``.  Each question looks on for ``budget``; every
     ``deep`` each file in range is looked at, also where no folder changed, and heartbeats wait for
     that.  Hours that were left are looked at every ``behind``.  What is taken later than ``grace``
-    after the end of its hour is told as late.
+    after the end of its hour is reported as late.
     """
 
     usual_kind: ClassVar[str] = "files"
@@ -97,7 +97,7 @@ class FilesCollector:
         self._sweep = FileSweep(Path(self.url), self._ledger, rules, _now)
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """Look on; then the newest sweep of which all files were taken, or told of."""
+        """Continue the sweep; return the newest one whose files were all taken or reported."""
         try:
             looked = self._sweep.advance()
         except SluiceError as error:
@@ -126,7 +126,7 @@ class FilesCollector:
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Say what waits, and what lies where nobody looks; its source says the rest."""
+        """Report files that wait, and files outside the layout; its source says the rest."""
         where, found = f"collector:{settings.name}", list[Finding]()
         if not (state := self.state()).running:
             found.append(Finding(WARN, state.state, where, state.told, "see what it says"))
@@ -136,7 +136,7 @@ class FilesCollector:
             raise UnreachableError(f"files in {self.url}: {error}") from error
         if lost:
             what = f"{len(lost)} files or folders lie where no hour is, such as"
-            told = f"{what} {', '.join(lost[:3])}: nobody reads them"
+            told = f"{what} {', '.join(lost[:3])}: they are not read"
             found.append(Finding(WARN, "no_hour", where, told, INTO))
         return CollectorExamination(tuple(found))
 
@@ -144,7 +144,7 @@ class FilesCollector:
         """It runs here."""
 
     def state(self) -> CollectorState:
-        """Whether the last look was well, whoever looked, and no file keeps all waiting."""
+        """Whether the last sweep succeeded, in any process, and no file delays all others."""
         if why := self._ailment or self._ledger.ailment():
             return CollectorState("failed", why)
         until = _now() - self.patience
@@ -157,7 +157,7 @@ class FilesCollector:
         return RUNNING
 
     def _ail(self, why: str) -> None:
-        """Told to who asks beside it, too, with its time; the ledger itself may be what ails."""
+        """Report it to other callers, too, with its time; the ledger itself may be broken."""
         self._ailment = why
         with suppress(SluiceError):
             if why:

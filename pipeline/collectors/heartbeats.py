@@ -95,7 +95,7 @@ class NotedEnd:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """An end, of which two heartbeats above ``above`` are waited for, and ``more`` times again.
+    """An end that waits for two heartbeats above ``above``, and ``more`` times again.
 
     ``above`` is None until the next end is noted; ``first`` is the one that came of the two.
     """
@@ -222,7 +222,7 @@ class HeartbeatTail:
     def came(self) -> tuple[int, ...]:
         """Numbers that came out since the last look, as they stand; none may be near the end.
 
-        Those of several partitions are told in their own order: nobody knows another.
+        Those of several partitions keep the order of their partition; there is no other.
 
         Raises:
             UnreachableError: topics, or the registry, do not answer.
@@ -332,7 +332,7 @@ class HeartbeatCollector:
     _end: NotedEnd | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no expression; nobody is asked yet."""
+        """Reject invalid regular expressions; no server is asked yet."""
         try:
             re.compile(self.tables)
         except re.error as error:
@@ -364,7 +364,7 @@ class HeartbeatCollector:
         return self.stream.source.host, self.stream.source.port
 
     def captures(self) -> CaptureScope:
-        """Of which tables it sends rows, by the config's word for it."""
+        """The tables whose rows it sends, from the config."""
         sends = re.compile(self.tables).fullmatch
         by = "collector.options.tables"
         return CaptureScope(lambda shard: sends(str(shard)) is not None, self.tables, said_by=by)

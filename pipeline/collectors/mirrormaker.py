@@ -57,7 +57,7 @@ class ListedAfter:
     ends: Ends
 
     def behind(self, carried: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
-        """Partitions of which something below the ends is not carried over yet."""
+        """Partitions with records below the ends that are not copied yet."""
         return tuple(
             at
             for at, end in self.ends.items()
@@ -135,7 +135,7 @@ class Mirrored:
         """Stop believing the mirror for good once it cannot have carried over everything."""
         renewed = [n for n, known in names.items() if self._ids.setdefault(n, known) != known]
         if renewed:
-            self._broken = f"topic {renewed[0]} was created anew where the collector writes"
+            self._broken = f"topic {renewed[0]} was created again where the collector writes"
         for at, first in self.upstream.beginnings(names).items():
             last = carried.get(at)
             if last is not None and at in ends and last >= ends[at].offset:

@@ -48,7 +48,7 @@ LONGEST = 16 * 2**20  # bytes of a CSV row and what is parsed with it
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """What was read of a file that is whole; ``columns`` by name and type, as it tells them."""
+    """What was read of a file that is whole; ``columns`` by name and type, as in the file."""
 
     stamp: FileStamp
     digest: str
@@ -75,7 +75,7 @@ def empty_file(stamp: FileStamp) -> WholeFile:
 
 
 def stamp_of(told: os.stat_result) -> FileStamp:
-    """What a look without opening tells."""
+    """The stamp of the file, which needs no opening."""
     return FileStamp(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
 
 
@@ -116,7 +116,7 @@ def digest_of(file: IO[bytes], size: int = sys.maxsize) -> str:
 def read_file_rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterator[list[bytes]]:
     """Rows ``[first, until)`` of an open file as JSON texts, some at a time.
 
-    A row of JSON lines is its line, whatever that is.
+    A row of JSON lines is its line, also if that is no JSON.
 
     Raises:
         ValueError: it is not of *kind* any more, as far as it is read.
@@ -153,7 +153,7 @@ def _other(path: Path, known: FileStamp) -> bool:
 
 
 def _lines(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
-    """JSON lines: the last one ends, or is an object by itself."""
+    """JSON lines: the last one ends, or is a whole object."""
     count, line, fields = 0, b"\n", dict[str, str]()
     for line in file:
         count += 1
@@ -358,7 +358,7 @@ class RowsHead(msgspec.Struct, tag="rows", frozen=True):
 
 
 class ColumnsHead(msgspec.Struct, tag="columns", frozen=True):
-    """Columns that a log has from here on, by name and type of the mirror; ``kind`` as told."""
+    """Columns that a log has from here on, by name and type; ``kind`` as in `TableDescription`."""
 
     shard: str
     kind: str
@@ -406,7 +406,7 @@ def decode_head(key: bytes | None) -> MessageHead:
         ValueError: it did not.
     """
     if key is None:
-        raise ValueError("a message without a key is none of a file")
+        raise ValueError("a message of a file needs a key")
     return _HEAD.decode(key)
 
 
@@ -418,7 +418,7 @@ def own_key(key: Sequence[str]) -> tuple[str, ...]:
 def grow_columns(
     shard: str, known: ColumnsHead | None, told: Mapping[str, str], key: Sequence[str]
 ) -> ColumnsHead | None:
-    """What is told of the columns before a file that has *told* ones; None if nothing is new."""
+    """The columns from a file on; *told* are its own; None if they are the same as before."""
     if known is None:
         every = (*((name, kind) for name, kind in told.items() if name not in _OWN), *ADDED)
         return ColumnsHead(shard, "create", every, own_key(key))

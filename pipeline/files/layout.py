@@ -38,7 +38,7 @@ UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part", "los
 class LogRule:
     """What is known of one log beside its files.
 
-    ``format`` of all its files, by default told by their names.  ``columns`` by name with the
+    ``format`` of all its files, by default taken from their names.  ``columns`` by name with the
     types of the mirror; by default as the files tell them.  ``key``: a row with the values of one
     that was taken before takes its place; by default each row of each file is a row.
     """
@@ -107,7 +107,7 @@ class PartitionRange:
         return begins is not None and now > begins + HOUR + grace
 
     def days(self, day: str, now: datetime) -> bool:
-        """Whether any hour of *day* may lie between, whatever the zone."""
+        """Whether any hour of *day* may lie between, in any time zone."""
         begins = HourPartition("", day, "00").begins(self.zone)
         whole = timedelta(days=1) + 2 * HOUR
         return (
@@ -128,7 +128,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What a look tells of a file without opening it; times in nanoseconds, by its server.
+    """Size and times of a file that was not opened; times in nanoseconds, by its server.
 
     ``changed`` is when the server last wrote anything of it, which no program can set.
     """
@@ -149,9 +149,9 @@ class WaitingFile:
     """A file that was seen and is not taken, as it stands, and ``since`` when.
 
     Sweeps before ``first`` need not wait for it: the last look at every file found it as taken, or
-    not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins it anew.
-    ``why`` it is not whole, once it was opened.  ``told`` once somebody was told that it waits for
-    too long.  ``seen`` is when it was found first, whatever stamp it had; None if nobody knows.
+    not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins a new wait.
+    ``why`` it is not whole, once it was opened.  ``told`` once it was reported that it waits for
+    too long.  ``seen`` is when it was found first, with any stamp; None if unknown.
     """
 
     stamp: FileStamp
@@ -186,7 +186,7 @@ class KnownFile:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A file must stay alike for ``settle``; one that is not whole is told after ``limit``."""
+    """A file must stay alike for ``settle``; one that is not whole is reported after ``limit``."""
 
     settle: timedelta
     limit: timedelta
@@ -216,5 +216,5 @@ def judge_file(
 
 
 def is_overdue(waiting: WaitingFile, now: float, patience: Patience) -> bool:
-    """Whether somebody must be told that a file is not whole."""
+    """Whether a file that is not whole must be reported."""
     return now - waiting.since >= patience.limit.total_seconds()

@@ -132,7 +132,7 @@ _ENTRY = msgspec.json.Decoder(TakenFile | ColumnsHead | BeatHead | FaultHead)
 
 @dataclass(eq=False)
 class Ledger:
-    """Opened when it is first asked; made if there is none yet.  Safe from several threads."""
+    """Opened when it is first asked; created on first use.  Safe from several threads."""
 
     path: Path
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -140,7 +140,7 @@ class Ledger:
 
     @property
     def id(self) -> str:
-        """Another one where the ledger was lost and made anew."""
+        """Another one after the ledger was lost and created again."""
         with self._asked() as db:
             return str(db.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0])
 
@@ -193,7 +193,7 @@ class Ledger:
         return number
 
     def begin(self) -> int:
-        """The number of the sweep that begins now; beats asked for by now are its."""
+        """The number of the sweep that begins now; heartbeats requested so far belong to it."""
         with self._writing() as db:
             number = _meta(db, "begun") + 1
             _put(db, "begun", number)
@@ -218,7 +218,7 @@ class Ledger:
             return [_known(row) for row in db.execute(BY_INODE, (inode, f"{log}/", f"{log}/"))]
 
     def first_by_inode(self, inodes: Sequence[int]) -> Mapping[int, int]:
-        """Inode -> the least ``first`` of files that wait with it, and nobody was told of."""
+        """Inode -> the least ``first`` of files that wait with it, and were not reported."""
         with self._asked() as db:
             every = (db.execute(FIRSTS, (_json_array(some),)) for some in _some(inodes))
             return {inode: first for rows in every for inode, first in rows}
@@ -230,7 +230,7 @@ class Ledger:
         return RestlessFiles(*found) if found[0] else None
 
     def ailment(self) -> str:
-        """When and why the last look failed, whoever looked; empty if it was well."""
+        """When and why the last sweep failed, in any process; empty if it succeeded."""
         with self._asked() as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'ailment'").fetchone()
         return "" if row is None else str(row[0])
@@ -282,7 +282,7 @@ class Ledger:
         return row
 
     def leave(self, part: str, changed: int, newest: int, told: FaultHead | None = None) -> None:
-        """Remember that, with what is *told* of files that came after it."""
+        """Store it with the report on files that came after it."""
         with self._writing() as db:
             db.execute(
                 "INSERT OR REPLACE INTO hours_left VALUES (?, ?, ?)", (part, changed, newest)
@@ -309,7 +309,7 @@ class Ledger:
         at: float,
         late: bool = False,
     ) -> None:
-        """Add files of a partition, all of them or none, each after what it tells of columns."""
+        """Add files of a partition, all of them or none, each after its columns."""
         with self._writing() as db:
             for one, columns in files:
                 for head in columns:
@@ -375,7 +375,7 @@ class Ledger:
             db.execute("DELETE FROM beats WHERE sweep <= ?", (passed,))
 
     def acknowledged(self) -> int:
-        """The newest sweep of which all files that it found were taken, or told of."""
+        """The newest sweep whose files were all taken or reported."""
         with self._asked() as db:
             return _acknowledged(db)
 

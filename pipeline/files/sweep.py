@@ -67,7 +67,7 @@ NO_TEXT = "a name that is no UTF-8; rename it"
 class FoundFile:
     """A file of a partition by its name, as a look finds it; ``why`` it can never be taken, if so.
 
-    A name that is no UTF-8 is told as it can be.
+    A name that is no UTF-8 is shown with replacements.
     """
 
     part: HourPartition
@@ -86,7 +86,7 @@ def list_folders(at: Path) -> list[str]:
 
     Raises:
         OSError: it cannot be read.
-        UnreachableError: one has a name that nobody can write down.
+        UnreachableError: one has a name that is no text.
     """
     try:
         with os.scandir(at) as listing:
@@ -232,7 +232,7 @@ class RestingHours:
         return known is not None and (known.changed, known.since) == (changed, QUIET)
 
     def footprint(self, part: HourPartition) -> Generator[None, None, bytes]:
-        """What `looked` is told once all files that it is of were found to be taken."""
+        """The argument of `looked`, once all its files are taken."""
         return hash_partition(self.base, part, self.unfinished)
 
     def is_as_it_was(self, part: HourPartition, footprint: bytes) -> bool:
@@ -293,7 +293,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class FileSweep:
-    """Sweeps ``base`` into ``ledger``; one process at a time, whoever comes first."""
+    """Sweeps ``base`` into ``ledger``; one process at a time."""
 
     base: Path
     ledger: Ledger
@@ -424,7 +424,7 @@ class FileSweep:
             yield
 
     def _came_after(self, part: HourPartition, found: Sequence[str]) -> FaultHead | None:
-        """What is told of files that came to it since; None if none did that was not taken."""
+        """The report on files that came to it since; None if all were taken."""
         new = sorted(set(found) - self.ledger.taken(found).keys())
         if not new:
             return None
@@ -479,7 +479,7 @@ class FileSweep:
     ) -> Callable[[FoundFile, WaitingFile | None, float], WaitingFile]:
         """How a file begins to wait, or has another stamp.
 
-        One that waits by the name that it had before goes on to.  What changed while nobody looked
+        One that waits by the name that it had before goes on to.  What changed between two sweeps
         may stand still since.
         """
         firsts = self.ledger.first_by_inode([one.stamp.inode for one in news])
@@ -665,7 +665,7 @@ def find_strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
 
 
 def _in(at: Path, unfinished: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """Names, as they can be told, and whether it is a folder; none where nothing is there."""
+    """Printable names, and whether each is a folder; empty for a missing folder."""
     for one in sorted(at.iterdir()) if at.is_dir() else ():
         if is_finished(one.name, unfinished):
             yield os.fsencode(one.name).decode("utf-8", "backslashreplace"), one.is_dir()

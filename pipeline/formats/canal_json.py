@@ -44,7 +44,7 @@ Scalar = str | int | float | bool | None
 
 NO_VALUE = "the message is empty; canal sends none such"
 BAD_VALUE = "value is no flat message of canal: no JSON object in UTF-8, or a field of a wrong kind"
-UNKNOWN_KIND = "type is none of INSERT, UPDATE, DELETE, and isDdl is not true"
+UNKNOWN_KIND = "type must be INSERT, UPDATE or DELETE, or isDdl must be true"
 NO_ROWS = "a statement without its rows: the source must log rows (binlog_format=ROW)"
 NO_SHARD = "database or table is missing"
 NO_DATA = "data holds no rows"
@@ -86,7 +86,7 @@ def read_message(value: bytes | None) -> FlatMessage:
     """Read the envelope.
 
     Raises:
-        FormatError: it is none.
+        FormatError: *value* is not such a message.
     """
     return read_envelope(value, _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE)
 
@@ -112,10 +112,10 @@ def decode_changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
 
 
 def schema_change(payload: str) -> SchemaMessage:
-    """What a statement's message tells: its words, and no columns.
+    """Read the message of a statement; it has no columns.
 
     Raises:
-        FormatError: it is none.
+        FormatError: *value* is not such a message.
     """
     message = read_message(payload.encode())
     if not message.isDdl or message.sql is None:

@@ -45,7 +45,7 @@ def find_type_fault(text: str) -> str:
 def describe_column(name: str, text: str, position: int) -> ColumnDescription:
     """The column of that type, as SHOW COLUMNS spells it; of one that cannot be read its text.
 
-    It is told as NOT NULL without a default: canal says neither, so old rows of a column that
+    It is described as NOT NULL without a default: canal says neither, so old rows of a column that
     is added cannot be filled.
     """
     found = TYPE.fullmatch(text)

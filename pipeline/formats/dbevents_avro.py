@@ -47,7 +47,7 @@ NO_METADATA = "its metadata is missing, or a field of it is of a wrong kind"
 NO_KEY = "its row key is missing, or a column of the table's key is missing, null or a list"
 NO_COLUMN = "changelog_columns name a column that the event has not: {name}"
 NEWER = "changelog_columns name a version above the event's own"
-TAKEN = f"a column of it is named {COLUMN_VERSIONS}, where versions of columns are told"
+TAKEN = f"a column of it is named {COLUMN_VERSIONS}, which Sluice uses for the versions of columns"
 FORCED = (
     "ForceUpdate: it is to be applied though it may be older; send the row again in a new version"
 )
@@ -132,7 +132,7 @@ def _metadata(raw: Raw) -> EventMetadata:
 
 
 def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
-    """The *metadata* without what may be told otherwise when it is sent again."""
+    """The *metadata* without fields that change when the event is sent again."""
     fields = json_text.read_row(metadata) or {}
     kept = {name: one for name, one in fields.items() if name not in changing}
     return Raw(json_text.write_row(kept).encode())
@@ -149,7 +149,7 @@ def _keyed(row: json_text.Row, told: EventMetadata, shape: EventShape) -> tuple[
 
 
 def _row_key(raw: Raw) -> Raw:
-    """As a text, whatever it was sent as."""
+    """The row key as a text, also if it was sent as a number."""
     found = json_text.read_exactly('{"v":' + json_text.row_text(raw) + "}")
     try:
         text = None if found is None else json_text.write_text(found.get("v"))
@@ -202,7 +202,7 @@ OTHER = "JSON"
 
 @lru_cache(maxsize=1024)  # each message of a table is written in the same schema
 def describe_table(schema: str, shape: EventShape) -> TableDescription | None:
-    """The table that *schema* tells; None of what is no record."""
+    """Describe the table of *schema*; None unless it is a record."""
     try:
         fields = msgspec.json.decode(schema)["fields"]
         told = [(str(one["name"]), one["type"]) for one in fields]
@@ -256,7 +256,7 @@ class DbEventsAvro:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no expression, and what every row is told by."""
+        """Reject invalid regular expressions, and fields that identify a row."""
         if needed := sorted({"ref_key", "row_key"} & {*self.changing}):
             told = f"{needed[0]!r} says which version of which row an event is"
             raise ConfigError(f"format_options.changing: {told}; leave it out")

@@ -44,11 +44,11 @@ class DebeziumAvro:
         return self._json.added_topics(prefix)
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """As JSON tells it: the payload is kept as that."""
+        """Read the payload, which is kept as JSON."""
         return self._json.schema_change(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """As JSON tells it."""
+        """See `DebeziumJson`."""
         return self._json.columns_payload(table)
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:

@@ -17,7 +17,7 @@ from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 @dataclass(frozen=True, slots=True)
 class DebeziumJson:
-    """A message tells by itself whose it is, and whether its schema is around it.
+    """Each message names its connector and may have its schema around it.
 
     ``unavailable``: the connector's ``unavailable.value.placeholder``, where it is another.
     """

@@ -68,7 +68,7 @@ class FileRows:
         return SchemaMessage(f"{told.kind} {shard}", tables=(table,))
 
     def columns_payload(self, table: TableDescription) -> None:
-        """The ledger tells them."""
+        """The ledger describes columns."""
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         """None."""

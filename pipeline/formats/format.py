@@ -89,7 +89,7 @@ class Tx:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One change, or one message that is none; None where the message does not say.
+    """One change, or one message without a change; None where the message does not say.
 
     ``shard``       ``str(ShardId)``; ``key_values`` a JSON array of the key values' texts.
     ``before``/``after``  the row (or, for begin, end and ddl, the whole payload): the JSON as it
@@ -100,14 +100,14 @@ class Decoded:
     ``changed``     the columns that ``after`` holds, where it holds some only; None: all.
     ``left_out``    then the others that the row has: a name may have gone to another column's
                     values, and only all of them together show it.
-    ``schema_id``   of a schema change that only tells which columns the rows behind it have: a
+    ``schema_id``   of a schema event that only describes the columns of the rows after it: a
                     number of them.  It is landed where it says something new.
     ``tx``          its transaction; a schema change's has the name it has when it is sent again.
     ``snapshot``    which snapshot row this is; None for a live change, and ``AROUND`` for one
                     that may stand below the snapshot before it, though it came after that.
                     ``INCREMENTAL`` if it is known that no snapshot of all tables has read it.
     ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
-                    ``shard`` and ``key_values`` may be known besides.
+                    ``shard`` and ``key_values`` may be known, too.
     """
 
     op: Op
@@ -132,7 +132,7 @@ class Decoded:
 class Format(Protocol):
     """A way changes are written into messages; its settings are the fields of its class.
 
-    One that says ``sent_once = True`` is of a log of which nothing that was read is sent again.
+    ``sent_once = True``: the log never sends again what was read.
     """
 
     @property
@@ -140,7 +140,7 @@ class Format(Protocol):
         """What its changes' ``log``, ``pos`` and ``row`` are: a place in the source's log, or less.
 
         Of `Ordering.OFFSET` a message names none: the order is the message's offset and the
-        change's place in the message, of which columns that rows tell (those with ``schema_id``)
+        change's index in the message; schema events that rows describe (those with ``schema_id``)
         take none.
         """
         ...
@@ -165,10 +165,10 @@ class Format(Protocol):
         ...
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """What a change of ``Op.DDL`` tells; *payload* is its ``after``.
+        """Read a change of ``Op.DDL``; *payload* is its ``after``.
 
         Raises:
-            FormatError: it is none of this format's.
+            FormatError: it is not of this format.
         """
         ...
 
@@ -220,7 +220,7 @@ class MessageText(Protocol):
         """The message as a text.
 
         Raises:
-            FormatError: it is none.
+            FormatError: it cannot be read.
         """
         ...
 
@@ -228,7 +228,7 @@ class MessageText(Protocol):
         """*text* as a message, in schema *number*.
 
         Raises:
-            FormatError: it does not fit the schema, or there is none.
+            FormatError: it does not fit the schema, or the schema is unknown.
         """
         ...
 
@@ -254,7 +254,7 @@ class PlainText:
 class PayloadColumn(msgspec.Struct, omit_defaults=True):
     """A column as a payload keeps it; ``type`` is the server's name for it, and how it is sent.
 
-    ``default`` is the default as it was written in JSON: there may be others that are not told.
+    ``default`` is the default as JSON; other columns may have defaults that were not sent.
     """
 
     name: str
@@ -309,7 +309,7 @@ def decode_columns(payload: str) -> SchemaMessage:
     try:
         told = _TOLD.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise FormatError(f"these are no columns that rows told: {error!r}") from error
+        raise FormatError(f"this payload describes no columns: {error!r}") from error
     columns = tuple(
         ColumnDescription(
             name=one.name,

@@ -54,7 +54,7 @@ def split_fields(text: str) -> Fields | None:
 
 
 def text_of(value: str | None) -> str | None:
-    """Text of one slice: a string's letters, None for null, of anything else the slice itself."""
+    """Text of one slice: the value of a string, None for null, and else the slice itself."""
     if value is None or value == "null":
         return None
     if value.startswith('"'):
@@ -169,7 +169,7 @@ Value = None | bool | str | Number | Object | list["Value"]
 
 
 def read_exactly(text: str) -> Object | None:
-    """Read the JSON object *text* begins with, as strictly as Spark does; None if there is none.
+    """Read the JSON object *text* begins with, as strictly as Spark does; None without one.
 
     What follows the object is not looked at, because Spark does not.
     """

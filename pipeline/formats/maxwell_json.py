@@ -58,7 +58,7 @@ NO_DATA = "data is missing, or no object"
 NO_KEY = "a column of the key is missing in data, or is null, a list or an object"
 NO_PLACE = "position is missing, or no FILE.NUMBER:OFFSET: set output_binlog_position of Maxwell"
 NO_ROW = (
-    "neither xoffset nor commit tells this row from others of its event: set output_xoffset of "
+    "xoffset and commit are missing, so rows of one event look alike: set output_xoffset of "
     "Maxwell, and leave output_commit_info on"
 )
 
@@ -100,7 +100,7 @@ def read_message(value: bytes | None) -> MaxwellMessage:
     """Read the envelope.
 
     Raises:
-        FormatError: it is none.
+        FormatError: *value* is not such a message.
     """
     return read_envelope(value, _MESSAGE, empty=NO_VALUE, bad=BAD_VALUE)
 
@@ -151,7 +151,7 @@ def _rows(op: Op, message: MaxwellMessage, shard: str, names: Sequence[str]) -> 
 
 
 def _names(message: MaxwellMessage, key: bytes | None) -> Sequence[str]:
-    """Names of the key's columns, in their order; those of a topic's key are in small letters."""
+    """Names of the key's columns, in their order; those in a message key are in lower case."""
     if message.primary_key_columns is not None:
         return message.primary_key_columns
     if key is None:

@@ -43,7 +43,7 @@ def decode_messages(
     """Decode messages by their numbers to ``DECODED``.
 
     *changes* returns the changes of a message, and the table that it describes.  Both functions
-    raise FormatError for a message that is none of the format.
+    raise FormatError for a message that is not of the format.
     """
     return build_batch(_decode_each(values, read, changes))
 
@@ -90,7 +90,7 @@ def read_envelope(value: bytes | None, decoder: Decoder[E], *, empty: str, bad: 
     """Read an envelope in UTF-8; *empty* and *bad* are the errors of no value and of a bad one.
 
     Raises:
-        FormatError: it is none.
+        FormatError: *value* is not such an envelope.
     """
     if value is None:
         raise FormatError(empty)

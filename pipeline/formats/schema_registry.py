@@ -32,7 +32,7 @@ class SchemaRegistry:
     """The registry of one source.
 
     ``lost`` are numbers that it may not know, as long as it is seen to know others; None: all, and
-    nothing is seen to.  ``others`` are some that it has told another process.
+    nothing is seen to.  ``others`` are numbers that it knew in another process.
     """
 
     source: str
@@ -44,7 +44,7 @@ class SchemaRegistry:
         """Look at the address; nothing is asked yet.
 
         Raises:
-            ConfigError: it is none, or credentials would be sent there in clear text.
+            ConfigError: it is no URL, or credentials would be sent there in clear text.
         """
         try:
             found = httpx.URL(self.settings.url)
@@ -56,7 +56,7 @@ class SchemaRegistry:
             raise ConfigError(f"source {self.source}: format_options.registry.{fault}")
 
     def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
-        """Text of each; None where there is none.
+        """Text of each; None where the registry has none.
 
         Raises:
             NoSchemasError: the registry does not answer, or not as one does, or does not know a
@@ -70,7 +70,7 @@ class SchemaRegistry:
         return found
 
     def told(self) -> tuple[int, ...]:
-        """A few numbers that it has told this process."""
+        """A few numbers that the registry knew in this process."""
         known = [number for (url, number) in list(_known) if url == self.settings.url]
         return tuple(known[-WITNESSES:])
 

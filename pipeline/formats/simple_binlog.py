@@ -8,7 +8,7 @@ is that of the query, less five minutes, so that live events win; it is a replay
 against a live change at any equal order.  ``content`` are the columns after an INSERT or UPDATE,
 before a DELETE.
 
-It tells neither keys nor columns: ``tables`` of its settings do.
+Messages describe neither keys nor columns; the setting ``tables`` does.
 """
 
 import re
@@ -43,7 +43,7 @@ OFFSET = re.compile(r"([0-9]{1,18})([0-9]{6})")
 
 NO_VALUE = "the message is empty; SimpleBinlog has none such"
 BAD_VALUE = "value is no SimpleBinlog: no JSON object in UTF-8, or a field of a wrong kind"
-UNKNOWN_KIND = "eventType is none of INSERT, UPDATE, DELETE"
+UNKNOWN_KIND = "eventType must be INSERT, UPDATE or DELETE"
 UNKNOWN_SOURCE = "source is neither BINLOG nor MOCK"
 NO_SHARD = "schemaName or tableName is missing"
 NO_OFFSET = "binlogOffset is no time with a sequence of six digits"
@@ -82,7 +82,7 @@ class SimpleMessage(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class SimpleTable:
-    """What no message tells of a table: its ``key``, and its ``columns`` as SHOW COLUMNS does."""
+    """The ``key`` of a table, and its ``columns`` as SHOW COLUMNS shows them."""
 
     key: tuple[str, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -128,11 +128,11 @@ class SimpleBinlog:
         return ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """Columns that the settings tell; a message tells none."""
+        """Read columns of the settings; a message has none."""
         return told_columns.decode_columns(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """As any that are told without a statement."""
+        """See `encode_columns`."""
         return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:

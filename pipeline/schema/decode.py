@@ -27,7 +27,7 @@ class TypedRows:
     """Rows in the texts' order, a column for each of the table's, in its order.
 
     ``misread``, never null: a value was there but is null now, or the text is no JSON object.
-    ``unknown``: names, sorted, of fields that no column bears.
+    ``unknown``: sorted names of fields without a column.
     """
 
     rows: pa.Table
@@ -150,7 +150,7 @@ def to_integers(wire: pa.Int64Array, kind: pa.DataType) -> pa.Array:
 
 
 def parse_decimals(wire: pa.StringArray, kind: pa.DataType, digits: int, fraction: int) -> pa.Array:
-    """A decimal's text, as *kind* if that is one; never rounded, so one digit too many is none.
+    """A decimal's text, as *kind* if that is one; never rounded, so one digit more does not fit.
 
     The digits are counted here: Arrow lets a number of 39 digits overflow.
     """

@@ -79,13 +79,13 @@ class History:
         return steps[found - 1][1] if found else None
 
     def newest(self, shard: str) -> TableSchema | None:
-        """The last schema known; None if there is none, or the shard was dropped."""
+        """The last schema known; None without one, and after a drop."""
         steps = self._steps.get(shard)
         return steps[-1][1] if steps else None
 
 
 def _is_repeated(known: TableSchema | None, change: SchemaChange) -> bool:
-    """Whether rows, not a statement, told of columns that were in force already."""
+    """Whether rows describe columns that are already in force."""
     if known is None or change.schema is None or change.statement or change.previous is not None:
         return False
     return (known.columns, known.key) == (change.schema.columns, change.schema.key)
@@ -121,7 +121,7 @@ def added_columns(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
 
     Of all shards of one source; *steps* rise by order, those of one order as they came.
     Steps of one order see what was before it, so that two tables can change places.  A snapshot's
-    DROP and CREATE at one order begin a table anew.
+    DROP and CREATE at one order make a new table.
     """
     lives: dict[ShardId, _Life] = {}
     for _, group in groupby(steps, key=lambda step: step.order):
@@ -192,7 +192,7 @@ class PendingStatements:
     newest: tuple[SchemaEvent, ...] = ()
 
     def after(self, told: Sequence[SchemaEvent]) -> "PendingStatements | None":
-        """With *told* too, in any order; None if some of it lies lower than the newest here."""
+        """Add events in any order; None if one is below the newest one here."""
         every = sorted((*self.newest, *told), key=lambda message: message.order)
         if not every or (self.newest and every[0].order < self.newest[0].order):
             return None if every else self
@@ -228,7 +228,7 @@ def _asked(
 
 
 def _base_of(effect: Empty) -> BaseNeeded:
-    """What a CREATE or a truncate among the rows answers by itself, at the very order."""
+    """The base that a CREATE or a truncate at the same order replaces."""
     detail = (
         f"a statement left {effect.shard} empty, and nothing among its rows says so; "
         f"take a new base of {effect.shard}"

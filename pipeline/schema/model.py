@@ -26,7 +26,7 @@ from pipeline.schema.wire import SentAs
 
 
 class Column(Protocol):
-    """A column as its source's dialect describes it; compared by ``==``, told to people by str."""
+    """A column as its source's dialect describes it; compared by ``==``, shown by str."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class TableSchema:
     statement: str = field(default="", compare=False)
 
     def column(self, name: str) -> Column | None:
-        """The column of that name; None if there is none."""
+        """The column of that name; None without one."""
         return next((column for column in self.columns if column.name == name), None)
 
 
@@ -117,7 +117,7 @@ class SchemaMessage:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEvent:
-    """A message whose columns are understood.  ``database`` is None if it names none.
+    """A message whose columns are understood.  ``database`` may be None.
 
     ``tables`` are those it describes: with their columns from then on, or None for one dropped.
     ``snapshot`` if it describes what is about to be read, and nothing happened.
@@ -141,7 +141,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """No row older than *order* is left; *schema* is None if no column of it was ever told."""
+    """No row older than *order* is left; *schema* is None if its columns are unknown."""
 
     shard: ShardId
     order: Order
@@ -184,7 +184,7 @@ Effect = Keep | Empty | Replace | Drop | BaseNeeded
 class KnownTables:
     """The tables of one source that are there, as of some order.
 
-    ``based``: shards whose rows were told of from the first on, by their CREATE or by a snapshot
+    ``based``: shards whose rows are known from the first on, by their CREATE or by a snapshot
     that begins; that it came to its end the change log must show.  ``captured`` says of any shard
     whether the collector sends its rows.
     """
@@ -245,7 +245,7 @@ class Dialect(Protocol):
     def follow(
         self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """What becomes of rows, and which tables are there then; *told* in log order.
+        """Effects on rows, and the tables after them; *told* is in log order.
 
         At most one effect a shard and order.
         """
@@ -267,7 +267,7 @@ class Dialect(Protocol):
         ...
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """*new* with what only an earlier statement told of its columns."""
+        """*new* with column details that only an earlier statement has."""
         ...
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
@@ -363,7 +363,7 @@ class MergeRules(Generic[C]):
     """What one dialect says.
 
     ``wider``         whether every value of the first means the same in the second.
-    ``unknown_fill``  why nobody knows what rows without a column hold in it; None if it is known.
+    ``unknown_fill``  why the value of rows without the column is unknown; None if it is known.
     ``loosened``      the column, if it may be NULL.
     ``listed``        names of columns, for people.
     ``retyped``       the statement that gives the column of a shard its type.

@@ -64,7 +64,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class ExactRows:
-    """Values of rows, a column of text each, whatever was sent.
+    """Values of rows of any form, a column of text each.
 
     ``broken``: whether a row is no JSON object; it is null then.  ``unknown``: names of fields
     that are not asked for.

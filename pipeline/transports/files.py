@@ -1,7 +1,7 @@
 """Files that a ledger names, as one topic of one partition: each row has its offset from there.
 
 A row is read from its file when it is landed.  A file that is no longer what was taken, or is gone,
-is told by one message in the place of its rows: none of them is read, and nothing waits for it.
+is one message instead of its rows. No row of it is read, and nothing waits for it.
 """
 
 import os
@@ -46,7 +46,7 @@ class FilesTransport:
         return f"{self.source.prefix}.files"
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """A ledger that was made anew has another id."""
+        """A ledger that was created again has another id."""
         return {self.topic: self._ledger.id} if re.fullmatch(pattern, self.topic) else {}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
@@ -58,7 +58,7 @@ class FilesTransport:
         return self._at(topics, 0)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Nobody leads here."""
+        """A ledger has no leaders."""
         return dict.fromkeys(epochs, -1)
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
@@ -68,7 +68,7 @@ class FilesTransport:
     def require_ids(self, expected: Mapping[str, str]) -> None:
         """Compare."""
         if self.topic in expected and self._ledger.id != expected[self.topic]:
-            raise UnreachableError(f"the ledger {self._ledger.path} was made anew")
+            raise UnreachableError(f"the ledger {self._ledger.path} was created again")
 
     def last_records(
         self, partitions: Iterable[TopicPartition]
@@ -129,7 +129,7 @@ class FilesReader:
             yield from self._of(entry, reached, high)
             reached = high
         if reached < until:
-            raise UnreachableError(f"the ledger of {self.topic} tells nothing of {reached}")
+            raise UnreachableError(f"the ledger of {self.topic} has no entry for {reached}")
 
     def _of(self, entry: LedgerEntry, first: int, until: int) -> Iterator[list[Record]]:
         if not isinstance(entry.what, TakenFile):

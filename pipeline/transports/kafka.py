@@ -82,7 +82,7 @@ Ints = npt.NDArray[np.int64]
 class Gathering:
     """Records of *ranges*, in the order they came; ``size`` is the bytes of keys and values.
 
-    ``columns`` are those of ``OPTIONAL`` that are kept of each besides.
+    ``columns`` are those of ``OPTIONAL`` that are kept, too.
     """
 
     ranges: Sequence[OffsetRange]
@@ -231,7 +231,7 @@ def consume_ranges(
     """Every record in *ranges*; *settings* are librdkafka's, *columns* names some of `OPTIONAL`.
 
     Raises:
-        ConfigError: a setting that is ours to decide, or that this build of the client lacks.
+        ConfigError: a setting that is ours to decide, or that this client does not have.
     """
     require_readable(settings)
     return Consumption(settings, tuple(ranges), bounds or ReadBounds(), tuple(columns))
@@ -470,7 +470,7 @@ def _answers(response: Any) -> dict[Partition, int]:
         for partition in topic.partitions:
             error = for_code(partition.error_code)
             if error is not NoError:
-                msg = f"{topic.topic}:{partition.partition}: end of a leader epoch not told"
+                msg = f"{topic.topic}:{partition.partition}: end of a leader epoch is unknown"
                 raise error(msg)
             found[Partition(topic.topic, partition.partition)] = int(partition.end_offset)
     return found
@@ -538,7 +538,7 @@ class KafkaTransport:
         return topic_facts(self.cluster, pattern, self.timeout)
 
     def reader(self, ranges: Sequence[OffsetRange]) -> KafkaReader:
-        """What landing tasks read with, whatever the ranges."""
+        """The reader of landing tasks, for any ranges."""
         return KafkaReader(for_librdkafka(self.bootstrap, self.security))
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
@@ -560,7 +560,7 @@ class KafkaTransport:
             self._check_ids(expected)
 
     def close(self) -> None:
-        """Drop both connections; the next call would build them anew."""
+        """Drop both connections; the next call opens new ones."""
         clients, self._admin, self._consumer = (self._admin, self._consumer), None, None
         for client in clients:
             if client is not None:

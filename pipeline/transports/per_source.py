@@ -59,21 +59,17 @@ class TransportsBySource:
         return found
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """As each tells."""
         return self._joined(topics, lambda one, its: one.ends(its))
 
     def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """As each tells."""
         return self._joined(topics, lambda one, its: one.beginnings(its))
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """As each tells."""
         return self._joined(
             epochs, lambda one, its: one.epoch_ends({at: epochs[at] for at in its}), _topic
         )
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
-        """As each tells."""
         return frozenset().union(*(one.hidden(its) for one, its in self._shares(topics)))
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
@@ -84,7 +80,6 @@ class TransportsBySource:
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """As each tells."""
         return self._joined(partitions, lambda one, its: one.last_records(its), _topic)
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
@@ -120,7 +115,7 @@ class TransportsBySource:
     def _shares(
         self, asked: Iterable[T], topic: Callable[[T], str] = str
     ) -> list[tuple[Transport, list[T]]]:
-        """What of *asked* is whose; nobody is asked for nothing."""
+        """Split *asked* by reader; readers without a part are absent."""
         every, found = self._all, dict[int, list[T]]()
         for one in asked:
             found.setdefault(self._of(topic(one)), []).append(one)
@@ -166,7 +161,6 @@ class ReadBySource:
 
     @property
     def read(self) -> tuple[RangeRead, ...]:
-        """As each tells."""
         told = {one.asked: one for stream in self.streams for one in stream.read}
         return tuple(told[one] for one in self.ranges)
 

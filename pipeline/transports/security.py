@@ -1,6 +1,6 @@
-"""How is a secured cluster told to each of the two clients?  One section, two spellings; pure.
+"""Writes the settings of a secured cluster for each of the two Kafka clients.
 
-Names of brokers are checked against their certificates by both, without being told.
+Both clients check the names of brokers against their certificates by default.
 """
 
 from collections.abc import Iterator, Mapping

@@ -193,7 +193,7 @@ class Ends(Protocol):
 class KeyedTopics:
     """Where a source's rows arrive: its name, the pattern of their topics, and their format.
 
-    ``registry`` tells the schemas that the format needs; keys are as ``standards`` write them.
+    ``registry`` has the schemas that the format needs; keys are as ``standards`` write them.
     """
 
     source: str
@@ -291,7 +291,7 @@ class TopicFacts:
     """A topic: how many copies each partition has, and its settings, the broker's included.
 
     ``inherited`` names the settings that are the broker's.  Kafka refuses to describe a topic that
-    is not ``told``: it has no settings here, which says nothing about them.
+    is not ``told``: its settings are unknown.
     """
 
     name: str
@@ -310,10 +310,10 @@ def find_topic_hazards(
 ) -> Iterator[Finding]:
     """What in the settings of a source's *topics* drops changes, each of the topic's own table.
 
-    What they have by a default of the brokers is told once, with one alternative of ``shards`` for
+    A default of the brokers is one finding, with one alternative of ``shards`` for
     each topic; what else a finding says does not depend on which other topics there are.  The topic
     of statements is called *prefix*, and concerns all tables; where rows are *routed*, each does.
-    *others* hold no row of a table.  Topics that are not told are left out, see `untold_parts`.
+    *others* hold no row of a table.  Topics without settings are left out, see `untold_parts`.
     """
     own = [topic for topic in topics if topic.told and topic.name not in others]
     inherited = defaultdict[str, dict[str, Finding]](dict)
@@ -353,14 +353,14 @@ def untold_parts(
 
 
 def untold_text(names: Iterable[str]) -> str:
-    """Say that the settings of the topics *names* are not told: the first three by name."""
+    """Say that the settings of the topics *names* are unknown: the first three by name."""
     first = sorted(names)
     more = f" and {len(first) - 3} more" if len(first) > 3 else ""
     return f"settings of {', '.join(first[:3])}{more} are not told; grant DescribeConfigs"
 
 
 def require_told(topics: Iterable[TopicFacts]) -> None:
-    """Return if all of *topics* are told.
+    """Return if the settings of all *topics* are known.
 
     Raises:
         UnreachableError: names those that are not.

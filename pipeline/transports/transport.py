@@ -27,8 +27,8 @@ USUAL = 2**10  # bytes of a record, as long as nobody knows better
 class OffsetRange:
     """Offsets ``[first, until)`` of one partition.
 
-    ``leader_epoch`` is that of the last record read before ``first``; -1 if nobody knows.
-    ``size`` is about how many bytes its records have uncompressed; 0 if nobody knows.
+    ``leader_epoch`` is that of the last record read before ``first``; -1 if unknown.
+    ``size`` is about how many bytes its records have uncompressed; 0 if unknown.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class ReadBounds:
     """How much is held at once, and how long nothing may come.
 
     A batch ends at ``rows`` or ``size`` bytes.  Ranges are assigned together up to ``assigned``
-    bytes uncompressed: one fetch may unpack all of what is assigned, whatever the other settings.
+    bytes uncompressed: one fetch may unpack all of what is assigned, with any other settings.
     """
 
     rows: int = 10_000
@@ -167,7 +167,7 @@ class Transport(Protocol):
     """The topics below all sources' prefixes; its settings are the fields of the class."""
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """Topics whose whole name matches, with their ids; a topic created anew has another."""
+        """Topics whose whole name matches, with their ids; a recreated topic has another."""
         ...
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
@@ -179,7 +179,7 @@ class Transport(Protocol):
         ...
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where each of these leader epochs ends in the log there is now; -1 if nobody knows."""
+        """Where each of these leader epochs ends in the log there is now; -1 if unknown."""
         ...
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
@@ -187,13 +187,13 @@ class Transport(Protocol):
         ...
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
-        """Return if each topic still has its id; UnreachableError if one was created anew."""
+        """Return if each topic still has its id; UnreachableError if one was recreated."""
         ...
 
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """Newest data record of each partition, rather no tombstone; absent where there is none."""
+        """Newest data record of each partition, rather no tombstone; absent without one."""
         ...
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:

@@ -183,7 +183,7 @@ def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -
 
     (told,) = find_mistakes(source, PIPELINE)
 
-    assert told.startswith(f"collector.kind: {__name__}.Nameless lacks acknowledged, address, ")
+    assert told.startswith(f"collector.kind: {__name__}.Nameless has no acknowledged, address, ")
     assert told.endswith("usual_format, usual_kind; see docs/extending.md")
 
 
@@ -206,7 +206,7 @@ def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(
 
 
 def test_a_transport_that_lacks_something_is_refused_by_name(nameless: str) -> None:
-    with pytest.raises(ConfigError, match=r"transport: .*\.Nameless lacks beginnings, close, "):
+    with pytest.raises(ConfigError, match=r"transport: .*\.Nameless has no beginnings, close, "):
         open_transport(PipelineSettings("lake", "", (), transport=nameless))
 
 

@@ -1,1 +1,1 @@
-"""Debezium on Kafka Connect: how far it has come, and what is to be put right in its settings."""
+"""Reads the progress of Debezium on Kafka Connect, and checks its settings."""

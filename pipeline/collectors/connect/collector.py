@@ -137,7 +137,7 @@ class ConnectCollector:
         )
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """The stored offset; Missing before there is one, and for one that nobody reads."""
+        """The stored offset; Missing before there is one, and for one that cannot be read."""
         with self._understanding("/offsets"):
             stored = self._get("/offsets").get("offsets", [])
             if len(stored) > 1:  # offsets of an earlier topic prefix stay for ever
@@ -351,7 +351,7 @@ def _badness(part: Mapping[str, Any]) -> int:
 
 
 def _brief(trace: str) -> str:
-    """First line and root cause: the rest of a stack trace tells an operator nothing."""
+    """First line and root cause: the rest of a stack trace does not help an operator."""
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return " | ".join(dict.fromkeys([*lines[:1], *causes[-1:]]))[:500]

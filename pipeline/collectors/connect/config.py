@@ -76,7 +76,7 @@ def _java(pattern: str) -> str:
 
 
 def _databases(pattern: str) -> list[str]:
-    """The database's part of each way that *pattern* may fit; empty if it cannot be told."""
+    """The database's part of each way that *pattern* may fit; empty if unknown."""
     found, start, depth, at = [], 0, 0, 0
     cut: int | None = None
     while at < len(pattern):
@@ -94,7 +94,7 @@ def _databases(pattern: str) -> list[str]:
 
 
 def _token(pattern: str, at: int) -> int:
-    """Where what stands at *at* ends: an escape, a set of letters, or one sign."""
+    """Where what stands at *at* ends: an escape, a set of characters, or one character."""
     if pattern[at] == "\\":
         return at + 2
     if pattern[at] != "[":
@@ -187,13 +187,13 @@ def find_references(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def list_settings() -> frozenset[str]:
-    """Settings that list what is included or excluded, whatever is read."""
+    """Settings that list what is included or excluded, for any database."""
     outer = {name for database in every_database() for name in list_setting_names(database.lists)}
     return frozenset(outer | {*TABLES})
 
 
 def alternative_settings(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
-    """Groups of settings of which one is enough; of the files for TLS, none that *own* names."""
+    """Groups of settings where one is enough; without TLS files that *own* names."""
     files = (one.alternatives for one in every_database())
     return (list_settings(), *(group for group in files if not group & own.keys()))
 

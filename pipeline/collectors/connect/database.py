@@ -45,7 +45,7 @@ class ConnectedDatabase(Protocol):
     files: ClassVar[frozenset[str]]
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
-        """What a stored *offset* tells; None if it is none of this kind of database."""
+        """Read a stored *offset*; None if it is not of this kind of database."""
         ...
 
     def settings(self, scope: CollectionScope) -> Mapping[str, str]:
@@ -63,7 +63,7 @@ class ConnectedDatabase(Protocol):
     def findings(
         self, config: Mapping[str, str], source: SourceSettings, where: str
     ) -> list[Finding]:
-        """What is to be put right in *config* beside ``demands``."""
+        """Findings on *config* beside ``demands``."""
         ...
 
 

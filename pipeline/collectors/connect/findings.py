@@ -235,7 +235,7 @@ def _present(config: Mapping[str, str], where: str) -> list[Finding]:
 
 
 def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
-    """Statements that read whole rows change nothing, whatever columns they spell out."""
+    """Statements that read whole rows change nothing, with any list of columns."""
     named = [name.strip() for name in config[OVERRIDES].split(",") if name.strip()]
     harmful = [one for one in named if not WHOLE.fullmatch(config.get(f"{OVERRIDES}.{one}", ""))]
     if harmful:
@@ -327,7 +327,7 @@ def _routing(config: Mapping[str, str], where: str, source: SourceSettings) -> I
 def _router(
     config: Mapping[str, str], where: str, source: SourceSettings, alias: str
 ) -> list[Finding]:
-    """Whatever a topic is called, a message tells its shard; but its topic has to be read."""
+    """A message names its shard on any topic, but its topic has to be read."""
     own = f"transforms.{alias}"
     kind = config[f"{own}.type"]
     found = []

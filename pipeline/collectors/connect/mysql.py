@@ -149,7 +149,7 @@ class ConnectedMySql:
         return self.hazards(config, where)
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """A filter of GTIDs filters rows too, unless it is told not to."""
+        """A filter of GTIDs filters rows too, unless it is set not to."""
         kept = config.get("gtid.source.filter.dml.events", "true").lower() == "false"
         names = [
             name for name in ("gtid.source.includes", "gtid.source.excludes") if config.get(name)

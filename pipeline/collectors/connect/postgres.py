@@ -4,7 +4,7 @@ The stored offset's `lsn_commit` is the end of the last commit that was handed o
 committed before it; `lsn` is the place of the newest row, of a transaction that may be unfinished.
 Measured: `lsn_commit` is absent from a snapshot's first row until the first commit after it.
 There is no topic of schema changes: each message carries its columns, and their types of the
-source only if it is told to send them.  Pure.
+source only if it is set to send them.  Pure.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ OWN = "the config names another under sources"
 
 
 class ConnectedPostgres:
-    """A Postgres of which one database is read, by pgoutput."""
+    """One database of a Postgres server, read by pgoutput."""
 
     classes: ClassVar[tuple[str, ...]] = ("io.debezium.connector.postgresql.PostgresConnector",)
     port: ClassVar[int] = 5432

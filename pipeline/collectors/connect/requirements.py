@@ -251,7 +251,7 @@ def version_findings(
 ) -> list[Finding]:
     """Rule on the version of the connector's class among *plugins*, as Connect lists them.
 
-    Where it lists several, the newest counts, as Connect takes that one if nobody says otherwise.
+    Where it lists several, the newest counts, as Connect takes that one by default.
     """
     if least is None:
         return []

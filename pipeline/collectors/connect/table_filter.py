@@ -67,7 +67,7 @@ _ONE: Ways = {0: 1}
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """As connectors compile it: letters of any size, both of ASCII.
+    """Compile it as connectors do: ASCII letters in any case.
 
     Raises:
         re.error: it cannot be read here; the message names it.
@@ -146,7 +146,7 @@ def _alike(text: str, at: int, known: frozenset[str]) -> tuple[str, int]:
 
 
 def _letters(text: str, at: int) -> tuple[str, int]:
-    """A set of letters; a set within it, or two that are cut, is refused."""
+    """A set of characters; nested sets and intersections are rejected."""
     ends = at + (2 if text.startswith("[^", at) else 1)
     found = text[at:ends]
     if text.startswith("]", ends):
@@ -260,7 +260,7 @@ _BETWEEN_COMMAS = re.compile(r"(?:[^\\,]|\\.|\\$)+")
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """A list that is absent is None.  One that cannot be read here lets nothing in.
+    """A missing list is None.  One that cannot be read here includes nothing.
 
     ``fault`` names that one, and says why.
     ``outer`` is about the outer part of a table's name: its database, or its schema.
@@ -301,7 +301,7 @@ def list_setting_names(outer: str) -> tuple[str, str]:
 
 
 def read_capture(config: Mapping[str, str]) -> CaptureScope:
-    """Of which tables a connector with *config* sends the rows."""
+    """The tables whose rows a connector with *config* sends."""
     names = (*list_setting_names(database_of_connector(config).lists), *TABLES)
     found, told = TableFilter.of(config), {name: config.get(name, "") for name in names}
     if found.fault:
@@ -335,7 +335,7 @@ EVERY = (re.compile(".*", re.DOTALL),)
 
 
 def find_column_settings(config: Mapping[str, str]) -> Callable[[str], str] | None:
-    """What tells of a column which setting it is altered by, empty if none; None without any."""
+    """Finds the setting that alters a column, empty without one; None if no setting alters any."""
     lists = [(EXCLUDED, _read(config.get(EXCLUDED, ""), EVERY))]
     for begins in CHANGING:
         own = [text for name, text in config.items() if name.startswith(begins)]

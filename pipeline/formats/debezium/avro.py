@@ -126,14 +126,14 @@ SchemaTexts = Mapping[int, str | None]  # by number, None where the registry kno
 
 @dataclass(eq=False)
 class JsonTexts:
-    """One text for each message, null where none was sent; ``wrong`` says why one is none."""
+    """One text for each message, null where none was sent; ``wrong`` has the errors."""
 
     column: pa.BinaryArray
     wrong: dict[int, str] = field(default_factory=dict)
 
 
 def schema_numbers(messages: pa.BinaryArray) -> frozenset[int]:
-    """Of which schemas *messages* are."""
+    """Numbers of the schemas that *messages* are written with."""
     found = _numbers(messages)
     return frozenset(np.unique(found[found >= 0]).tolist())
 
@@ -164,7 +164,7 @@ def convert_to_json(
 def read_row_schemas(
     messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool
 ) -> dict[int, Raw]:
-    """Of those that are rows whose columns nothing else tells, what would be around them as JSON.
+    """Schemas as JSON of the rows that no schema event describes.
 
     By their numbers in *messages*.
     """
@@ -307,7 +307,7 @@ def encode_message(text: str, number: int, schema: str) -> bytes:
 
 @dataclass(eq=False)
 class _Writer:
-    """Names of types stand for what they were first told as."""
+    """Writes values by a schema; a named type is its first definition."""
 
     named: dict[str, Any] = field(default_factory=dict)
 
@@ -339,7 +339,7 @@ class _Writer:
         if kind == "enum":
             symbols = schema["symbols"]
             if value not in symbols:
-                raise FormatError(f"{at} is none of {', '.join(symbols)}")
+                raise FormatError(f"{at} must be one of {', '.join(symbols)}")
             return _long(symbols.index(value))
         if kind == "fixed":
             found = _fitting(_bytes, value, at, "base64")
@@ -361,7 +361,7 @@ class _Writer:
             return self.write(kind, value[name], f"{at}.{name}")
         if "default" in one or (isinstance(kind, list) and "null" in kind):
             return self.write(kind, one.get("default"), f"{at}.{name}")
-        raise FormatError(f"{at} lacks {name}, which has no default")
+        raise FormatError(f"{at}.{name} is missing and has no default")
 
     def _many(self, kind: str, schema: Any, value: Any, at: str) -> bytes:
         if kind == "array":

@@ -83,7 +83,7 @@ class BatchCursor:
         return cls(whole, pa.py_buffer(whole), at, until, np.arange(count))
 
     def only(self, mask: Mask) -> "BatchCursor":
-        """Some of them; `follow` tells how far they were read."""
+        """Some of them; `follow` takes over how far they were read."""
         return BatchCursor(self.data, self.buffer, self.at[mask], self.end[mask], self.rows[mask])
 
     def follow(self, some: "BatchCursor", mask: Mask) -> None:
@@ -358,7 +358,7 @@ def encode_base64(value: bytes) -> str:
 
 
 def write_number(value: float) -> str:
-    """A number with a fraction, or the text that stands for what is none."""
+    """JSON of a number with a fraction; a text for NaN and the infinities."""
     if math.isfinite(value):
         return repr(value)
     return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
@@ -717,7 +717,7 @@ NOISE = {  # of a row's envelope: what no decoder asks for
 
 @lru_cache(maxsize=2**14)  # a schema of each table, and of each key
 def value_reader(schema: str, *, unicode_names: bool) -> ValueReader:
-    """What reads bodies of *schema*, which is JSON as a registry tells it.
+    """Build the reader of *schema*, which is JSON from a registry.
 
     With *unicode_names*, ``_u0020`` in a field's name is a blank.
 

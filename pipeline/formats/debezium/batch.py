@@ -305,7 +305,7 @@ class TextSlices:
 def decode_batch(
     batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS
 ) -> pa.RecordBatch:
-    """Decode ``RAW`` to ``DECODED``: one row a message, and before it the columns it tells anew.
+    """Decode ``RAW`` to ``DECODED``: one row per message, after its columns where they changed.
 
     Raises:
         ValueError: the batch holds more text than one column can.
@@ -389,7 +389,7 @@ def _kinds(
 
 
 class _Numbered(dict[Combination, int]):
-    """Numbers whatever it is asked for, in the order of the first asking."""
+    """Numbers combinations in the order of their first use."""
 
     def __missing__(self, combination: Combination) -> int:
         return self.setdefault(combination, len(self))
@@ -475,7 +475,7 @@ def _filled(given: Mapping[str, pa.Array], count: int) -> list[pa.Array]:
 def _ends(
     batch: pa.RecordBatch, found: Iterable[tuple[int, Envelope]], key_values: pa.StringArray
 ) -> pa.RecordBatch:
-    """Begins and ends of transactions, of which small transactions send two for every row."""
+    """Markers of transactions; small transactions send two for every row."""
     value, known = batch.column("value"), envelope.TX_OPS
     ends = (
         (number, _end(one, value[number].as_py(), key_values[number].as_py()))

@@ -107,7 +107,7 @@ class Connector(Protocol):
     ) -> Mask:
         """Do all of the above in the *rows* of this connector; return which can be read.
 
-        Sets ``log``, ``pos`` and ``row``, and whatever else of *columns* differs.  Rows of other
+        Sets ``log``, ``pos`` and ``row``, and other *columns* that differ.  Rows of other
         connectors keep their values.
 
         Raises:

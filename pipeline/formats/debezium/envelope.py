@@ -396,7 +396,7 @@ def _place(
 
 
 def _at(source: Slices, envelope: Slices) -> datetime | None:
-    """The finest time that is told; of the others nothing is asked."""
+    """The finest time in the message; coarser ones are not read."""
     micros = integer_of(source.get("ts_us"))
     if micros is not None:
         return to_time(micros, None)

@@ -1,4 +1,4 @@
-"""Removes values that Debezium did not send, and names the columns that a row then lacks.
+"""Removes values that Debezium did not send, and names the columns that are missing then.
 
 Values of a large column that an UPDATE leaves as it is are not in the log. The connector writes
 its `unavailable.value.placeholder` instead. A column with it is removed here, unless the row
@@ -19,7 +19,7 @@ UNAVAILABLE = "__debezium_unavailable_value"  # the default of the connector
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A row without the values that were not told, the names of the others, and of those.
+    """A row without its missing values, the names of its columns, and those of the missing ones.
 
     No names where nothing is missing after all.
     """
@@ -31,7 +31,7 @@ class Partial:
 
 @dataclass(frozen=True)  # without slots: its spellings are worked out once
 class Placeholder:
-    """What stands where a value is not told: the connector's ``unavailable.value.placeholder``."""
+    """The connector's ``unavailable.value.placeholder``, in place of a value it did not send."""
 
     text: str = UNAVAILABLE
 
@@ -56,7 +56,7 @@ class Placeholder:
     def left_out(self, after: str, before: str | None) -> Partial | None:
         """*after* without placeholders; None if it has none.
 
-        A value that the row *before* tells stands as it did: it was not changed.
+        A value in the row *before* is used: it was not changed.
 
         Raises:
             ValueError: a row is not built as JSON.

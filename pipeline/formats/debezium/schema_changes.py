@@ -70,7 +70,7 @@ class _SentSource(Struct):
 
 
 class _SentMessage(Struct):
-    """As far as it is asked: whatever stands elsewhere is no matter."""
+    """The fields that are read; others are ignored."""
 
     ddl: str | None = None
     databaseName: str | None = None  # noqa: N815
@@ -159,7 +159,7 @@ def read_row_columns(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str
 
 
 def describe_row(key: bytes | None, value: bytes | None) -> str | None:
-    """What one message tells of its table's columns; None if it is no row, or tells nothing."""
+    """Columns in one message; None unless it is a row with a schema around it."""
     if value is None or not any(one.name.encode() in value for one in DESCRIBED):
         return None
     try:
@@ -230,7 +230,7 @@ _PLACE = ("at", *LOG_PARTS)
 def add_schema_events(
     told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
 ) -> pa.RecordBatch:
-    """*told* (``DECODED``, a row a message) with a row of ``Op.DDL`` before each that tells anew.
+    """*told* (``DECODED``, a row a message) with an ``Op.DDL`` row before changed columns.
 
     *known* are the messages of *batch* that may tell something, with the schema of each, or None
     where it has to be looked for.
@@ -286,7 +286,7 @@ def _payload(
 
 
 def build_schema_event(row: Mapping[str, Any], text: str) -> Decoded:
-    """Columns that *row* (of ``DECODED``) tells: they stand at its place, for they hold for it."""
+    """A schema event at the position of *row* (of ``DECODED``), which it describes."""
     return Decoded(
         Op.DDL,
         shard=row["shard"],

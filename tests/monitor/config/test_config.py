@@ -216,7 +216,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "channels: {x: {kind: tests.monitor.config.plain}}",
-            "channels.x.kind: tests.monitor.config.plain.Short lacks per_minute, refresh; see",
+            "channels.x.kind: tests.monitor.config.plain.Short has no per_minute, refresh; see",
             id="a channel that lacks something",
         ),
     ],

@@ -139,7 +139,7 @@ def test_the_doctor_says_what_nobody_will_read_and_what_waits(
     (base / "clicks" / "2026-11-23" / "05").mkdir(parents=True)
     (found,) = collector.examine(source, None).findings
     assert (found.severity, found.code, found.where) == (WARN, "no_hour", "collector:logs")
-    assert "such as clicks/2026-11-23: nobody reads them" in found.what
+    assert "such as clicks/2026-11-23: they are not read" in found.what
 
     base.rename(base.with_name("gone"))
     with pytest.raises(UnreachableError):

@@ -169,7 +169,7 @@ def _begin_again(world: World) -> None:
 @pytest.mark.parametrize(
     ("harm", "why"),
     [
-        pytest.param(_create_anew, "created anew", id="a topic under another id"),
+        pytest.param(_create_anew, "created again", id="a topic under another id"),
         pytest.param(_delete_too_early, "deleted up to 50", id="retention was faster"),
         pytest.param(_begin_again, "more of", id="the mirror's memory is of another topic"),
     ],

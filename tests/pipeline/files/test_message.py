@@ -27,7 +27,7 @@ def test_a_head_is_read_back_as_it_was_written(head: MessageHead) -> None:
 
 
 def test_a_message_without_a_head_is_none() -> None:
-    with pytest.raises(ValueError, match="without a key"):
+    with pytest.raises(ValueError, match="needs a key"):
         decode_head(None)
 
 
